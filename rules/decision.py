@@ -1,0 +1,185 @@
+"""Would it fire: the one decision, for live traffic and for whoever else asks.
+
+A phase is a stretch of time in which the same campaigns of a target are open. It is worked out
+once per change, so that a detection costs the same however many campaigns are closed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+
+import msgspec
+
+from rules.model import Beacon, Campaign, Reason, Venue, Zone
+from rules.schedule import Schedule
+
+_RANK = {reason: rank for rank, reason in enumerate(Reason)}
+_UNKNOWN = Zone.UNKNOWN
+
+Counts = tuple[tuple[Reason, int], ...]
+
+
+class Decision(msgspec.Struct, frozen=True, eq=False):
+    """What became of one detection. Shared between detections: compared and hashed by identity.
+
+    `reason` is the check that refused the detection, or else the furthest check that any
+    campaign reached. `closed` counts the refused campaigns by reason (a refused detection
+    counts once), `throttled` those held back by their cache delay. `granted` passed every
+    check and are sent if the caller's claim succeeds.
+    """
+
+    reason: Reason
+    closed: Counts = ()
+    throttled: int = 0
+    granted: tuple[Campaign, ...] = ()
+
+    @property
+    def outcomes(self) -> Counts:
+        """Every refusal, the throttled included, by reason; what is granted is not in it."""
+        held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
+        return self.closed + held_back
+
+
+class Phase:
+    """The open and the closed campaigns of a target from `since` up to, not including, `until`.
+
+    `caps` has (id, delay, campaign) of the open ones. `none_granted` and `all_granted` are the
+    two decisions that nearly all detections share.
+    """
+
+    __slots__ = ("all_granted", "caps", "closed", "none_granted", "open", "since", "until")
+
+    def __init__(
+        self, since: float, until: float, open_: tuple[Campaign, ...], closed: Counts
+    ) -> None:
+        self.since = since
+        self.until = until
+        self.open = open_
+        self.closed = closed
+        # A delay of minus infinity throttles nothing, whatever was sent before.
+        self.caps = tuple((c.id, c.delay if c.delay > 0 else -inf, c) for c in open_)
+        self.none_granted = self.decision(())
+        self.all_granted = self.decision(open_)
+
+    def decision(self, granted: tuple[Campaign, ...]) -> Decision:
+        """The decision that grants these of the open campaigns and throttles the others."""
+        throttled = len(self.open) - len(granted)
+        return Decision(self._furthest(granted, throttled), self.closed, throttled, granted)
+
+    def _furthest(self, granted: tuple[Campaign, ...], throttled: int) -> Reason:
+        if granted:
+            return Reason.GRANTED
+        if throttled:
+            return Reason.THROTTLED
+        return self.closed[-1][0] if self.closed else Reason.NO_CAMPAIGN
+
+
+_NEVER = Phase(inf, -inf, (), ())
+
+
+class Target:
+    """What a campaign can be aimed at: a beacon today, a geofence later.
+
+    `reach` is the farthest zone that triggers, None for a target that knows no zones.
+    """
+
+    __slots__ = ("_before", "_schedules", "active", "current", "has_campaigns", "reach", "venue")
+
+    def __init__(
+        self, venue: Venue, active: bool, reach: Zone | None, campaigns: Sequence[Campaign]
+    ) -> None:
+        """Raises ValueError for a campaign whose time zone is not known."""
+        self.venue = venue
+        self.active = active
+        self.reach = reach
+        self.has_campaigns = bool(campaigns)
+        self.current = _NEVER
+        self._before = _NEVER
+        self._schedules = tuple((Schedule(campaign), campaign) for campaign in campaigns)
+
+    @classmethod
+    def of_beacon(cls, beacon: Beacon, campaigns: Sequence[Campaign]) -> "Target":
+        """The target that a beacon is, with the campaigns aimed at it, active or not."""
+        return cls(beacon.venue, beacon.active, beacon.reach, campaigns)
+
+    def phase_at(self, t: float) -> Phase:
+        """The phase around `t` (epoch seconds); the last two worked out are remembered."""
+        for phase in (self.current, self._before):
+            if phase.since <= t < phase.until:
+                return phase
+        self._before, self.current = self.current, self._work_out(t)
+        return self.current
+
+    def _work_out(self, t: float) -> Phase:
+        verdicts = [(schedule.verdict(t), campaign) for schedule, campaign in self._schedules]
+        return Phase(
+            max((verdict.since for verdict, _ in verdicts), default=-inf),
+            min((verdict.until for verdict, _ in verdicts), default=inf),
+            tuple(campaign for verdict, campaign in verdicts if verdict.reason is None),
+            _counted(verdict.reason for verdict, _ in verdicts if verdict.reason is not None),
+        )
+
+
+def _counted(reasons: Iterable[Reason]) -> Counts:
+    return tuple(sorted(Counter(reasons).items(), key=lambda count: _RANK[count[0]]))
+
+
+def _refusal(reason: Reason) -> Decision:
+    return Decision(reason, ((reason, 1),))
+
+
+_UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON)
+_INACTIVE_VENUE = _refusal(Reason.INACTIVE_VENUE)
+_INACTIVE_BEACON = _refusal(Reason.INACTIVE_BEACON)
+_NO_CAMPAIGN = _refusal(Reason.NO_CAMPAIGN)
+_UNKNOWN_PROXIMITY = _refusal(Reason.UNKNOWN_PROXIMITY)
+_TOO_FAR = _refusal(Reason.TOO_FAR)
+_STALE = _refusal(Reason.STALE)
+_FUTURE = _refusal(Reason.FUTURE)
+
+
+def decide(  # noqa: C901  the order of all checks is to be read in one place
+    target: Target | None,
+    zone: Zone,
+    detected_at: float,
+    now: float,
+    max_age: float,
+    held: Mapping[int, float],
+) -> Decision:
+    """Which campaigns a detection fires, and if none, why.
+
+    Times are epoch seconds, `max_age` seconds. `held` has, by campaign id, the detected_at of
+    the newest send to this device that is known. Pure, but for the phases that the target
+    remembers. The first check that fails names the decision; the order is a contract.
+    """
+    if target is None:
+        return _UNKNOWN_BEACON
+    if not target.venue.active:
+        return _INACTIVE_VENUE
+    if not target.active:
+        return _INACTIVE_BEACON
+    if not target.has_campaigns:
+        return _NO_CAMPAIGN
+    reach = target.reach
+    if reach is not None:
+        if zone is _UNKNOWN:
+            return _UNKNOWN_PROXIMITY
+        if zone > reach:
+            return _TOO_FAR
+    if detected_at < now - max_age:
+        return _STALE
+    if detected_at > now + max_age:
+        return _FUTURE
+    phase = target.current
+    if not phase.since <= detected_at < phase.until:
+        phase = target.phase_at(detected_at)
+    granted = []
+    for campaign_id, delay, campaign in phase.caps:
+        if campaign_id in held and detected_at < held[campaign_id] + delay:
+            continue
+        granted.append(campaign)
+    if not granted:
+        return phase.none_granted
+    if len(granted) == len(phase.caps):
+        return phase.all_granted
+    return phase.decision(tuple(granted))

@@ -1,0 +1,101 @@
+"""What a decision looks at: the records of the catalog, small, frozen, free of I/O.
+
+The same types are written to the Redis index (as JSON) and read back from it, so that the
+catalog, the index and the rules speak of one thing. Instants are aware datetimes carrying the
+offset in which they were written; delays are whole seconds; minutes count from local midnight.
+"""
+
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from typing import Literal
+
+import msgspec
+
+ContentFormat = Literal["template", "url", "html", "connector"]
+
+
+class Zone(IntEnum):
+    """How near a device is to a beacon. The numbers are CoreLocation's; UNKNOWN never triggers."""
+
+    UNKNOWN = 0
+    IMMEDIATE = 1
+    NEAR = 2
+    FAR = 3
+
+
+class Reason(StrEnum):
+    """Why a detection did or did not lead to a notification, in the order of the checks.
+
+    The first check that fails names the decision. A closed list: it is also the label set of
+    the metrics and the vocabulary of the logs.
+    """
+
+    UNKNOWN_BEACON = "unknown_beacon"
+    INACTIVE_VENUE = "inactive_venue"
+    INACTIVE_BEACON = "inactive_beacon"
+    NO_CAMPAIGN = "no_campaign"
+    UNKNOWN_PROXIMITY = "unknown_proximity"
+    TOO_FAR = "too_far"
+    STALE = "stale"
+    FUTURE = "future"
+    INACTIVE = "inactive"
+    NOT_STARTED = "not_started"
+    ENDED = "ended"
+    WRONG_WEEKDAY = "wrong_weekday"
+    OUTSIDE_HOURS = "outside_hours"
+    THROTTLED = "throttled"
+    GRANTED = "granted"
+
+
+class Venue(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of one company. `time_zone` is an IANA name, or None when the venue has none."""
+
+    id: int
+    name: str
+    company_id: int
+    active: bool
+    time_zone: str | None = None
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign with everything that decides it and everything that is sent.
+
+    `content` is the field that `format` names (None for connector). `delay` is the frequency
+    cap in seconds, 0 for none. `weekdays` is a bit mask, bit 0 Monday to bit 6 Sunday.
+    `start_minute` is 0..1439 and `end_minute` 0..1440, in local time: that of `time_zone`
+    (the venue's), else the numeric offset that `start` carries.
+    """
+
+    id: int
+    name: str
+    hash: str | None = None
+    active: bool
+    title: str
+    push: str
+    format: ContentFormat
+    content: str | None = None
+    background: str | None = None
+    color: str | None = None
+    delay: int
+    start: datetime
+    end: datetime
+    start_minute: int
+    end_minute: int
+    weekdays: int
+    time_zone: str | None = None
+
+
+class Beacon(msgspec.Struct, frozen=True, kw_only=True):
+    """A beacon at its venue. `reach` is the farthest zone that triggers.
+
+    `uuid` is in canonical form: lower case, with dashes.
+    """
+
+    id: int
+    name: str
+    uuid: str
+    major: int
+    minor: int
+    active: bool
+    reach: Zone
+    venue: Venue

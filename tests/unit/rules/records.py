@@ -1,0 +1,57 @@
+"""Records for the tests of the rules: plain unless the test says otherwise."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rules.model import Beacon, Campaign, Venue, Zone
+
+UUID = "e2c56db5-dffb-48d2-b060-d0f5a71096e0"
+
+
+def epoch(text: str) -> float:
+    """Epoch seconds of an ISO timestamp with an offset."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def campaign(**fields: Any) -> Campaign:
+    """A campaign open all through 2026, without a cache delay."""
+    return Campaign(
+        **{
+            "id": 1,
+            "name": "Reading room",
+            "active": True,
+            "title": "Welcome",
+            "push": "The reading room is open",
+            "format": "template",
+            "content": "<p>Welcome</p>",
+            "delay": 0,
+            "start": datetime(2026, 1, 1, tzinfo=UTC),
+            "end": datetime(2026, 12, 31, tzinfo=UTC),
+            "start_minute": 0,
+            "end_minute": 1440,
+            "weekdays": 0b1111111,
+            **fields,
+        }
+    )
+
+
+def venue(**fields: Any) -> Venue:
+    """An active venue without a time zone."""
+    return Venue(**{"id": 1, "name": "Library", "company_id": 1, "active": True, **fields})
+
+
+def beacon(**fields: Any) -> Beacon:
+    """An active beacon that triggers up to near."""
+    return Beacon(
+        **{
+            "id": 1,
+            "name": "Desk",
+            "uuid": UUID,
+            "major": 1,
+            "minor": 2,
+            "active": True,
+            "reach": Zone.NEAR,
+            "venue": venue(),
+            **fields,
+        }
+    )

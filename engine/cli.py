@@ -1,0 +1,105 @@
+"""The command `proximity`. Exit status 0, 1 (failed), 2 (usage); one line of error on stderr."""
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from engine.commands import CommandError
+from engine.commands.context import Invocation
+from engine.metrics import engine_version
+from engine.settings import SettingsError
+
+USAGE = 2
+FAILED = 1
+_ENV_FILE = "--env-file"
+_COMMANDS = ("run", "migrate", "catalog", "publish", "dead_letters", "demo", "settings")
+
+app = typer.Typer(
+    name="proximity",
+    help="Beacon detections in, campaign notifications out.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"proximity {engine_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _proximity(
+    context: typer.Context,
+    env_file: Annotated[
+        Path | None,
+        typer.Option(_ENV_FILE, help="Settings as KEY=value lines; the environment wins."),
+    ] = None,
+    _show: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    context.obj = Invocation(env_file)
+
+
+def _register() -> None:
+    for name in _COMMANDS:
+        importlib.import_module(f"engine.commands.{name}").register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; its exit status."""
+    if not app.registered_commands:
+        _register()
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(
+            args=_env_file_first(list(arguments)), prog_name="proximity", standalone_mode=False
+        )
+    except TyperException as error:
+        status = error.exit_code
+        if error.format_message():  # asking for help is no error, though it ends like one
+            _complain(error.format_message().splitlines()[0])
+    except SettingsError as error:
+        status = _complain(str(error), USAGE)
+    except CommandError as error:
+        status = _complain(str(error), FAILED)
+    except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
+        status = _complain("interrupted", FAILED)
+    return int(status or 0)
+
+
+def _complain(message: str, status: int = FAILED) -> int:
+    typer.echo(f"proximity: {message}", err=True)
+    return status
+
+
+def _env_file_first(arguments: list[str]) -> list[str]:
+    """--env-file may stand before or behind the command's name."""
+    front, rest = [], []
+    words = iter(arguments)
+    for word in words:
+        if word == _ENV_FILE:
+            front += [word, *([value] if (value := next(words, None)) is not None else [])]
+        elif word.startswith(f"{_ENV_FILE}="):
+            front.append(word)
+        else:
+            rest.append(word)
+    return front + rest
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""The commands, a file each. `register` adds a command to the application; heavy imports wait
+until it is called."""
+
+
+class CommandError(Exception):
+    """A command could not do its work; the message says what and why, on one line."""

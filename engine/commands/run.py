@@ -1,0 +1,96 @@
+"""`proximity run`: the roles, as processes."""
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.commands import CommandError
+from engine.commands.context import settings_of
+from engine.settings import Settings
+
+
+class Role(StrEnum):
+    """What `--role` takes; `all` is every role there is, in one process."""
+
+    TRIGGER = "trigger"
+    ALL = "all"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run")(run)
+
+
+def run(
+    context: typer.Context,
+    role: Annotated[Role, typer.Option(help="Which role to run.")] = Role.ALL,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=256, help="Processes; each takes its own metrics port, upward."),
+    ] = 1,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Start broker, Redis and SQLite on loopback.")
+    ] = False,
+    write_env: Annotated[
+        Path | None,
+        typer.Option(help="With --embedded: write the servers' addresses here, for --env-file."),
+    ] = None,
+) -> None:
+    """Run until SIGTERM or SIGINT; then drain, commit and exit with 0."""
+    settings = settings_of(context)
+    if embedded and workers > 1:
+        raise typer.BadParameter(
+            "--embedded runs one worker: its broker's groups hold one member", param_hint="workers"
+        )
+    if write_env is not None and not embedded:
+        raise typer.BadParameter("goes with --embedded", param_hint="write-env")
+    if workers > 1:
+        from engine.workers import supervise
+
+        raise typer.Exit(supervise(role.value, workers, settings, context.find_root().obj.env_file))
+    _run_one(settings, embedded, write_env)
+
+
+def _run_one(settings: Settings, embedded: bool, write_env: Path | None) -> None:
+    import uvloop
+
+    from engine.logs import configure_logs
+
+    configure_logs(settings)
+    work = _embedded(settings, write_env) if embedded else _serve(settings)
+    uvloop.run(work)
+
+
+async def _serve(settings: Settings) -> None:
+    from aiokafka.errors import KafkaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from engine.app import run_trigger
+    from engine.health import PortInUseError
+    from engine.kafka.dead_letters import TooManyDeadLettersError
+    from engine.kafka.topics import Topics, ensure_topics
+    from engine.lifecycle import ServiceDiedError, stop_on_signals
+
+    stop = asyncio.Event()
+    try:
+        with stop_on_signals(stop):
+            await ensure_topics(settings, Topics.named(settings.topic_prefix).all())
+            await run_trigger(settings, stop)
+    except (KafkaError, TimeoutError) as error:
+        raise CommandError(
+            f"Kafka at {settings.kafka_bootstrap_servers} does not serve: {error or 'time-out'}"
+        ) from error
+    except SQLAlchemyError as error:
+        raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
+    except (PortInUseError, TooManyDeadLettersError, ServiceDiedError) as error:
+        raise CommandError(str(error)) from error
+
+
+async def _embedded(settings: Settings, write_env: Path | None) -> None:
+    from engine.embedded.run import embedded_settings
+
+    async with embedded_settings(settings, write_env) as own:
+        await _serve(own)

@@ -1,0 +1,57 @@
+"""Embedded servers, ready to work: topics made, tables made, settings that lead to them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
+from pydantic import SecretStr
+
+from catalog.migrate import migrate
+from engine.embedded.child import ServerStartError
+from engine.embedded.servers import EmbeddedServers
+from engine.kafka.topics import Topics
+from engine.settings import PREFIX, Settings
+
+log = structlog.get_logger(__name__)
+
+__all__ = ["ServerStartError", "embedded_settings"]
+
+
+@asynccontextmanager
+async def embedded_settings(
+    settings: Settings, write_env: Path | None = None
+) -> AsyncIterator[Settings]:
+    """`settings` with the addresses of servers that live as long as the context.
+
+    `write_env` is a file to write those addresses to, for other commands' --env-file. A SQLite
+    DATABASE_URL is kept as it is; otherwise the database lives as long as the servers. Raises
+    ServerStartError.
+    """
+    async with EmbeddedServers() as servers:
+        database = settings.database_url.get_secret_value()
+        chosen = "database_url" in settings.model_fields_set and _is_sqlite(database)
+        addresses = {
+            "kafka_bootstrap_servers": servers.kafka_bootstrap,
+            "redis_url": servers.redis_url,
+            "database_url": database if chosen else servers.database_url,
+        }
+        await servers.broker.create_topics(Topics.named(settings.topic_prefix).all())
+        await migrate(addresses["database_url"])
+        lines = [f"{PREFIX}{name.upper()}={value}" for name, value in addresses.items()]
+        log.info("embedded servers started", addresses=lines)
+        if write_env is not None:
+            write_env.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        yield settings.model_copy(
+            update={
+                "kafka_bootstrap_servers": addresses["kafka_bootstrap_servers"],
+                "kafka_security_protocol": "PLAINTEXT",
+                "redis_url": SecretStr(addresses["redis_url"]),
+                "database_url": SecretStr(addresses["database_url"]),
+            }
+        )
+
+
+def _is_sqlite(url: str) -> bool:
+    return urlsplit(url).scheme == "sqlite"

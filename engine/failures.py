@@ -1,0 +1,64 @@
+"""Errors sorted once: what may pass by itself is tried again, everything else stops the process.
+
+(The third sort, records that can never succeed, become dead letters where they are decoded.)
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+from prometheus_client import Counter
+from redis import exceptions as redis_errors
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+log = structlog.get_logger(__name__)
+
+FIRST_BACKOFF = 0.05
+LAST_BACKOFF = 2.0
+
+Result = TypeVar("Result")
+
+_REFUSALS_THAT_PASS = (
+    redis_errors.OutOfMemoryError,
+    redis_errors.ReadOnlyError,
+    redis_errors.ClusterDownError,
+    redis_errors.TryAgainError,
+    redis_errors.NoScriptError,
+)
+
+
+def redis_may_recover(error: Exception) -> bool:
+    """Whether Redis may answer later. A refusal of the command itself (a wrong type, a missing
+    permission, a script's fault) will not pass."""
+    if isinstance(error, redis_errors.ResponseError):
+        return isinstance(error, _REFUSALS_THAT_PASS)
+    return isinstance(error, redis_errors.RedisError | OSError | TimeoutError)
+
+
+def database_may_recover(error: Exception) -> bool:
+    """Whether SQL may answer later: not reachable, restarting, locked, out of connections."""
+    if isinstance(error, DBAPIError):
+        return isinstance(error, OperationalError) or error.connection_invalidated
+    return isinstance(error, OSError | TimeoutError)
+
+
+async def until_redis_answers(
+    call: Callable[[], Awaitable[Result]], errors: Counter, what: str
+) -> Result:
+    """The result of `call`, tried again with backoff for as long as Redis does not answer.
+
+    The partition waits meanwhile: backpressure, not loss. `call` must be idempotent and carry
+    its own deadline.
+    """
+    backoff = FIRST_BACKOFF
+    while True:
+        try:
+            return await call()
+        except Exception as error:  # sorted here: passes again, or goes up and stops the process
+            if not redis_may_recover(error):
+                raise
+            errors.inc()
+            log.warning("redis failed, trying again", what=what, error=repr(error))
+        await asyncio.sleep(backoff)
+        backoff = min(backoff * 2, LAST_BACKOFF)

@@ -1,0 +1,99 @@
+"""The metrics port: /metrics, /healthz (the loop turns), /readyz (able to do the work)."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import uvicorn
+from prometheus_client import CollectorRegistry, make_asgi_app
+
+_CHECK_SECONDS = 2.0
+
+Check = Callable[[], Awaitable[bool]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class PortInUseError(Exception):
+    """The metrics port cannot be opened; the message says which and how to choose another."""
+
+
+class _Server(uvicorn.Server):
+    """Leaves the process's signals to lifecycle.py."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HealthServer:
+    """Serves the metrics port in the loop it reports on.
+
+    `checks` by name: each says whether what it stands for is ready; one that raises or takes
+    longer than 2 s is not. /readyz is 200 when all are, else 503, and names each.
+    """
+
+    def __init__(
+        self, *, registry: CollectorRegistry, checks: Mapping[str, Check], host: str, port: int
+    ) -> None:
+        """Opens the port, so that a taken one is known at once. Raises PortInUseError."""
+        self._metrics: Any = make_asgi_app(registry)
+        self._checks = checks
+        self._socket = _listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            self._answer, log_config=None, access_log=False, lifespan="off", interface="asgi3"
+        )
+        self._server = _Server(config)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    async def _answer(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
+        path = scope["path"]
+        if path == "/metrics":
+            await self._metrics(scope, receive, send)
+        elif path == "/healthz":
+            await _reply(send, 200, {"status": "ok"})
+        elif path == "/readyz":
+            results = {name: await _passes(check) for name, check in self._checks.items()}
+            ready = all(results.values())
+            status = "ready" if ready else "not ready"
+            await _reply(send, 200 if ready else 503, {"status": status, "checks": results})
+        else:
+            await _reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise PortInUseError(
+            f"cannot open the metrics port {host}:{port}: {error.strerror}; "
+            "choose another with PROXIMITY_METRICS_PORT (0 for any)"
+        ) from None
+    return listener
+
+
+async def _passes(check: Check) -> bool:
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            return await check()
+    except Exception:  # a check that cannot be made is the answer: not ready
+        return False
+
+
+async def _reply(send: Send, status: int, body: dict[str, Any]) -> None:
+    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": msgspec.json.encode(body)})

@@ -1,0 +1,35 @@
+"""From settings to the options that every aiokafka client takes. Nothing is opened here."""
+
+from typing import Any
+
+from aiokafka.helpers import create_ssl_context
+
+from engine.settings import Settings
+
+CLIENT_ID = "proximity-engine"
+
+
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """Addresses, deadlines and credentials for consumer, producer and admin alike."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.kafka_bootstrap_servers,
+        "client_id": CLIENT_ID,
+        "request_timeout_ms": int(settings.kafka_request_timeout * 1000),
+        "security_protocol": settings.kafka_security_protocol,
+    }
+    if "SSL" in settings.kafka_security_protocol:
+        options["ssl_context"] = create_ssl_context(
+            cafile=settings.kafka_ssl_cafile,
+            certfile=settings.kafka_ssl_certfile,
+            keyfile=settings.kafka_ssl_keyfile,
+            password=_secret(settings.kafka_ssl_password),
+        )
+    if settings.kafka_security_protocol.startswith("SASL"):
+        options["sasl_mechanism"] = settings.kafka_sasl_mechanism
+        options["sasl_plain_username"] = settings.kafka_sasl_username
+        options["sasl_plain_password"] = _secret(settings.kafka_sasl_password)
+    return options
+
+
+def _secret(value: Any) -> str | None:
+    return None if value is None else str(value.get_secret_value())

@@ -1,0 +1,226 @@
+"""The consumer of one role: fetches, feeds a worker a partition, commits explicit offsets.
+
+Revoked and lost are different ends. A revoked partition finishes its batch and commits. A lost
+one (the group gave this member up) may be somebody else's already: it is dropped, uncommitted.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+
+from engine.kafka.worker import BatchHandler, PartitionWorker, Records
+from engine.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+_POLL_SECONDS = 0.1
+_LAG_SECONDS = 1.0
+
+HandlerFactory = Callable[[TopicPartition], BatchHandler]
+
+
+class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Consumes `topics` as one member of the consumer's group until told to stop."""
+
+    def __init__(
+        self,
+        *,
+        consumer: AIOKafkaConsumer,
+        topics: Collection[str],
+        role: str,
+        handler_for: HandlerFactory,
+        metrics: Metrics,
+        batch_records: int,
+        in_flight_records: int,
+        commit_interval: float,
+        drain_timeout: float,
+    ) -> None:
+        self._consumer = consumer
+        self._topics = topics
+        self._role = role
+        self._handler_for = handler_for
+        self._metrics = metrics
+        self._batch_records = batch_records
+        self._in_flight_records = in_flight_records
+        self._commit_interval = commit_interval
+        self._drain_timeout = drain_timeout
+        self._workers: dict[TopicPartition, PartitionWorker] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._progress = asyncio.Event()
+        self._assigned_once = False
+
+    @property
+    def assigned(self) -> bool:
+        """Whether the group has given this member its share (which may be empty)."""
+        return self._assigned_once
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Consume until `stop` is set or a handler fails; then drain, commit, leave the group.
+
+        Raises what a handler raised, and KafkaError when the brokers refuse for good.
+        """
+        self._consumer.subscribe(list(self._topics), listener=self)
+        await self._consumer.start()
+        background = asyncio.create_task(self._commit_and_measure(), name=f"{self._role} commits")
+        try:
+            await self._poll(stop, background)
+        finally:
+            background.cancel()
+            await asyncio.wait([background])
+            await self._leave()
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Start a worker for each partition that this member now owns."""
+        for partition in assigned:
+            self._workers[partition] = PartitionWorker(
+                partition,
+                handler=self._handler_for(partition),
+                batch_records=self._batch_records,
+                on_progress=self._progress.set,
+            )
+        self._assigned_once = True
+        log.info("partitions assigned", role=self._role, partitions=_names(self._workers))
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """End the workers of partitions that this member no longer owns."""
+        gone = [self._workers.pop(tp) for tp in revoked if tp in self._workers]
+        if not gone:
+            return
+        if self._is_lost():
+            log.warning("partitions lost", role=self._role, count=len(gone))
+            await _all(worker.abandon() for worker in gone)
+        else:
+            await _all(worker.finish(self._drain_timeout) for worker in gone)
+            await self._commit(gone)
+        for worker in gone:
+            self._forget(worker.partition)
+
+    async def _poll(self, stop: asyncio.Event, background: asyncio.Task[None]) -> None:
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            while not stop.is_set():
+                fetch = asyncio.create_task(self._fetch())
+                await asyncio.wait(
+                    [fetch, stopping, background], return_when=asyncio.FIRST_COMPLETED
+                )
+                if background.done():
+                    background.result()
+                if not fetch.done():
+                    fetch.cancel()
+                    await asyncio.wait([fetch])
+                    return
+                for partition, records in fetch.result().items():
+                    if partition in self._workers:
+                        self._workers[partition].offer(records)
+                self._raise_failures()
+        finally:
+            stopping.cancel()
+
+    async def _fetch(self) -> dict[TopicPartition, Records]:
+        await self._await_room()
+        fetched: dict[TopicPartition, Records] = await self._consumer.getmany(
+            timeout_ms=int(_POLL_SECONDS * 1000), max_records=self._batch_records
+        )
+        return fetched
+
+    async def _await_room(self) -> None:
+        """Backpressure: full partitions are paused; over the bound in all, nothing is fetched."""
+        while True:
+            self._progress.clear()
+            self._pause_full_partitions()
+            self._raise_failures()
+            if sum(w.pending for w in self._workers.values()) < self._in_flight_records:
+                return
+            await self._progress.wait()
+
+    def _pause_full_partitions(self) -> None:
+        paused = self._consumer.paused() if self._workers else set()
+        for partition, worker in self._workers.items():
+            full = worker.pending >= 2 * self._batch_records
+            if full and partition not in paused:
+                self._consumer.pause(partition)
+            elif not full and partition in paused:
+                self._consumer.resume(partition)
+
+    def _raise_failures(self) -> None:
+        for worker in self._workers.values():
+            if worker.failure is not None:
+                raise worker.failure
+
+    async def _commit_and_measure(self) -> None:
+        since_lag = 0.0
+        while True:
+            await asyncio.sleep(self._commit_interval)
+            await self._commit(self._workers.values())
+            since_lag += self._commit_interval
+            if since_lag >= _LAG_SECONDS:
+                since_lag = 0.0
+                await self._measure_lag()
+
+    async def _commit(self, workers: Iterable[PartitionWorker]) -> None:
+        """Commit how far each worker is done. A commit that the group refuses is not repeated:
+        the partitions are somebody else's, who begins where the last commit was."""
+        offsets = {
+            worker.partition: worker.done_offset
+            for worker in workers
+            if worker.done_offset is not None
+            and worker.done_offset != self._committed.get(worker.partition)
+        }
+        if not offsets or self._is_lost():
+            return
+        try:
+            async with asyncio.timeout(self._drain_timeout):
+                await self._consumer.commit(offsets)
+        except (CommitFailedError, IllegalStateError, TimeoutError) as error:
+            log.warning("commit refused", role=self._role, error=repr(error))
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            log.warning("commit failed, trying again", role=self._role, error=repr(error))
+        else:
+            self._committed.update(offsets)
+
+    async def _leave(self) -> None:
+        """Shutdown: finish the batches in hand, commit, leave the group."""
+        workers = list(self._workers.values())
+        await _all(worker.finish(self._drain_timeout) for worker in workers)
+        await self._commit(workers)
+        self._workers.clear()
+        try:
+            async with asyncio.timeout(self._drain_timeout):
+                await self._consumer.stop()
+        except TimeoutError:
+            log.warning("leaving the group took too long", role=self._role)
+
+    def _is_lost(self) -> bool:
+        """Whether the group has given this member up: it has no generation any more.
+
+        aiokafka calls one listener for revoked and lost; its coordinator knows the difference.
+        """
+        coordinator = self._consumer._coordinator  # noqa: SLF001  # no public way to ask
+        return getattr(coordinator, "generation", 0) < 0
+
+    async def _measure_lag(self) -> None:
+        for partition, worker in list(self._workers.items()):
+            end = self._consumer.highwater(partition)
+            if end is not None and partition in self._workers:
+                fetched = await self._consumer.position(partition)
+                labels = (self._role, partition.topic, str(partition.partition))
+                self._metrics.lag.labels(*labels).set(max(0, end - fetched + worker.pending))
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._committed.pop(partition, None)
+        with suppress(KeyError):  # never measured
+            self._metrics.lag.remove(self._role, partition.topic, str(partition.partition))
+
+
+def _names(partitions: Iterable[TopicPartition]) -> list[str]:
+    return sorted(f"{tp.topic}/{tp.partition}" for tp in partitions)
+
+
+async def _all(endings: Iterable[Coroutine[None, None, None]]) -> None:
+    await asyncio.gather(*endings)

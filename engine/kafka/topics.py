@@ -1,0 +1,85 @@
+"""Names of the topics, and their creation where a broker does not create them by itself."""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, for_code
+
+from engine.kafka.connection import connection_options
+from engine.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+_ALREADY_EXISTS = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Full topic names under one prefix."""
+
+    detections: str
+    authentications: str
+    notifications: str
+    connector_calls: str
+    dead_letters: str
+
+    @classmethod
+    def named(cls, prefix: str) -> "Topics":
+        """The five topics behind `prefix` (`proximity.` by default)."""
+        return cls(
+            detections=f"{prefix}detections",
+            authentications=f"{prefix}authentications",
+            notifications=f"{prefix}notifications",
+            connector_calls=f"{prefix}connector-calls",
+            dead_letters=f"{prefix}dead-letters",
+        )
+
+    def all(self) -> tuple[str, ...]:
+        """Every topic, in the order of the flow."""
+        return (
+            self.detections,
+            self.authentications,
+            self.notifications,
+            self.connector_calls,
+            self.dead_letters,
+        )
+
+
+async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:
+    """Create those of `names` that are missing.
+
+    A cluster on which this process may not create topics is no error as long as they exist.
+    Raises KafkaError when one is missing and cannot be created, TimeoutError past the deadline.
+    """
+    admin = AIOKafkaAdminClient(**connection_options(settings))
+    async with asyncio.timeout(settings.kafka_request_timeout * 2):
+        await admin.start()
+        try:
+            present = set(await admin.list_topics())
+            missing = [name for name in names if name not in present]
+            if missing:
+                await _create(admin, missing, settings)
+        finally:
+            await admin.close()
+
+
+async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settings) -> None:
+    response = await admin.create_topics(
+        [
+            NewTopic(
+                name,
+                num_partitions=settings.topic_partitions,
+                replication_factor=settings.topic_replication,
+                # aiokafka takes the broker's default (-1) only beside an (empty) assignment.
+                replica_assignments={} if settings.topic_replication == -1 else None,
+            )
+            for name in names
+        ]
+    )
+    for name, code, *_ in response.topic_errors:
+        if code not in (0, _ALREADY_EXISTS):
+            error: KafkaError = for_code(code)(f"topic {name} is missing and cannot be created")
+            raise error
+    log.info("topics created", topics=names, partitions=settings.topic_partitions)

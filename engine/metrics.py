@@ -1,0 +1,97 @@
+"""Every metric of the product, with its meaning. Built once per process and passed on."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_STEP = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_SIZE = (1, 10, 50, 100, 500, 1000, 2000, 5000, 10_000)
+
+
+def engine_version() -> str:
+    """The installed version of the product."""
+    try:
+        return version("proximity-engine")
+    except PackageNotFoundError:
+        return "0"
+
+
+class Metrics:
+    """The registry and its metrics. Labels are closed sets: never a udid, never a url."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._stream()
+        self._state()
+        info = Gauge("proximity_build_info", "1, by version", ["version"], registry=self.registry)
+        info.labels(engine_version()).set(1)
+
+    def _stream(self) -> None:
+        registry = self.registry
+        self.detections = Counter(
+            "proximity_detections_total",
+            "Detections decided, by the furthest check that they reached",
+            ["reason"],
+            registry=registry,
+        )
+        self.decisions = Counter(
+            "proximity_decisions_total",
+            "Decisions: one for a detection that reached no campaign, else one a campaign",
+            ["reason"],
+            registry=registry,
+        )
+        self.notifications = Counter(
+            "proximity_notifications_total",
+            "Notifications published, and calls handed to the connector role, by format",
+            ["format"],
+            registry=registry,
+        )
+        self.latency = Histogram(
+            "proximity_detection_to_notification_seconds",
+            "From detected_at to the broker's acknowledgement of the notification",
+            buckets=_LATENCY,
+            registry=registry,
+        )
+        self.batch_seconds = Histogram(
+            "proximity_batch_seconds",
+            "Time of one step of one batch",
+            ["role", "step"],
+            buckets=_STEP,
+            registry=registry,
+        )
+        self.batch_size = Histogram(
+            "proximity_batch_size", "Records in one batch", buckets=_SIZE, registry=registry
+        )
+        self.lag = Gauge(
+            "proximity_consumer_lag_records",
+            "Records behind the end of the partition",
+            ["role", "topic", "partition"],
+            registry=registry,
+        )
+        self.dead_letters = Counter(
+            "proximity_dead_letters_total",
+            "Records put into dead-letters",
+            ["topic", "reason"],
+            registry=registry,
+        )
+
+    def _state(self) -> None:
+        registry = self.registry
+        self.index_lookups = Counter(
+            "proximity_index_lookups_total",
+            "Beacons looked up: in the process cache, then in Redis",
+            ["layer", "outcome"],
+            registry=registry,
+        )
+        self.claims = Counter(
+            "proximity_claims_total",
+            "Claims by outcome: granted, denied by Redis, held (denied from memory)",
+            ["outcome"],
+            registry=registry,
+        )
+        self.redis_errors = Counter(
+            "proximity_redis_errors_total",
+            "Calls to Redis that failed and are tried again",
+            registry=registry,
+        )

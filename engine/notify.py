@@ -1,0 +1,150 @@
+"""From a granted decision to the message that leaves: a notification, or a connector call."""
+
+import hashlib
+import uuid
+
+import msgspec
+
+from catalog.index.entries import ConnectorEntry
+from engine.decode import Heard
+from engine.kafka.publisher import Outgoing
+from engine.kafka.topics import Topics
+from engine.messages import (
+    BeaconReference,
+    CampaignReference,
+    CompanyReference,
+    ConnectorCall,
+    ConnectorEndpoint,
+    Device,
+    KnownDevice,
+    Notification,
+    VenueReference,
+)
+from engine.state.beacons import IndexedBeacon
+from engine.timestamps import format_instant
+from rules.model import Beacon, Campaign
+
+_NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
+_VERSION_5 = 0x5000
+_VARIANT = 0x8000_0000_0000_0000
+_encode = msgspec.json.Encoder().encode
+
+
+def notification_id(heard: Heard, campaign: Campaign) -> bytes:
+    """The 16 bytes of a UUID (version 5) of campaign, device and detection record.
+
+    The record is topic, partition, offset and detected_at: the last one because a topic that is
+    deleted and made again counts its offsets from 0.
+    """
+    record = heard.record
+    name = (
+        f"{campaign.id}\0{heard.message.device.udid}\0{record.topic}\0{record.partition}"
+        f"\0{record.offset}\0{round(heard.detected_at * 1000)}"
+    )
+    digest = hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
+    high = int.from_bytes(digest[:8]) & ~0xF000 | _VERSION_5
+    low = int.from_bytes(digest[8:16]) & ~(0b11 << 62) | _VARIANT
+    return high.to_bytes(8) + low.to_bytes(8)
+
+
+class Composer:
+    """Builds outgoing messages. `lifetime` (seconds) runs from detected_at to expires_at."""
+
+    def __init__(self, *, topics: Topics, lifetime: float) -> None:
+        self._topics = topics
+        self._lifetime = lifetime
+
+    def compose(
+        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, owner: bytes, now: float
+    ) -> Outgoing:
+        """The message for one grant, under the id `owner` (from `notification_id`)."""
+        if campaign.format == "connector":
+            topic = self._topics.connector_calls
+            value = _encode(self._call(heard, beacon, campaign, owner, now))
+        else:
+            topic = self._topics.notifications
+            value = _encode(self._notification(heard, beacon.beacon, campaign, owner, now))
+        udid = heard.message.device.udid.encode()
+        headers = [("id", _text(owner)), ("campaign", str(campaign.id).encode())]
+        return Outgoing(topic, udid, value, headers)
+
+    def _notification(
+        self, heard: Heard, beacon: Beacon, campaign: Campaign, owner: bytes, now: float
+    ) -> Notification:
+        return Notification(
+            id=_text(owner).decode(),
+            campaign=CampaignReference(campaign.id, campaign.name, campaign.hash),
+            company=CompanyReference(beacon.venue.company_id),
+            venue=VenueReference(beacon.venue.id, beacon.venue.name),
+            beacon=_reference(beacon),
+            proximity=heard.zone.name.lower(),  # type: ignore[arg-type]  # unknown never grants
+            device=_known(heard.message.device),
+            title=campaign.title,
+            push=campaign.push,
+            format=campaign.format,  # type: ignore[arg-type]  # connector goes the other way
+            template=campaign.content if campaign.format == "template" else None,
+            url=campaign.content if campaign.format == "url" else None,
+            html=campaign.content if campaign.format == "html" else None,
+            background=campaign.background,
+            color=campaign.color,
+            detected_at=format_instant(heard.detected_at),
+            triggered_at=format_instant(now),
+            expires_at=format_instant(heard.detected_at + self._lifetime),
+        )
+
+    def _call(
+        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, owner: bytes, now: float
+    ) -> ConnectorCall:
+        place = beacon.beacon
+        return ConnectorCall(
+            id=_text(owner).decode(),
+            campaign=CampaignReference(campaign.id, campaign.name, campaign.hash),
+            company=CompanyReference(place.venue.company_id),
+            venue=VenueReference(place.venue.id, place.venue.name),
+            beacon=_reference(place),
+            proximity=heard.zone.name.lower(),  # type: ignore[arg-type]  # unknown never grants
+            device=_known(heard.message.device),
+            title=campaign.title,
+            push=campaign.push,
+            background=campaign.background,
+            color=campaign.color,
+            detected_at=format_instant(heard.detected_at),
+            triggered_at=format_instant(now),
+            expires_at=format_instant(heard.detected_at + self._lifetime),
+            delay=campaign.delay,
+            connector=_endpoint(beacon.connector),
+        )
+
+
+def _text(owner: bytes) -> bytes:
+    digits = owner.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
+
+
+def _reference(beacon: Beacon) -> BeaconReference:
+    return BeaconReference(beacon.id, beacon.name, beacon.uuid, beacon.major, beacon.minor)
+
+
+def _known(device: Device) -> KnownDevice:
+    return KnownDevice(
+        udid=device.udid,
+        name=device.name,
+        version=device.version,
+        model=device.model,
+        token_push=device.token_push,
+        id_connector=device.id_connector,
+    )
+
+
+def _endpoint(connector: ConnectorEntry | None) -> ConnectorEndpoint | None:
+    if connector is None:
+        return None
+    return ConnectorEndpoint(
+        id=connector.id,
+        name=connector.name,
+        url=connector.url,
+        method=connector.method,
+        auth=connector.auth,
+        parameters=connector.parameters,
+        secret=connector.secret,
+    )

@@ -1,0 +1,153 @@
+"""Every setting, with its default and meaning. Prefix `PROXIMITY_` in the environment."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, IPvAnyNetwork, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "PROXIMITY_"
+_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "unix")
+_DATABASE_SCHEMES = ("postgresql", "sqlite")
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message names it and what is accepted, on one line."""
+
+
+class Settings(BaseSettings):
+    """What one process is told. Durations are seconds unless the name says otherwise."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+
+    kafka_bootstrap_servers: str = Field("localhost:9092", description="host:port, comma-separated")
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"
+    )
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "PLAIN", description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    )
+    kafka_sasl_username: str | None = Field(None, description="SASL user")
+    kafka_sasl_password: SecretStr | None = Field(None, description="SASL password")
+    kafka_ssl_cafile: Path | None = Field(None, description="PEM file that verifies the brokers")
+    kafka_ssl_certfile: Path | None = Field(None, description="PEM client certificate")
+    kafka_ssl_keyfile: Path | None = Field(None, description="PEM key of the client certificate")
+    kafka_ssl_password: SecretStr | None = Field(None, description="password of the key file")
+    kafka_request_timeout: float = Field(
+        20.0, gt=0, description="deadline of one request to a broker"
+    )
+    kafka_session_timeout: float = Field(
+        10.0, gt=0, description="silence after which the group gives a member up"
+    )
+    topic_prefix: str = Field("proximity.", description="in front of every topic name")
+    topic_partitions: int = Field(
+        6, ge=1, le=10_000, description="partitions of the topics that a start has to create"
+    )
+    topic_replication: int = Field(
+        -1, ge=-1, le=15, description="replicas of created topics; -1: the broker's default"
+    )
+    group_prefix: str = Field("proximity-", description="in front of every consumer group")
+
+    redis_url: SecretStr = Field(
+        SecretStr("redis://localhost:6379/0"),
+        description="redis://, rediss:// or redis+cluster://",
+    )
+    redis_prefix: str = Field("proximity:", description="in front of every Redis key")
+    redis_timeout: float = Field(5.0, gt=0, description="deadline of one call to Redis")
+    database_url: SecretStr = Field(
+        SecretStr("sqlite:///proximity.sqlite3"), description="postgresql:// or sqlite:///"
+    )
+    secret_key: SecretStr | None = Field(
+        None,
+        description="encrypts connector parameters at rest; several, comma-separated, to rotate",
+    )
+
+    metrics_host: str = Field("0.0.0.0", description="address of the metrics port")  # noqa: S104
+    metrics_port: int = Field(
+        9464, ge=0, le=65535, description="first worker's port; the next ones count up; 0: any"
+    )
+    api_host: str = Field("127.0.0.1", description="address of the management interface")
+    api_port: int = Field(8000, ge=0, le=65535, description="port of the management interface")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug, info, warning or error"
+    )
+    log_format: Literal["json", "console", "auto"] = Field(
+        "auto", description="json, console, or auto: console on a terminal"
+    )
+
+    max_detection_age: float = Field(
+        300.0, gt=0, description="older, or as far in the future, triggers nothing"
+    )
+    notification_lifetime: float = Field(
+        300.0, gt=0, description="from detected_at to a notification's expires_at"
+    )
+    path_loss_exponent: float = Field(
+        2.0, gt=0, le=10, description="n of the rssi to distance formula"
+    )
+
+    batch_records: int = Field(
+        5000, ge=1, description="most records that one step of a partition takes"
+    )
+    in_flight_records: int = Field(
+        20_000, ge=1, description="records fetched and not finished at which fetching pauses"
+    )
+    commit_interval: float = Field(0.2, gt=0, description="time between offset commits")
+    drain_timeout: float = Field(20.0, gt=0, description="to finish what is begun when stopping")
+    index_cache_beacons: int = Field(200_000, ge=1, description="beacons remembered per process")
+    index_cache_age: float = Field(300.0, gt=0, description="a remembered beacon is read again")
+    held_devices: int = Field(
+        100_000, ge=1, description="devices per partition whose claims are remembered"
+    )
+    dead_letter_share: float = Field(
+        0.5, gt=0, le=1, description="share of the last 1000 records past which a role stops"
+    )
+    dead_letter_run: int = Field(
+        1000, ge=1, description="dead letters in a row past which a role stops"
+    )
+
+    connector_allow_networks: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+        (), description="networks a connector may lead to besides public ones, comma-separated"
+    )
+
+    @field_validator("connector_allow_networks", mode="before")
+    @classmethod
+    def _split_networks(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_scheme(cls, value: SecretStr) -> SecretStr:
+        return _with_scheme(value, _REDIS_SCHEMES)
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_scheme(cls, value: SecretStr) -> SecretStr:
+        return _with_scheme(value, _DATABASE_SCHEMES)
+
+
+def _with_scheme(value: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
+    if urlsplit(value.get_secret_value()).scheme not in schemes:
+        raise ValueError("begins with " + ", ".join(f"{scheme}://" for scheme in schemes))
+    return value
+
+
+def load_settings(env_file: Path | None = None, **overrides: object) -> Settings:
+    """Settings from overrides, the environment, then the file. Raises SettingsError."""
+    if env_file is not None and not env_file.is_file():
+        raise SettingsError(f"--env-file {env_file}: no such file")
+    try:
+        # pydantic checks these at run time; its stubs know neither the keyword nor the names.
+        return Settings(_env_file=env_file, **overrides)  # type: ignore[call-arg,arg-type]
+    except ValidationError as error:
+        raise SettingsError(_one_line(error)) from None
+
+
+def _one_line(error: ValidationError) -> str:
+    faults = []
+    for fault in error.errors(include_input=False, include_url=False):
+        name = PREFIX + str(fault["loc"][0]).upper() if fault["loc"] else PREFIX
+        faults.append(f"{name}: {fault['msg']}")
+    return "; ".join(faults)

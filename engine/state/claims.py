@@ -1,0 +1,107 @@
+"""Claims: at most one send of a campaign to a device within the campaign's delay, in Redis.
+
+Time is the detections' own: a claim forbids what was detected before its `detected_at` plus the
+delay. So a backlog gives the same notifications as a live stream, and the same records always
+the same answer.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from itertools import chain
+from typing import NamedTuple
+from zlib import crc32
+
+from redis.asyncio import Redis, RedisCluster
+
+from engine.metrics import Metrics
+
+_SCRIPT = files("engine.state").joinpath("scripts/claim.lua").read_text(encoding="utf-8")
+_TAGS = 64  # slots over which a cluster spreads devices
+_GRANTED = 0
+_LARGEST_CALL = 2000  # claims a script call, so that no call holds Redis for long
+
+
+class ClaimRequest(NamedTuple):
+    """A wish to send `campaign_id` to `udid` because of a detection at `detected_at` (epoch s).
+
+    `owner` is the 16 bytes of the notification id: the identity of campaign, device and record.
+    `delay` in seconds is above 0.
+    """
+
+    campaign_id: int
+    udid: str
+    owner: bytes
+    detected_at: float
+    delay: int
+
+
+class Claims:
+    """Takes claims, a batch in one round trip.
+
+    `retain` (seconds) is how long a grant is remembered at least: what may be delivered again
+    after a crash must find it. Raises RedisError or TimeoutError; nothing is half taken that
+    asking again with the same owner would not give again.
+    """
+
+    def __init__(
+        self,
+        *,
+        redis: Redis | RedisCluster,
+        prefix: str,
+        retain: float,
+        deadline: float,
+        metrics: Metrics,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._retain_ms = int(retain * 1000)
+        self._deadline = deadline
+        self._clustered = isinstance(redis, RedisCluster)
+        self._script = redis.register_script(_SCRIPT)
+        self._granted = metrics.claims.labels("granted")
+        self._denied = metrics.claims.labels("denied")
+
+    async def take(self, requests: Sequence[ClaimRequest], now: float) -> list[float | None]:
+        """For each request None when granted, else the `detected_at` of the claim that forbids."""
+        if not requests:
+            return []
+        answers: list[float | None] = [None] * len(requests)
+        async with asyncio.timeout(self._deadline):
+            for positions in self._calls(requests):
+                replies = await self._call([requests[i] for i in positions], now)
+                for position, reply in zip(positions, replies, strict=True):
+                    answers[position] = None if reply == _GRANTED else reply / 1000
+        granted = answers.count(None)
+        self._granted.inc(granted)
+        self._denied.inc(len(answers) - granted)
+        return answers
+
+    def _calls(self, requests: Sequence[ClaimRequest]) -> list[list[int]]:
+        """Positions by script call: one call, or in a cluster one a slot."""
+        by_tag: dict[int, list[int]] = {}
+        for position, request in enumerate(requests):
+            tag = _tag(request.udid) if self._clustered else 0
+            by_tag.setdefault(tag, []).append(position)
+        return [
+            positions[start : start + _LARGEST_CALL]
+            for positions in by_tag.values()
+            for start in range(0, len(positions), _LARGEST_CALL)
+        ]
+
+    async def _call(self, requests: list[ClaimRequest], now: float) -> list[int]:
+        keys = [self._key(request) for request in requests]
+        wishes: Iterable[bytes | int] = chain.from_iterable(
+            (r.owner, round(r.detected_at * 1000), r.delay * 1000) for r in requests
+        )
+        replies: list[int] = await self._script(
+            keys=keys, args=[round(now * 1000), self._retain_ms, *wishes]
+        )
+        return replies
+
+    def _key(self, request: ClaimRequest) -> str:
+        return f"{self._prefix}claim:{{{_tag(request.udid)}}}:{request.campaign_id}:{request.udid}"
+
+
+def _tag(udid: str) -> int:
+    return crc32(udid.encode()) % _TAGS

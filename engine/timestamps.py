@@ -1,0 +1,43 @@
+"""Timestamps as they travel: `2026-11-20T10:00:00+0100`, RFC 3339, or epoch milliseconds."""
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+_FORM = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)", re.ASCII
+)
+_LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a datetime can hold
+
+# Devices report whole seconds and pipelines batch them, so few spellings are new.
+_REMEMBERED = 16_384
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def parse_text(text: str) -> float:
+    """Epoch seconds of a written timestamp. Raises ValueError when it is not one."""
+    if not _FORM.fullmatch(text):
+        raise ValueError(
+            "a timestamp is written 2026-11-20T10:00:00+0100, in RFC 3339, "
+            "or as integer epoch milliseconds"
+        )
+    return datetime.fromisoformat(text.upper()).timestamp()
+
+
+def parse(value: str | int) -> float:
+    """Epoch seconds of a timestamp in any accepted form. Raises ValueError."""
+    if isinstance(value, str):
+        return parse_text(value)
+    if not 0 <= value <= _LATEST_MS:
+        raise ValueError("epoch milliseconds lie between 0 and the end of year 9999")
+    return value / 1000
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _format_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")
+
+
+def format_instant(epoch: float) -> str:
+    """The first form, in UTC and whole seconds (rounded down)."""
+    return _format_second(int(epoch // 1))

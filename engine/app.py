@@ -14,6 +14,7 @@ from catalog.database import Database, open_database
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.drainer import Drainer
 from catalog.index.writer import IndexStore
+from catalog.migrate import pending_on
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.failures import database_may_recover, redis_may_recover
 from engine.health import HealthServer
@@ -35,6 +36,10 @@ log = structlog.get_logger(__name__)
 
 ROLES = (TRIGGER,)
 _REBUILD_PAUSE = 1.0
+
+
+class SchemaError(Exception):
+    """The tables are not those of this version; the message says what to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +69,7 @@ async def run_trigger(
     """
     metrics = Metrics()
     async with open_stores(settings) as stores, _publisher(settings) as publisher:
+        await refuse_old_schema(stores)
         role = build_trigger(settings, stores, publisher, metrics)
         health = HealthServer(
             registry=metrics.registry,
@@ -86,6 +92,22 @@ async def run_trigger(
                 "metrics port": health.run(),
             },
             stop=stop,
+        )
+
+
+async def refuse_old_schema(stores: Stores) -> None:
+    """Raise SchemaError if SQL answers and lacks migrations; SQL that is away is no obstacle."""
+    try:
+        missing = await pending_on(stores.database.engine)
+    except Exception as error:  # sorted: the trigger can do without SQL, but not with a wrong one
+        if not database_may_recover(error):
+            raise
+        log.warning("SQL does not answer, going on without it", error=repr(error))
+        return
+    if missing:
+        raise SchemaError(
+            f"the database lacks {len(missing)} migration(s), first {missing[0]}: "
+            "run `proximity migrate`"
         )
 
 

@@ -46,14 +46,18 @@ def decode_batch(records: Records, path_loss_exponent: float) -> Decoded:
     for position, record in enumerate(records):
         try:
             keep(decode_record(record, path_loss_exponent))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             batch.dead.append(DeadLetter(record, _reason(error), str(error)))
             batch.dead_positions.append(position)
     return batch
 
 
 def decode_record(record: ConsumerRecord[bytes, bytes], path_loss_exponent: float) -> Heard:
-    """One detection. Raises msgspec.DecodeError (not JSON), ValueError (a field is wrong)."""
+    """One detection.
+
+    Raises msgspec.DecodeError (not JSON), RecursionError (JSON nested too deep to be read) or
+    ValueError (a field is wrong).
+    """
     message = _decode(record.value or b"")
     major, minor = message.major, message.minor
     if "\0" in message.device.udid:
@@ -102,6 +106,6 @@ def _zone(message: Detection, path_loss_exponent: float) -> Zone:
 def _reason(error: Exception) -> DeadLetterReason:
     if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
         return DeadLetterReason.MALFORMED_JSON
-    if isinstance(error, UnicodeDecodeError):
+    if isinstance(error, UnicodeDecodeError | RecursionError):
         return DeadLetterReason.MALFORMED_JSON
     return DeadLetterReason.INVALID_FIELD

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from prometheus_client import Counter
 from redis import exceptions as redis_errors
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -26,6 +27,14 @@ _REFUSALS_THAT_PASS = (
     redis_errors.TryAgainError,
     redis_errors.NoScriptError,
 )
+
+
+def kafka_may_recover(error: Exception) -> bool:
+    """Whether the brokers may answer later. An authorisation, a fenced producer or a message
+    that is too large will not pass."""
+    if isinstance(error, KafkaError):
+        return bool(error.retriable) or isinstance(error, KafkaTimeoutError)
+    return isinstance(error, OSError | TimeoutError)
 
 
 def redis_may_recover(error: Exception) -> bool:

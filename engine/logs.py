@@ -2,10 +2,37 @@
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 
 import structlog
 
 from engine.settings import Settings
+
+_REPEAT_SECONDS = 10.0
+_QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic")
+
+
+class RepeatFilter(logging.Filter):
+    """Lets the same sentence of a library through once in 10 seconds.
+
+    While a broker is away aiokafka says so many times a second, for as long as it lasts.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is news. Sentences are told apart by their form, not their values."""
+        if not record.name.startswith(_QUIET):
+            return True
+        key, now = (record.name, str(record.msg)), self._clock()
+        is_news = now - self._last.get(key, -_REPEAT_SECONDS) >= _REPEAT_SECONDS
+        if is_news:
+            self._last[key] = now
+        return is_news
 
 
 def configure_logs(settings: Settings) -> None:
@@ -37,8 +64,9 @@ def configure_logs(settings: Settings) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=tail)
     )
+    handler.addFilter(RepeatFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    for noisy in ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite"):
+    for noisy in _QUIET:
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

@@ -28,6 +28,7 @@ ZoneName = Annotated[
         examples=["near", "ProximityNear"],
     ),
 ]
+ZoneThatTriggers = Literal["immediate", "near", "far"]
 ZoneNumber = Annotated[
     int, Meta(ge=0, le=3, description="CoreLocation: 0 unknown, 1 immediate, 2 near, 3 far")
 ]
@@ -66,7 +67,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     ip: str | None = None
 
 
-class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`authentications`: a device opened the application that owns `api_key`."""
 
     api_key: Annotated[str, Meta(min_length=1)]
@@ -75,28 +76,28 @@ class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ip: str | None = None
 
 
-class CampaignReference(msgspec.Struct, frozen=True, omit_defaults=True):
+class CampaignReference(msgspec.Struct, frozen=True, gc=False):
     """The campaign that fired."""
 
     id: int
     name: str
-    hash: str | None = None
+    hash: str | None
 
 
-class CompanyReference(msgspec.Struct, frozen=True):
+class CompanyReference(msgspec.Struct, frozen=True, gc=False):
     """The company that owns venue, campaign and device."""
 
     id: int
 
 
-class VenueReference(msgspec.Struct, frozen=True):
+class VenueReference(msgspec.Struct, frozen=True, gc=False):
     """The venue of the beacon."""
 
     id: int
     name: str
 
 
-class BeaconReference(msgspec.Struct, frozen=True):
+class BeaconReference(msgspec.Struct, frozen=True, gc=False):
     """The beacon that was heard; `uuid` in lower case with dashes."""
 
     id: int
@@ -106,7 +107,7 @@ class BeaconReference(msgspec.Struct, frozen=True):
     minor: int
 
 
-class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`notifications`: what the push sender delivers. Repeats carry the same `id`."""
 
     id: str
@@ -114,7 +115,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     company: CompanyReference
     venue: VenueReference
     beacon: BeaconReference
-    proximity: Literal["immediate", "near", "far"]
+    proximity: ZoneThatTriggers
     device: KnownDevice
     title: str
     push: str
@@ -122,14 +123,14 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     template: str | None = None
     url: str | None = None
     html: str | None = None
-    background: str | None = None
-    color: str | None = None
+    background: str | None
+    color: str | None
     detected_at: str
     triggered_at: str
     expires_at: str
 
 
-class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How to call the company's connector. `parameters` and `secret` stay encrypted."""
 
     id: int
@@ -141,7 +142,7 @@ class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     secret: str | None = None
 
 
-class ConnectorCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ConnectorCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`connector-calls` (internal): a claimed notification that still wants its content."""
 
     id: str
@@ -149,12 +150,12 @@ class ConnectorCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     company: CompanyReference
     venue: VenueReference
     beacon: BeaconReference
-    proximity: Literal["immediate", "near", "far"]
+    proximity: ZoneThatTriggers
     device: KnownDevice
     title: str
     push: str
-    background: str | None = None
-    color: str | None = None
+    background: str | None
+    color: str | None
     detected_at: str
     triggered_at: str
     expires_at: str

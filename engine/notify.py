@@ -10,23 +10,26 @@ from engine.decode import Heard
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.messages import (
-    BeaconReference,
     CampaignReference,
-    CompanyReference,
     ConnectorCall,
     ConnectorEndpoint,
     Device,
     KnownDevice,
     Notification,
-    VenueReference,
+    ZoneThatTriggers,
 )
 from engine.state.beacons import IndexedBeacon
 from engine.timestamps import format_instant
-from rules.model import Beacon, Campaign
+from rules.model import Campaign, Zone
 
 _NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
 _VERSION_5 = 0x5000
 _VARIANT = 0x8000_0000_0000_0000
+_ZONE_NAMES: dict[Zone, ZoneThatTriggers] = {
+    Zone.IMMEDIATE: "immediate",
+    Zone.NEAR: "near",
+    Zone.FAR: "far",
+}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,26 +61,27 @@ class Composer:
         self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, owner: bytes, now: float
     ) -> Outgoing:
         """The message for one grant, under the id `owner` (from `notification_id`)."""
+        id_ = _text(owner)
         if campaign.format == "connector":
             topic = self._topics.connector_calls
-            value = _encode(self._call(heard, beacon, campaign, owner, now))
+            value = _encode(self._call(heard, beacon, campaign, id_, now))
         else:
             topic = self._topics.notifications
-            value = _encode(self._notification(heard, beacon.beacon, campaign, owner, now))
+            value = _encode(self._notification(heard, beacon, campaign, id_, now))
         udid = heard.message.device.udid.encode()
-        headers = [("id", _text(owner)), ("campaign", str(campaign.id).encode())]
+        headers = [("id", id_.encode()), ("campaign", b"%d" % campaign.id)]
         return Outgoing(topic, udid, value, headers)
 
     def _notification(
-        self, heard: Heard, beacon: Beacon, campaign: Campaign, owner: bytes, now: float
+        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, id_: str, now: float
     ) -> Notification:
         return Notification(
-            id=_text(owner).decode(),
+            id=id_,
             campaign=CampaignReference(campaign.id, campaign.name, campaign.hash),
-            company=CompanyReference(beacon.venue.company_id),
-            venue=VenueReference(beacon.venue.id, beacon.venue.name),
-            beacon=_reference(beacon),
-            proximity=heard.zone.name.lower(),  # type: ignore[arg-type]  # unknown never grants
+            company=beacon.company_reference,
+            venue=beacon.venue_reference,
+            beacon=beacon.reference,
+            proximity=_ZONE_NAMES[heard.zone],
             device=_known(heard.message.device),
             title=campaign.title,
             push=campaign.push,
@@ -93,16 +97,15 @@ class Composer:
         )
 
     def _call(
-        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, owner: bytes, now: float
+        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, id_: str, now: float
     ) -> ConnectorCall:
-        place = beacon.beacon
         return ConnectorCall(
-            id=_text(owner).decode(),
+            id=id_,
             campaign=CampaignReference(campaign.id, campaign.name, campaign.hash),
-            company=CompanyReference(place.venue.company_id),
-            venue=VenueReference(place.venue.id, place.venue.name),
-            beacon=_reference(place),
-            proximity=heard.zone.name.lower(),  # type: ignore[arg-type]  # unknown never grants
+            company=beacon.company_reference,
+            venue=beacon.venue_reference,
+            beacon=beacon.reference,
+            proximity=_ZONE_NAMES[heard.zone],
             device=_known(heard.message.device),
             title=campaign.title,
             push=campaign.push,
@@ -116,13 +119,9 @@ class Composer:
         )
 
 
-def _text(owner: bytes) -> bytes:
+def _text(owner: bytes) -> str:
     digits = owner.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
-
-
-def _reference(beacon: Beacon) -> BeaconReference:
-    return BeaconReference(beacon.id, beacon.name, beacon.uuid, beacon.major, beacon.minor)
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _known(device: Device) -> KnownDevice:

@@ -1,7 +1,7 @@
 """Timestamps as they travel: `2026-11-20T10:00:00+0100`, RFC 3339, or epoch milliseconds."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 _FORM = re.compile(
@@ -9,19 +9,25 @@ _FORM = re.compile(
 )
 _LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a datetime can hold
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
 # Devices report whole seconds and pipelines batch them, so few spellings are new.
 _REMEMBERED = 16_384
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def parse_text(text: str) -> float:
-    """Epoch seconds of a written timestamp. Raises ValueError when it is not one."""
+    """Epoch seconds of a written timestamp, to the millisecond. Raises ValueError.
+
+    No finer: Redis keeps claims in milliseconds, and memory must give the same answers as it.
+    """
     if not _FORM.fullmatch(text):
         raise ValueError(
             "a timestamp is written 2026-11-20T10:00:00+0100, in RFC 3339, "
             "or as integer epoch milliseconds"
         )
-    return datetime.fromisoformat(text.upper()).timestamp()
+    return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND / 1000
 
 
 def parse(value: str | int) -> float:

@@ -68,13 +68,15 @@ async def _serve(settings: Settings) -> None:
     from aiokafka.errors import KafkaError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from engine.app import run_trigger
+    from engine.app import SchemaError, run_trigger
     from engine.health import PortInUseError
     from engine.kafka.dead_letters import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.lifecycle import ServiceDiedError, stop_on_signals
+    from engine.memory import settle_garbage_collector
 
     stop = asyncio.Event()
+    settle_garbage_collector()
     try:
         with stop_on_signals(stop):
             await ensure_topics(settings, Topics.named(settings.topic_prefix).all())
@@ -85,7 +87,7 @@ async def _serve(settings: Settings) -> None:
         ) from error
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (PortInUseError, TooManyDeadLettersError, ServiceDiedError) as error:
+    except (SchemaError, PortInUseError, TooManyDeadLettersError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error
 
 

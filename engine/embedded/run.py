@@ -1,5 +1,6 @@
 """Embedded servers, ready to work: topics made, tables made, settings that lead to them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,7 +43,7 @@ async def embedded_settings(
         lines = [f"{PREFIX}{name.upper()}={value}" for name, value in addresses.items()]
         log.info("embedded servers started", addresses=lines)
         if write_env is not None:
-            write_env.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            await asyncio.to_thread(_write, write_env, lines)
         yield settings.model_copy(
             update={
                 "kafka_bootstrap_servers": addresses["kafka_bootstrap_servers"],
@@ -51,6 +52,10 @@ async def embedded_settings(
                 "database_url": SecretStr(addresses["database_url"]),
             }
         )
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _is_sqlite(url: str) -> bool:

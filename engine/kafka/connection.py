@@ -15,6 +15,8 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "bootstrap_servers": settings.kafka_bootstrap_servers,
         "client_id": CLIENT_ID,
         "request_timeout_ms": int(settings.kafka_request_timeout * 1000),
+        # Not ten attempts a second, each with a line in the log, for as long as a broker is away.
+        "retry_backoff_ms": 500,
         "security_protocol": settings.kafka_security_protocol,
     }
     if "SSL" in settings.kafka_security_protocol:

@@ -12,12 +12,14 @@ import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
+from engine.failures import kafka_may_recover
 from engine.kafka.worker import BatchHandler, PartitionWorker, Records
 from engine.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
 _POLL_SECONDS = 0.1
+_START_SECONDS = 60.0
 _LAG_SECONDS = 1.0
 
 HandlerFactory = Callable[[TopicPartition], BatchHandler]
@@ -64,9 +66,10 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         Raises what a handler raised, and KafkaError when the brokers refuse for good.
         """
         self._consumer.subscribe(list(self._topics), listener=self)
-        await self._consumer.start()
         background = asyncio.create_task(self._commit_and_measure(), name=f"{self._role} commits")
         try:
+            async with asyncio.timeout(_START_SECONDS):
+                await self._consumer.start()
             await self._poll(stop, background)
         finally:
             background.cancel()
@@ -101,31 +104,29 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     async def _poll(self, stop: asyncio.Event, background: asyncio.Task[None]) -> None:
         stopping = asyncio.create_task(stop.wait())
+        fetching = asyncio.create_task(self._fetch_on())
+        work = [fetching, background]
         try:
-            while not stop.is_set():
-                fetch = asyncio.create_task(self._fetch())
-                await asyncio.wait(
-                    [fetch, stopping, background], return_when=asyncio.FIRST_COMPLETED
-                )
-                if background.done():
-                    background.result()
-                if not fetch.done():
-                    fetch.cancel()
-                    await asyncio.wait([fetch])
-                    return
-                for partition, records in fetch.result().items():
-                    if partition in self._workers:
-                        self._workers[partition].offer(records)
-                self._raise_failures()
+            await asyncio.wait([stopping, *work], return_when=asyncio.FIRST_COMPLETED)
+            for task in work:
+                if task.done():
+                    task.result()
         finally:
             stopping.cancel()
+            fetching.cancel()
+            await asyncio.wait([stopping, fetching])
 
-    async def _fetch(self) -> dict[TopicPartition, Records]:
-        await self._await_room()
-        fetched: dict[TopicPartition, Records] = await self._consumer.getmany(
-            timeout_ms=int(_POLL_SECONDS * 1000), max_records=self._batch_records
-        )
-        return fetched
+    async def _fetch_on(self) -> None:
+        while True:
+            await self._await_room()
+            fetched: dict[TopicPartition, Records] = await self._consumer.getmany(
+                timeout_ms=int(_POLL_SECONDS * 1000), max_records=self._batch_records
+            )
+            # Nothing awaits between aiokafka's buffer and the queue: what was fetched in one
+            # assignment can never reach the worker of the next.
+            for partition, records in fetched.items():
+                if partition in self._workers:
+                    self._workers[partition].offer(records)
 
     async def _await_room(self) -> None:
         """Backpressure: full partitions are paused; over the bound in all, nothing is fetched."""
@@ -178,7 +179,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         except (CommitFailedError, IllegalStateError, TimeoutError) as error:
             log.warning("commit refused", role=self._role, error=repr(error))
         except KafkaError as error:
-            if not error.retriable:
+            if not kafka_may_recover(error):
                 raise
             log.warning("commit failed, trying again", role=self._role, error=repr(error))
         else:
@@ -206,11 +207,20 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     async def _measure_lag(self) -> None:
         for partition, worker in list(self._workers.items()):
-            end = self._consumer.highwater(partition)
-            if end is not None and partition in self._workers:
-                fetched = await self._consumer.position(partition)
-                labels = (self._role, partition.topic, str(partition.partition))
-                self._metrics.lag.labels(*labels).set(max(0, end - fetched + worker.pending))
+            with suppress(IllegalStateError, TimeoutError):  # revoked meanwhile, or no position
+                await self._measure_lag_of(partition, worker)
+
+    async def _measure_lag_of(self, partition: TopicPartition, worker: PartitionWorker) -> None:
+        if partition not in self._consumer.assignment():
+            return
+        end = self._consumer.highwater(partition)
+        if end is None:
+            return
+        async with asyncio.timeout(_LAG_SECONDS):
+            fetched = await self._consumer.position(partition)
+        if self._workers.get(partition) is worker:
+            labels = (self._role, partition.topic, str(partition.partition))
+            self._metrics.lag.labels(*labels).set(max(0, end - fetched + worker.pending))
 
     def _forget(self, partition: TopicPartition) -> None:
         self._committed.pop(partition, None)

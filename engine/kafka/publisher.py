@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
+from engine.failures import kafka_may_recover
 from engine.kafka.connection import connection_options
 from engine.settings import Settings
 
@@ -99,11 +100,13 @@ class Publisher:
         while True:
             try:
                 async with asyncio.timeout(self._deadline):
-                    return await self._send(messages)
+                    await self._send(messages)
             except (KafkaError, TimeoutError) as error:
-                if isinstance(error, KafkaError) and not error.retriable:
+                if not kafka_may_recover(error):
                     raise
                 log.warning("publishing failed, trying again", error=repr(error), seconds=backoff)
+            else:
+                return
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, _LAST_BACKOFF)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import structlog
 
 from catalog.index.entries import BeaconEntry, ConnectorEntry, campaign_field, connector_field
+from engine.messages import BeaconReference, CompanyReference, VenueReference
 from rules.decision import Target
 from rules.model import Beacon, Campaign
 
@@ -21,19 +22,35 @@ class BeaconKey(NamedTuple):
 
 
 class IndexedBeacon:
-    """A beacon with its compiled target, and its company's connector where a campaign wants it."""
+    """A beacon ready to decide and to notify: compiled once, used for every detection.
 
-    __slots__ = ("beacon", "connector", "depends_on", "target")
+    `connector` is its company's, where a campaign wants it. `depends_on` names the fields of the
+    index that it was made from, besides its own.
+    """
+
+    __slots__ = (
+        "company_reference",
+        "connector",
+        "depends_on",
+        "reference",
+        "target",
+        "venue_reference",
+    )
 
     def __init__(
         self, beacon: Beacon, campaigns: Iterable[Campaign], connector: ConnectorEntry | None
     ) -> None:
         usable = [campaign for campaign in campaigns if _has_known_zone(beacon, campaign)]
-        self.beacon = beacon
+        venue = beacon.venue
+        self.reference = BeaconReference(
+            beacon.id, beacon.name, beacon.uuid, beacon.major, beacon.minor
+        )
+        self.venue_reference = VenueReference(venue.id, venue.name)
+        self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
         self.target = Target.of_beacon(beacon, usable)
         self.depends_on = frozenset(
-            [connector_field(beacon.venue.company_id), *(campaign_field(c.id) for c in usable)]
+            [connector_field(venue.company_id), *(campaign_field(c.id) for c in usable)]
         )
 
 

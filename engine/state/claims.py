@@ -6,9 +6,8 @@ the same answer.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
-from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
@@ -39,8 +38,8 @@ class ClaimRequest(NamedTuple):
 class Claims:
     """Takes claims, a batch in one round trip.
 
-    `retain` (seconds) is how long a grant is remembered at least: what may be delivered again
-    after a crash must find it. Raises RedisError or TimeoutError; nothing is half taken that
+    `retain` (seconds) is how long a grant is remembered beyond its delay: what comes late, or is
+    delivered again after a crash, must find it. Raises RedisError or TimeoutError; nothing is half taken that
     asking again with the same owner would not give again.
     """
 
@@ -54,7 +53,7 @@ class Claims:
         metrics: Metrics,
     ) -> None:
         self._redis = redis
-        self._prefix = prefix
+        self._prefix = prefix.encode()
         self._retain_ms = int(retain * 1000)
         self._deadline = deadline
         self._clustered = isinstance(redis, RedisCluster)
@@ -81,7 +80,7 @@ class Claims:
         """Positions by script call: one call, or in a cluster one a slot."""
         by_tag: dict[int, list[int]] = {}
         for position, request in enumerate(requests):
-            tag = _tag(request.udid) if self._clustered else 0
+            tag = _tag(request.udid.encode()) if self._clustered else 0
             by_tag.setdefault(tag, []).append(position)
         return [
             positions[start : start + _LARGEST_CALL]
@@ -91,17 +90,22 @@ class Claims:
 
     async def _call(self, requests: list[ClaimRequest], now: float) -> list[int]:
         keys = [self._key(request) for request in requests]
-        wishes: Iterable[bytes | int] = chain.from_iterable(
-            (r.owner, round(r.detected_at * 1000), r.delay * 1000) for r in requests
-        )
+        wishes = [_wish(request) for request in requests]
         replies: list[int] = await self._script(
             keys=keys, args=[round(now * 1000), self._retain_ms, *wishes]
         )
         return replies
 
-    def _key(self, request: ClaimRequest) -> str:
-        return f"{self._prefix}claim:{{{_tag(request.udid)}}}:{request.campaign_id}:{request.udid}"
+    def _key(self, request: ClaimRequest) -> bytes:
+        udid = request.udid.encode()
+        return b"%bclaim:{%d}:%d:%b" % (self._prefix, _tag(udid), request.campaign_id, udid)
 
 
-def _tag(udid: str) -> int:
-    return crc32(udid.encode()) % _TAGS
+def _wish(request: ClaimRequest) -> bytes:
+    """One argument a claim, of fixed width: Redis reads few long ones faster than many short."""
+    at = round(request.detected_at * 1000)
+    return b"%b%014d%014d" % (request.owner, at, request.delay * 1000)
+
+
+def _tag(udid: bytes) -> int:
+    return crc32(udid) % _TAGS

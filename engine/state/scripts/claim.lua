@@ -2,27 +2,32 @@
 --
 -- KEYS    one a claim asked for, in the order of the records
 -- ARGV    1: now (epoch ms)
---         2: retain (ms): how long a grant is remembered at least, so that the same record asking
---            again after a crash finds it
---         then three a claim: owner (16 bytes), detected_at (epoch ms), delay (ms)
+--         2: retain (ms): how long a grant is remembered beyond its delay, so that a record that
+--            comes late, or the same one again after a crash, finds it
+--         then one a claim: 16 bytes owner, 14 digits detected_at (epoch ms), 14 digits delay (ms)
 -- RETURNS one a claim: 0 granted (now, or to this owner before),
 --         else the detected_at (epoch ms) of the grant that forbids it
 --
--- A value is the list of grants, oldest first: 16 bytes owner, 14 digits detected_at. It has one
--- entry unless the delay is shorter than what may be delivered again.
+-- A value is the list of grants: 16 bytes owner, 14 digits detected_at. Each lies at least the delay
+-- behind the one before, so the list is in order of time. It has one entry unless the delay is
+-- shorter than what may be delivered again.
 
 local ENTRY = 30
-local MOST_ENTRIES = 64
+local MOST_ENTRIES = 1024
 
+-- From the newest on, for only a late or repeated record has to look further.
 local function find(grants, owner, at, delay)
   local forbids = 0
-  for from = 1, #grants, ENTRY do
-    if string.sub(grants, from, from + 15) == owner then
+  for from = #grants - ENTRY + 1, 1, -ENTRY do
+    local granted_at = tonumber(string.sub(grants, from + 16, from + 29))
+    if granted_at == at and string.sub(grants, from, from + 15) == owner then
       return true, 0
     end
-    local granted_at = tonumber(string.sub(grants, from + 16, from + 29))
-    if at < granted_at + delay and granted_at > forbids then
-      forbids = granted_at
+    if at < granted_at + delay then
+      forbids = math.max(forbids, granted_at)
+    end
+    if granted_at < at then
+      break
     end
   end
   return false, forbids
@@ -44,18 +49,18 @@ local now = tonumber(ARGV[1])
 local retain = tonumber(ARGV[2])
 local replies = {}
 for i, key in ipairs(KEYS) do
-  local owner = ARGV[3 * i]
-  local at = tonumber(ARGV[3 * i + 1])
-  local delay = tonumber(ARGV[3 * i + 2])
+  local wish = ARGV[i + 2]
+  local owner = string.sub(wish, 1, 16)
+  local at = tonumber(string.sub(wish, 17, 30))
+  local delay = tonumber(string.sub(wish, 31, 44))
   local grants = redis.call('GET', key)
   local mine, forbids = false, 0
   if grants then
     mine, forbids = find(grants, owner, at, delay)
   end
   if not mine and forbids == 0 then
-    local lasts = math.max(delay, retain)
-    local grant = owner .. string.format('%014.0f', at)
-    grants = (grants and prune(grants, now, lasts) or '') .. grant
+    local lasts = delay + retain
+    grants = (grants and prune(grants, now, lasts) or '') .. string.sub(wish, 1, ENTRY)
     redis.call('SET', key, grants, 'PX', string.format('%.0f', math.max(1, at + lasts - now)))
   end
   replies[i] = forbids

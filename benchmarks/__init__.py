@@ -1,0 +1,1 @@
+"""Load tests: `python -m benchmarks`. See README.md in this folder."""

@@ -1,0 +1,132 @@
+"""What is measured, each in a process of its own: the floor, and the trigger itself.
+
+A subject prints one JSON line: records, seconds from the first fetched record to the last one
+done, and what it counted.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine
+
+import msgspec
+import uvloop
+from aiokafka import AIOKafkaConsumer
+
+from engine.app import build_trigger, open_stores
+from engine.kafka.connection import connection_options
+from engine.kafka.publisher import Publisher
+from engine.lifecycle import run_services
+from engine.memory import settle_garbage_collector
+from engine.messages import Detection
+from engine.metrics import Metrics
+from engine.settings import Settings, load_settings
+
+_DEADLINE = 300.0
+
+Result = dict[str, float]
+
+
+async def floor(settings: Settings, count: int) -> Result:
+    """The least a consumer in Python does: getmany and decode, nothing else."""
+    decode = msgspec.json.Decoder(Detection).decode
+    consumer = AIOKafkaConsumer(
+        f"{settings.topic_prefix}detections",
+        **connection_options(settings),
+        group_id=f"{settings.group_prefix}floor",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    done, begin = 0, 0.0
+    try:
+        async with asyncio.timeout(_DEADLINE):
+            while done < count:
+                batches = await consumer.getmany(timeout_ms=100, max_records=5000)
+                begin = begin or (time.perf_counter() if batches else 0.0)
+                for records in batches.values():
+                    for record in records:
+                        decode(record.value)
+                    done += len(records)
+    finally:
+        await consumer.stop()
+    return {"records": done, "seconds": time.perf_counter() - begin}
+
+
+async def trigger(settings: Settings, count: int) -> Result:
+    """The product: decode, resolve, decide, claim, publish, commit."""
+    metrics = Metrics()
+    stop = asyncio.Event()
+    publisher = Publisher.from_settings(settings)
+    async with open_stores(settings) as stores:
+        role = build_trigger(settings, stores, publisher, metrics)
+        await publisher.start()
+        result: Result = {}
+
+        async def watch() -> None:
+            result.update(await _time(metrics, count))
+            stop.set()
+            await asyncio.Event().wait()
+
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                await run_services(
+                    foreground={"trigger": role.consumer.run(stop)},
+                    background={"index watch": role.watch.run(), "measurement": watch()},
+                    stop=stop,
+                )
+        finally:
+            await publisher.close()
+    return result
+
+
+async def _time(metrics: Metrics, count: int) -> Result:
+    """From the first batch on to the last decision; progress is read from the metrics."""
+    begin = 0.0
+    while True:
+        done = _total(metrics, "proximity_detections_total")
+        if done and not begin:
+            begin, first = time.perf_counter(), done
+        if done >= count:
+            seconds = time.perf_counter() - begin
+            notified = _total(metrics, "proximity_notifications_total")
+            steps = {
+                f"seconds_{sample.labels['step']}": sample.value
+                for family in metrics.batch_seconds.collect()
+                for sample in family.samples
+                if sample.name == "proximity_batch_seconds_sum"
+            }
+            counts = {"records": done - first, "seconds": seconds, "notifications": notified}
+            return counts | steps
+        await asyncio.sleep(0.002)
+
+
+def _total(metrics: Metrics, name: str) -> float:
+    family = {
+        "proximity_detections_total": metrics.detections,
+        "proximity_notifications_total": metrics.notifications,
+    }[name]
+    return sum(
+        sample.value for each in family.collect() for sample in each.samples if sample.name == name
+    )
+
+
+_SUBJECTS: dict[str, Callable[[Settings, int], Coroutine[None, None, Result]]] = {
+    "floor": floor,
+    "trigger": trigger,
+}
+
+
+def main() -> None:
+    """Arguments: subject, number of records, processor to run on (or -1)."""
+    name, count, processor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    settle_garbage_collector()
+    if processor >= 0:
+        os.sched_setaffinity(0, {processor})
+    print(json.dumps(uvloop.run(_SUBJECTS[name](load_settings(), count))))
+
+
+if __name__ == "__main__":
+    main()

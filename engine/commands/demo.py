@@ -1,0 +1,4 @@
+"""demo"""
+import typer
+def register(app: typer.Typer) -> None:
+    app.command("demo")(lambda: None)

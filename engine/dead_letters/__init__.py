@@ -1,0 +1,1 @@
+"""Looking at dead letters, and putting them back where they came from."""

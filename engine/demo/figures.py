@@ -1,0 +1,94 @@
+"""What the engine says about itself on its metrics port."""
+
+import asyncio
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from urllib.error import URLError
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+_DEADLINE = 2.0
+
+Buckets = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts so far: detections by the reason of their decision, campaigns held back by their
+    cache delay, messages sent, and the latency histogram as (upper bound in s, count below)."""
+
+    detections: dict[str, int] = field(default_factory=dict)
+    held_back: int = 0
+    sent: int = 0
+    latency: Buckets = field(default_factory=list)
+
+    @property
+    def decided(self) -> int:
+        """How many detections are decided."""
+        return sum(self.detections.values())
+
+    def latency_quantile(self, q: float) -> float | None:
+        """Seconds from detected_at to the acknowledged message that a share `q` stays under,
+        interpolated within its bucket as Prometheus does; None without messages."""
+        return quantile(self.latency, q)
+
+
+def quantile(buckets: Buckets, q: float) -> float | None:
+    """The `q` quantile of a cumulative histogram; in the last, open bucket its lower bound."""
+    if not buckets or not buckets[-1][1]:
+        return None
+    rank = q * buckets[-1][1]
+    low, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank:
+            if bound == inf or count == below:
+                return low
+            return low + (bound - low) * (rank - below) / (count - below)
+        low, below = bound, count
+    return low
+
+
+def read_figures(text: str) -> Figures:
+    """From the text of /metrics."""
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    decisions = _by_label(families["proximity_decisions"], "reason")
+    latency = families["proximity_detection_to_notification_seconds"]
+    return Figures(
+        detections=_by_label(families["proximity_detections"], "reason"),
+        held_back=decisions.get("throttled", 0),
+        sent=sum(_by_label(families["proximity_notifications"], "format").values()),
+        latency=sorted(
+            (float(sample.labels["le"]), sample.value)
+            for sample in latency.samples
+            if sample.name.endswith("_bucket")
+        ),
+    )
+
+
+async def fetch_figures(port: int) -> Figures:
+    """The figures of the engine on this machine. Raises OSError."""
+    return read_figures(await asyncio.to_thread(_get, port, "metrics"))
+
+
+async def is_ready(port: int) -> bool:
+    """Whether /readyz says so."""
+    try:
+        await asyncio.to_thread(_get, port, "readyz")
+    except URLError:
+        return False
+    return True
+
+
+def _get(port: int, path: str) -> str:
+    address = f"http://127.0.0.1:{port}/{path}"
+    with urllib.request.urlopen(address, timeout=_DEADLINE) as answer:  # noqa: S310  # http only
+        text: str = answer.read().decode()
+        return text
+
+
+def _by_label(family: Metric, label: str) -> dict[str, int]:
+    samples: Iterable = (s for s in family.samples if s.name.endswith("_total"))
+    return {s.labels[label]: round(s.value) for s in samples if s.value}

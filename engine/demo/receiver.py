@@ -1,0 +1,61 @@
+"""Receives what the engine sends, as a push sender would, and keeps count."""
+
+import asyncio
+from collections import Counter, defaultdict
+
+import msgspec
+from aiokafka import AIOKafkaConsumer
+
+from engine.kafka.connection import connection_options
+from engine.kafka.topics import Topics
+from engine.messages import CampaignReference, KnownDevice
+from engine.settings import Settings
+
+_KEPT = 3
+
+
+class _Sent(msgspec.Struct):
+    """What notifications and connector calls have in common here."""
+
+    campaign: CampaignReference
+    device: KnownDevice
+
+
+_decode = msgspec.json.Decoder(_Sent).decode
+
+
+class Receiver:
+    """`sends` and `phones` by campaign id; `first` are the first notifications, as received."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.sends: Counter[int] = Counter()
+        self.phones: defaultdict[int, set[str]] = defaultdict(set)
+        self.first: list[bytes] = []
+        self._topics = Topics.named(settings.topic_prefix)
+        self._deadline = settings.kafka_request_timeout
+        self._consumer = AIOKafkaConsumer(
+            self._topics.notifications,
+            self._topics.connector_calls,
+            **connection_options(settings),
+            auto_offset_reset="earliest",
+        )
+
+    async def run(self) -> None:
+        """Receive until cancelled. Raises KafkaError."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                await self._consumer.start()
+            while True:
+                for records in (await self._consumer.getmany(timeout_ms=200)).values():
+                    for record in records:
+                        self._take(record.topic, record.value or b"")
+        finally:
+            async with asyncio.timeout(self._deadline):
+                await self._consumer.stop()
+
+    def _take(self, topic: str, value: bytes) -> None:
+        sent = _decode(value)
+        self.sends[sent.campaign.id] += 1
+        self.phones[sent.campaign.id].add(sent.device.udid)
+        if topic == self._topics.notifications and len(self.first) < _KEPT:
+            self.first.append(value)

@@ -1,0 +1,82 @@
+"""Where lines come from: a file, a pipe or standard input, a block at a time."""
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator
+from io import FileIO
+from pathlib import Path
+from typing import Self
+
+BLOCK = 256 * 1024
+LONGEST_LINE = 16 * 1024 * 1024
+
+Lines = list[tuple[int, bytes]]
+
+
+class InputFaultError(ValueError):
+    """The input cannot be published; the message begins with the place, `file:line`."""
+
+
+class Source:
+    """Bytes to read. `name` is for messages; `size` is None where it cannot be known."""
+
+    def __init__(self, stream: FileIO, name: str) -> None:
+        status = os.fstat(stream.fileno())
+        self.name = name
+        self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        self._stream = stream
+        self._waits = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
+        self._waits = self._waits or stream.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        """What is there, as it comes. A writer may take its time: this wait has no deadline."""
+        if not self._waits:
+            while block := self._stream.read(BLOCK):
+                yield block
+                await asyncio.sleep(0)
+            return
+        reader = asyncio.StreamReader(limit=BLOCK)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._stream
+        )
+        try:
+            while block := await reader.read(BLOCK):
+                yield block
+        finally:
+            transport.close()
+
+
+def opened(path: Path) -> Source:
+    """The file at `path`, or standard input for `-`. Raises OSError."""
+    if str(path) == "-":
+        return Source(open(sys.stdin.fileno(), "rb", buffering=0, closefd=False), "standard input")
+    return Source(path.open("rb", buffering=0), str(path))
+
+
+async def numbered_lines(source: Source) -> AsyncIterator[Lines]:
+    """Lists of (line number, line without its end), a list a block.
+
+    Raises InputFaultError for a line of more than LONGEST_LINE bytes.
+    """
+    number, rest = 1, b""
+    async for block in source.blocks():
+        *ended, rest = (rest + block).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            place = f"{source.name}:{number + len(ended)}"
+            raise InputFaultError(f"{place}: longer than {LONGEST_LINE} bytes")
+        yield [(number + i, _bare(line)) for i, line in enumerate(ended)]
+        number += len(ended)
+    if rest:
+        yield [(number, _bare(rest))]
+
+
+def _bare(line: bytes) -> bytes:
+    return line[:-1] if line.endswith(b"\r") else line

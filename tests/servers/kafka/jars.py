@@ -1,0 +1,92 @@
+"""Kafka's jars: fetched once by Maven, kept in a cache that several runs may share.
+
+`python -m tests.servers.kafka.jars` fetches them ahead of a run.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.servers.missing import ServerMissingError
+from tests.servers.process import find_program
+
+CACHE = "PROXIMITY_TEST_CACHE"
+_POM = Path(__file__).with_name("pom.xml")
+_FETCH_DEADLINE_SECONDS = 600
+
+
+def jars_directory() -> Path:
+    """The directory with the jars, fetched if need be (40 MB). Raises ServerMissingError."""
+    cached = _cached()
+    if not cached.is_dir():
+        _fetch(cached)
+    return cached
+
+
+def _cached() -> Path:
+    root = os.environ.get(CACHE) or Path.home() / ".cache" / "proximity-engine"
+    digest = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
+    return Path(root) / f"kafka-4.1.0-{digest}"
+
+
+def _fetch(target: Path) -> None:
+    maven = find_program("mvn", package="maven")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as scratch:
+        jars = Path(scratch) / "jars"
+        _copy_dependencies(maven, jars)
+        try:
+            jars.rename(target)
+        except OSError:
+            # Another run was quicker; its jars are the same.
+            if not target.is_dir():
+                raise
+
+
+def _copy_dependencies(maven: Path, jars: Path) -> None:
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    try:
+        subprocess.run(
+            [maven, "-q", "-B", "-f", _POM, *goal],
+            check=True,
+            timeout=_FETCH_DEADLINE_SECONDS,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+    except subprocess.CalledProcessError as error:
+        said = error.stdout.strip().splitlines() or ["nothing"]
+        raise ServerMissingError(
+            f"Maven could not fetch Kafka's jars, it said: {said[0]}"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise ServerMissingError("Maven did not fetch Kafka's jars in time") from error
+
+
+def java() -> Path:
+    """Java 17 or later, which Kafka 4 wants. Raises ServerMissingError."""
+    program = find_program("java", package="openjdk-17-jre-headless")
+    said = subprocess.run(
+        [program, "-version"], capture_output=True, text=True, timeout=30, check=False
+    ).stderr
+    version = said.partition('"')[2].partition(".")[0].partition('"')[0]
+    if not version.isdigit() or int(version) < 17:
+        raise ServerMissingError(f"Java 17 or later is needed, {program} says: {said.strip()!r}")
+    return program
+
+
+def main() -> int:
+    """Fetch, and say where to."""
+    try:
+        print(jars_directory())
+    except ServerMissingError as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""A real Apache Kafka 4.1: broker and controller in one process, data in its directory."""
+
+import base64
+import logging
+import subprocess
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from engine.embedded.child import free_port
+from tests.servers.kafka.jars import jars_directory, java
+from tests.servers.process import ServerProcess
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={directory}/data
+log.retention.ms=-1
+num.partitions=4
+auto.create.topics.enable=true
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=500
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+log.cleaner.dedupe.buffer.size=8388608
+"""
+# Its attempts to reach a broker that is not up yet are expected, not news.
+_quiet = logging.getLogger("tests.servers.kafka.readiness")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+class KafkaServer(ServerProcess):
+    """One Kafka node; topics are made by their first mention, with 4 partitions."""
+
+    start_deadline = 60.0
+    stop_deadline = 30.0
+
+    def __init__(self, directory: Path, port: int) -> None:
+        super().__init__(directory, port)
+        self._java = java()
+        self._jars = jars_directory()
+        self._properties = directory / "server.properties"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port."""
+        return f"127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        self._properties.write_text(
+            _PROPERTIES.format(
+                port=self.port, controller_port=free_port(), directory=self.directory
+            )
+        )
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
+        subprocess.run(
+            [*self._run_java("-Xmx128m"), *tool, "-c", self._properties],
+            check=True,
+            timeout=60,
+            capture_output=True,
+        )
+
+    def command(self) -> Sequence[str | Path]:
+        return [*self._run_java("-Xmx1g"), "kafka.Kafka", self._properties]
+
+    def answers(self) -> bool:
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=_quiet)
+        try:
+            return bool(client.list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
+
+    def _run_java(self, heap: str) -> list[str | Path]:
+        log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return [self._java, heap, "-XX:+UseSerialGC", log_level, "-cp", f"{self._jars}/*"]

@@ -1,0 +1,42 @@
+"""When a real server cannot be had: a plain skip, or a failure where it is required."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import pytest
+
+REQUIRE = "PROXIMITY_TEST_REQUIRE_SERVERS"
+_MARK = "no real "
+
+
+class ServerMissingError(Exception):
+    """The machine cannot run this server; the message says what is lacking and how to get it."""
+
+
+@contextlib.contextmanager
+def skipping(server: str, *, instead: str) -> Iterator[None]:
+    """Turn ServerMissingError into a skip (or a failure); `instead` names the variable to set."""
+    try:
+        yield
+    except ServerMissingError as error:
+        reason = f"{_MARK}{server}: {error}; or set {instead}"
+    else:
+        return
+    if os.environ.get(REQUIRE) == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def report_left_out(reporter: pytest.TerminalReporter) -> None:
+    """Say in the run's summary which servers' tests were left out, how many, and the remedy."""
+    counts: dict[str, int] = {}
+    for report in reporter.stats.get("skipped", []):
+        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        if reason.startswith(_MARK):
+            counts[reason] = counts.get(reason, 0) + 1
+    if not counts:
+        return
+    reporter.section("left out: tests that need a real server")
+    for reason, count in sorted(counts.items()):
+        reporter.line(f"{count} tests, {reason}")

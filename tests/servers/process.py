@@ -1,0 +1,118 @@
+"""What the three kinds of server processes share: one address and one directory for life."""
+
+import abc
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+
+from engine.embedded.child import ChildProcess, ServerStartError, free_port
+from tests.servers.missing import ServerMissingError
+from tests.servers.waiting import wait_until
+
+_ATTEMPTS = 3
+S = TypeVar("S", bound="ServerProcess")
+
+
+class ServerProcess(abc.ABC):
+    """A server that a test may stop, kill and start again: same address, data kept.
+
+    The calls block (Redis milliseconds, PostgreSQL tenths, Kafka seconds): an async test that must
+    keep its loop turning calls them through `asyncio.to_thread`.
+    """
+
+    start_deadline = 30.0
+    stop_deadline = 20.0
+    user: str | None = None
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.port = port
+        self._child: ChildProcess | None = None
+
+    @abc.abstractmethod
+    def command(self) -> Sequence[str | Path]:
+        """The server's command line; it must stay in the foreground."""
+
+    @abc.abstractmethod
+    def answers(self) -> bool:
+        """Whether the server does its work now (one short try)."""
+
+    def prepare(self) -> None:  # noqa: B027 - most servers need nothing
+        """Make the data directory, before the first start."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._child is not None and self._child.running
+
+    def start(self) -> Self:
+        """Start it and wait until it answers. Raises ServerStartError with the end of its log."""
+        child = ChildProcess(
+            self.command(), log=self.directory / "server.log", cwd=self.directory, user=self.user
+        )
+        self._child = child
+        with contextlib.suppress(TimeoutError):
+            wait_until(
+                lambda: not child.running or self.answers(),
+                deadline=self.start_deadline,
+                what="the server answers",
+            )
+            if child.running:
+                return self
+        self.kill()
+        raise ServerStartError(f"{type(self).__name__} did not start:\n{child.log_tail()}")
+
+    def stop(self) -> None:
+        """Stop it in good order and wait for its end."""
+        if self._child is not None:
+            self._child.stop(deadline=self.stop_deadline)
+
+    def kill(self) -> None:
+        """SIGKILL it and wait for its end."""
+        if self._child is not None:
+            self._child.kill()
+
+
+@contextlib.contextmanager
+def started(make: Callable[[Path, int], S]) -> Iterator[S]:
+    """A fresh server, running, in a directory that goes with it.
+
+    Tried thrice, because a free port can be taken before the server opens it.
+    """
+    with tempfile.TemporaryDirectory(prefix="proximity-test-", ignore_cleanup_errors=True) as base:
+        # A server that runs as another user has to reach its directory.
+        Path(base).chmod(0o755)
+        server = _first_start(make, Path(base))
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def _first_start(make: Callable[[Path, int], S], base: Path) -> S:
+    for attempt in range(1, _ATTEMPTS + 1):
+        directory = base / str(attempt)
+        directory.mkdir()
+        server = make(directory, free_port())
+        server.prepare()
+        try:
+            return server.start()
+        except ServerStartError:
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def find_program(*names: str, beside: Sequence[Path] = (), package: str) -> Path:
+    """The first of the programs found on PATH, else in the directories `beside`.
+
+    Raises ServerMissingError, naming the Debian package that brings it.
+    """
+    for name in names:
+        for place in (None, *map(str, beside)):
+            if found := shutil.which(name, path=place):
+                return Path(found)
+    raise ServerMissingError(f"{' or '.join(names)} not found; Debian: apt install {package}")

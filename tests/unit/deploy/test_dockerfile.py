@@ -1,0 +1,80 @@
+"""What can be known of the Dockerfile without a Docker engine."""
+
+import fnmatch
+import tomllib
+
+import pytest
+
+from tests.unit.deploy.compose import DEPLOY, ROOT, of_ours
+
+Instruction = tuple[str, str]
+
+
+def _instructions() -> list[Instruction]:
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def _last_stage() -> dict[str, str]:
+    instructions = _instructions()
+    start = max(at for at, (word, _) in enumerate(instructions) if word == "FROM")
+    return dict(instructions[start:])
+
+
+def _copied() -> list[str]:
+    return [
+        source
+        for word, rest in _instructions()
+        if word == "COPY" and not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    ]
+
+
+@pytest.mark.parametrize("source", _copied())
+def test_what_is_copied_exists_and_is_not_ignored(source: str) -> None:
+    assert (ROOT / source).exists()
+    allowed = [
+        line[1:].rstrip("/")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
+    assert any(fnmatch.fnmatch(source, name) or source.startswith(f"{name}/") for name in allowed)
+
+
+def test_every_package_of_the_wheel_is_copied() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    files = [project["project"]["readme"], *project["project"]["license-files"]]
+    assert set(_copied()) >= {"pyproject.toml", *packages, *files}
+
+
+def test_it_runs_as_a_numbered_user_without_rights() -> None:
+    user, _, group = _last_stage()["USER"].partition(":")
+    assert int(user) > 0
+    assert int(group) > 0
+
+
+def test_the_entry_point_is_the_command_and_its_health_is_looked_at() -> None:
+    stage = _last_stage()
+    script = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert stage["ENTRYPOINT"] == '["proximity"]'
+    assert "proximity" in script
+    assert "/healthz" in stage["HEALTHCHECK"]
+    port = of_ours()["trigger"]["environment"]["PROXIMITY_METRICS_PORT"]
+    assert f":{port}/" in stage["HEALTHCHECK"]
+    assert stage["EXPOSE"] == port
+
+
+def test_base_images_are_pinned_to_one_python() -> None:
+    bases = {rest.split()[0] for word, rest in _instructions() if word == "FROM"}
+    assert len(bases) == 1
+    assert not bases.pop().endswith(("latest", "python"))
+
+
+@pytest.mark.parametrize("lock", sorted(path.name for path in ROOT.glob("requirements/*.lock")))
+def test_locks_name_no_place_to_fetch_from(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text()
+    assert "--hash=sha256:" in text
+    assert "://" not in text
+    assert "--index-url" not in text

@@ -39,8 +39,8 @@ class Claims:
     """Takes claims, a batch in one round trip.
 
     `retain` (seconds) is how long a grant is remembered beyond its delay: what comes late, or is
-    delivered again after a crash, must find it. Raises RedisError or TimeoutError; nothing is half taken that
-    asking again with the same owner would not give again.
+    delivered again after a crash, must find it. Raises RedisError or TimeoutError; nothing is half
+    taken that asking again with the same owner would not give again.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Keeps the process's view of the index true: change messages, the marker, age, rebuilding."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -47,7 +47,6 @@ class IndexWatch:
         self._max_age = max_age
         self._deadline = deadline
         self._errors = metrics.redis_errors
-        self._generation: int | None = None
 
     async def run(self) -> None:
         """Watch until cancelled. Raises what neither time nor a rebuild can mend."""
@@ -55,24 +54,30 @@ class IndexWatch:
         await self._rebuild()
         while True:
             try:
-                await self._follow()
+                if await self._is_built():
+                    backoff = FIRST_BACKOFF
+                    await self._follow()
+                self._index.built.clear()
+                log.warning("the index is missing from Redis, rebuilding it from SQL")
+                await self._rebuild()
             except Exception as error:  # sorted: tried again, or up to stop the process
                 if not redis_may_recover(error):
                     raise
                 self._errors.inc()
                 log.warning("redis failed, trying again", what="changes", error=repr(error))
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, LAST_BACKOFF)
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, LAST_BACKOFF)
 
     async def _follow(self) -> None:
-        """From the newest change on. What came before is covered by dropping everything."""
+        """From the newest change on, until the index is missing. What came before is covered by
+        dropping everything."""
         position = await self._newest()
         self._index.cache.drop_all()
         self._generation = None
         clock = asyncio.get_running_loop().time
         full_drop_at = clock() + self._max_age
-        while True:
-            await self._check_marker()
+        while await self._is_built():
+            self._index.built.set()
             position = await self._apply_changes(position)
             if clock() >= full_drop_at:
                 self._index.cache.drop_all()
@@ -90,31 +95,33 @@ class IndexWatch:
                 {self._keys.changes: position}, count=_MOST_CHANGES, block=_BLOCK_MS
             )
         for _, messages in _pairs(streams):
-            for _, fields in messages:
-                self._apply(int(fields[b"generation"]), fields[b"keys"])
+            self._apply([(int(fields[b"generation"]), fields[b"keys"]) for _, fields in messages])
             position = messages[-1][0]
         return position
 
-    def _apply(self, generation: int, keys: bytes) -> None:
-        missed = self._generation is not None and generation > self._generation + 1
-        self._generation = generation
-        if missed or keys == REBUILT.encode():
+    def _apply(self, changes: Iterable[tuple[int, bytes]]) -> None:
+        """One look at the cache, however many changes there are."""
+        changed: set[str] = set()
+        everything = False
+        for generation, keys in changes:
+            missed = self._generation is not None and generation > self._generation + 1
+            self._generation = generation
+            if missed or keys == REBUILT.encode():
+                everything = True
+            else:
+                changed.update(msgspec.json.decode(keys, type=list[str]))
+        if everything:
             self._index.cache.drop_all()
         else:
-            self._index.cache.drop(msgspec.json.decode(keys, type=list[str]))
+            self._index.cache.drop(changed)
 
-    async def _check_marker(self) -> None:
+    async def _is_built(self) -> bool:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for number in range(BUCKETS):
             pipeline.hexists(self._keys.bucket(number), MARKER_FIELD)
         async with asyncio.timeout(self._deadline):
             markers = await pipeline.execute()
-        if all(markers):
-            self._index.built.set()
-            return
-        self._index.built.clear()
-        log.warning("the index is missing from Redis, rebuilding it from SQL")
-        await self._rebuild()
+        return all(markers)
 
 
 def _pairs(streams: Any) -> Any:

@@ -1,0 +1,60 @@
+"""The fields of a connector. `parameters` and `secret` are in plain text here: encrypt to store."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from catalog.fields.reading import Field
+from catalog.fields.values import FieldError, choice, text, web_address
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_LONGEST = 16_384
+_ACCEPTED = (
+    'accepted: a JSON list, also encoded as a string, of objects {"key": string, "value": string}'
+)
+
+
+def parameters(value: Any) -> str:
+    """The JSON text of the list; text that is given as such is kept as written."""
+    try:
+        listed = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise FieldError(_ACCEPTED) from None
+    if not isinstance(listed, list) or not all(_is_parameter(item) for item in listed):
+        raise FieldError(_ACCEPTED)
+    if not all(item["key"].isprintable() and item["value"].isprintable() for item in listed):
+        raise FieldError("accepted: keys and values without control characters")
+    written = value if isinstance(value, str) else json.dumps(listed, ensure_ascii=False)
+    if len(written) > _LONGEST:
+        raise FieldError(f"accepted: at most {_LONGEST} characters")
+    return written
+
+
+def _is_parameter(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.keys() == {"key", "value"}
+        and all(isinstance(part, str) for part in item.values())
+        and item["key"] != ""
+    )
+
+
+CONNECTOR = (
+    Field(name="name", read=text(), required=True),
+    Field(name="url", read=web_address, required=True),
+    Field(name="method", read=choice("GET", "POST"), required=True),
+    Field(name="auth", read=choice("header", "get"), required=True),
+    Field(name="parameters", read=parameters, required=True, secret=True),
+    Field(name="secret", read=text(512), nullable=True, secret=True),
+)
+
+
+def connector_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is wrong with the fields together: (field, message) pairs."""
+    if values.get("auth") != "header" or "parameters" not in values:
+        return []
+    keys = [item["key"] for item in json.loads(values["parameters"])]
+    if all(_HEADER_NAME.fullmatch(key) for key in keys):
+        return []
+    return [("parameters", "accepted with auth header: keys that are names of HTTP headers")]

@@ -1,0 +1,178 @@
+"""From SQL to index entries, in chunks: a few statements a chunk, whatever the catalog's size."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, select, true
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from catalog.chunks import chunked
+from catalog.index.entries import (
+    BeaconEntry,
+    ConnectorEntry,
+    beacon_field,
+    campaign_field,
+    connector_field,
+    encode,
+)
+from catalog.models import (
+    Beacon,
+    Campaign,
+    Connector,
+    Venue,
+    beacon_tag,
+    campaign_beacon,
+    campaign_tag,
+)
+from catalog.models.base import at_offset
+from rules import model
+
+Fields = dict[str, bytes]
+Chunks = AsyncIterator[tuple[list[int], Fields]]
+
+CHUNK = 1000
+_EVERY = true()
+
+
+async def beacon_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
+    """The ids and the entries of the beacons that meet the condition, a chunk at a time."""
+    last = 0
+    while rows := await _beacons_after(session, last, condition):
+        last = rows[-1].id
+        venues = {row.id: row.venue_id for row in rows}
+        campaigns = await _campaigns_of(session, venues)
+        yield list(venues), dict(_beacon_field(row, campaigns[row.id]) for row in rows)
+
+
+async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
+    """The same for campaigns."""
+    last = 0
+    query = select(*Campaign.__table__.columns, Venue.time_zone)
+    query = query.join(Venue, Campaign.venue_id == Venue.id).where(condition)
+    query = query.order_by(Campaign.id).limit(CHUNK)
+    while rows := (await session.execute(query.where(Campaign.id > last))).all():
+        last = rows[-1].id
+        yield [row.id for row in rows], dict(_campaign_field(row) for row in rows)
+
+
+async def connector_fields(
+    session: AsyncSession, condition: ColumnElement[bool] = _EVERY
+) -> Chunks:
+    """The same for connectors; the ids are those of their companies."""
+    last = 0
+    columns = (getattr(Connector, name) for name in ConnectorEntry.__struct_fields__)
+    query = select(*columns).where(condition).order_by(Connector.company_id).limit(CHUNK)
+    while rows := (await session.execute(query.where(Connector.company_id > last))).all():
+        ids = [row.company_id for row in rows]
+        last = ids[-1]
+        entries = (ConnectorEntry(**row._mapping) for row in rows)  # noqa: SLF001  # its public name
+        yield ids, {connector_field(entry.company_id): encode(entry) for entry in entries}
+
+
+async def _beacons_after(
+    session: AsyncSession, last: int, condition: ColumnElement[bool]
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    query = (
+        select(
+            Beacon.id,
+            Beacon.name,
+            Beacon.uuid,
+            Beacon.major,
+            Beacon.minor,
+            Beacon.active,
+            Beacon.proximity,
+            Venue.id.label("venue_id"),
+            Venue.name.label("venue_name"),
+            Venue.company_id,
+            Venue.active.label("venue_active"),
+            Venue.time_zone,
+        )
+        .join(Venue, Beacon.venue_id == Venue.id)
+        .where(condition, Beacon.id > last)
+        .order_by(Beacon.id)
+        .limit(CHUNK)
+    )
+    return (await session.execute(query)).all()
+
+
+async def _campaigns_of(
+    session: AsyncSession, venues: dict[int, int]
+) -> defaultdict[int, set[int]]:
+    """The campaigns that target beacons, for beacon ids with their venues' ids.
+
+    Joined here and not in SQL: many beacons with many campaigns by one tag would make each row
+    travel many times.
+    """
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    listed = select(campaign_beacon.c.beacon_id, campaign_beacon.c.campaign_id)
+    listed = listed.where(campaign_beacon.c.beacon_id.in_(venues))
+    for beacon_id, campaign_id in await session.execute(listed):
+        found[beacon_id].add(campaign_id)
+    carried = select(beacon_tag.c.beacon_id, beacon_tag.c.tag_id)
+    tags = (await session.execute(carried.where(beacon_tag.c.beacon_id.in_(venues)))).all()
+    tied = await _campaigns_by_tag(session, {tag_id for _, tag_id in tags}, set(venues.values()))
+    for beacon_id, tag_id in tags:
+        found[beacon_id] |= tied[venues[beacon_id], tag_id]
+    return found
+
+
+async def _campaigns_by_tag(
+    session: AsyncSession, tag_ids: set[int], venue_ids: set[int]
+) -> defaultdict[tuple[int, int], set[int]]:
+    """The campaigns of a venue that carry a tag, by (venue id, tag id)."""
+    found: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
+    query = select(Campaign.venue_id, campaign_tag.c.tag_id, Campaign.id)
+    query = query.join(campaign_tag, campaign_tag.c.campaign_id == Campaign.id)
+    query = query.where(Campaign.venue_id.in_(venue_ids))
+    for chunk in chunked(sorted(tag_ids), CHUNK):
+        for venue_id, tag_id, campaign_id in await session.execute(
+            query.where(campaign_tag.c.tag_id.in_(chunk))
+        ):
+            found[venue_id, tag_id].add(campaign_id)
+    return found
+
+
+def _beacon_field(row: Any, campaigns: set[int]) -> tuple[str, bytes]:
+    venue = model.Venue(
+        id=row.venue_id,
+        name=row.venue_name,
+        company_id=row.company_id,
+        active=row.venue_active,
+        time_zone=row.time_zone,
+    )
+    beacon = model.Beacon(
+        id=row.id,
+        name=row.name,
+        uuid=row.uuid,
+        major=row.major,
+        minor=row.minor,
+        active=row.active,
+        reach=model.Zone[row.proximity.upper()],
+        venue=venue,
+    )
+    field = beacon_field(row.uuid, row.major, row.minor)
+    return field, encode(BeaconEntry(beacon=beacon, campaigns=sorted(campaigns)))
+
+
+def _campaign_field(row: Any) -> tuple[str, bytes]:
+    campaign = model.Campaign(
+        id=row.id,
+        name=row.name,
+        hash=row.hash,
+        active=row.active,
+        title=row.title,
+        push=row.push,
+        format=row.format,
+        content=None if row.format == "connector" else getattr(row, row.format),
+        background=row.background,
+        color=row.color,
+        delay=row.delay,
+        start=at_offset(row.start_at, row.start_offset),
+        end=at_offset(row.end_at, row.end_offset),
+        start_minute=row.start_minute,
+        end_minute=row.end_minute,
+        weekdays=row.weekdays,
+        time_zone=row.time_zone,
+    )
+    return campaign_field(row.id), encode(campaign)

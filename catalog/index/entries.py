@@ -1,0 +1,90 @@
+"""The shape of the index: keys, fields, and the records behind them.
+
+The index is 16 Redis hashes. A field's bucket is the CRC-32 of the field modulo 16. Every bucket
+holds the marker, so that one HMGET answers both "is the index built" and "what is the entry",
+atomically, on a single server and on a cluster (the number in braces is a hash tag).
+"""
+
+from zlib import crc32
+
+import msgspec
+
+from rules.model import Beacon, Campaign
+
+BUCKETS = 16
+MARKER_FIELD = "m"
+REBUILT = "*"  # the `keys` of a change message after a rebuild: everything may have changed
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """Says that a bucket is built, from which catalog, and by which writer's turn last."""
+
+    catalog: str
+    generation: int
+
+
+class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A beacon and the ids of the campaigns that target it, active or not, ascending."""
+
+    beacon: Beacon
+    campaigns: list[int]
+
+
+class ConnectorEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A company's connector. `parameters` and `secret` are still encrypted (catalog.secrets)."""
+
+    id: int
+    company_id: int
+    name: str
+    url: str
+    method: str
+    auth: str
+    parameters: str
+    secret: str | None = None
+
+
+class IndexKeys:
+    """The names of the index's Redis keys under a prefix, "proximity:" by default."""
+
+    def __init__(self, prefix: str) -> None:
+        self._buckets = tuple(f"{prefix}index:{{{number}}}" for number in range(BUCKETS))
+        self.changes = f"{prefix}index:changes"
+
+    def bucket(self, number: int) -> str:
+        """The hash number 0..15."""
+        return self._buckets[number]
+
+    def building(self, number: int) -> str:
+        """Where a rebuild collects that hash, in the same slot of a cluster."""
+        return f"{self._buckets[number]}:building"
+
+    def of(self, field: str) -> str:
+        """The hash that holds `field`."""
+        return self._buckets[bucket(field)]
+
+
+def bucket(field: str) -> int:
+    """The number of the bucket that holds `field`."""
+    return crc32(field.encode()) % BUCKETS
+
+
+def beacon_field(uuid: str, major: int, minor: int) -> str:
+    """The field of a BeaconEntry. `uuid` is in canonical form: lower case, with dashes."""
+    return f"b:{uuid}:{major}:{minor}"
+
+
+def campaign_field(campaign_id: int) -> str:
+    """The field of a rules.model.Campaign."""
+    return f"c:{campaign_id}"
+
+
+def connector_field(company_id: int) -> str:
+    """The field of a ConnectorEntry."""
+    return f"k:{company_id}"
+
+
+encode = msgspec.json.encode
+decode_marker = msgspec.json.Decoder(Marker).decode
+decode_beacon = msgspec.json.Decoder(BeaconEntry).decode
+decode_campaign = msgspec.json.Decoder(Campaign).decode
+decode_connector = msgspec.json.Decoder(ConnectorEntry).decode

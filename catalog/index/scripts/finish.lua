@@ -1,0 +1,26 @@
+-- Put a finished construction in the place of its bucket. May be sent twice.
+-- KEYS    1  bucket
+--         2  bucket under construction
+-- ARGV    1  generation of the turn
+--         2  marker of the turn, JSON, byte for byte as begun
+-- RETURNS    OK
+-- ERRORS     STALE    a later turn has written or builds: give up
+--            MISSING  the construction is gone: begin again
+local current = redis.call('HGET', KEYS[1], 'm')
+if current and current == ARGV[2] then
+  return redis.status_reply('OK')
+end
+if current and cjson.decode(current).generation > tonumber(ARGV[1]) then
+  return redis.error_reply('STALE a later turn has written')
+end
+local built = redis.call('HGET', KEYS[2], 'm')
+if not built then
+  return redis.error_reply('MISSING the construction is gone')
+end
+if built ~= ARGV[2] then
+  return redis.error_reply('STALE another turn builds')
+end
+redis.call('PERSIST', KEYS[2])
+redis.call('UNLINK', KEYS[1])
+redis.call('RENAME', KEYS[2], KEYS[1])
+return redis.status_reply('OK')

@@ -1,0 +1,65 @@
+"""The load itself: read, check, write, all in one transaction."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import IntegrityError
+
+from catalog.database import SessionFactory
+from catalog.fields.reading import Fault, Faults
+from catalog.load.check import check
+from catalog.load.companies import write_company
+from catalog.load.document import CompanyItem, read_document
+from catalog.load.stored import find_stored
+from catalog.load.summary import LoadSummary
+from catalog.load.twice import note_repeats
+from catalog.load.venues import write_venues
+from catalog.load.writing import Writer
+from catalog.secrets import Cipher
+
+
+class LoadError(Exception):
+    """A document was refused, and nothing was changed. `faults` names everything wrong with it."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = tuple(faults)
+
+
+async def load_document(
+    session_factory: SessionFactory,
+    raw: bytes,
+    cipher: Cipher | None,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> LoadSummary:
+    """Load a document (see the package) in one transaction, and count what it did.
+
+    `session_factory` is the database's `write`. A document with a connector needs `cipher`.
+    Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then nothing has changed.
+    """
+    faults = Faults()
+    companies = read_document(raw, faults)
+    note_repeats(companies, faults)
+    if faults and not companies:
+        raise LoadError(faults)
+    summary = LoadSummary()
+    try:
+        async with session_factory.begin() as session:
+            writer = Writer(session=session, summary=summary, cipher=cipher, now=clock())
+            await _load(writer, companies, faults)
+    except IntegrityError:
+        raise LoadError([Fault("", "the catalog was changed meanwhile: load again")]) from None
+    return summary
+
+
+async def _load(writer: Writer, companies: Sequence[CompanyItem], faults: Faults) -> None:
+    stored = [await find_stored(writer.session, item) for item in companies]
+    for item, known in zip(companies, stored, strict=True):
+        check(item, known, encrypts=writer.cipher is not None, faults=faults)
+    if faults:
+        raise LoadError(faults)
+    for item, known in zip(companies, stored, strict=True):
+        company = await write_company(writer, item, known)
+        write_venues(writer, company, item, known)
+    await writer.session.flush()

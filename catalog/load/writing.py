@@ -1,0 +1,52 @@
+"""How a record is written, and counted."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import inspect
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from catalog.load.summary import LoadSummary
+from catalog.models import Base, Beacon, Geofence, Tag
+from catalog.secrets import Cipher
+
+M = TypeVar("M", bound=Base)
+T = TypeVar("T", Beacon, Geofence, Tag)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer:
+    """Writes records of a checked document. `now` is the load's instant."""
+
+    session: AsyncSession
+    summary: LoadSummary
+    cipher: Cipher | None
+    now: datetime
+
+    def create(self, kind: str, record: M) -> M:
+        """Add a new record."""
+        self.session.add(record)
+        self.summary.of(kind).created += 1
+        return record
+
+    def update(self, kind: str, record: M, values: Mapping[str, Any], **on_change: Any) -> M:
+        """Set what differs; `on_change` too, if anything does."""
+        different = {k: v for k, v in values.items() if getattr(record, k) != v}
+        if not different:
+            self.summary.of(kind).unchanged += 1
+            return record
+        for key, value in (different | on_change).items():
+            setattr(record, key, value)
+        self.summary.of(kind).updated += 1
+        return record
+
+
+def in_order(records: Iterable[T]) -> list[T]:
+    """As a relationship loads them: stored ones by id, then new ones as they come."""
+    new: list[T] = []
+    known: list[T] = []
+    for record in dict.fromkeys(records):
+        (known if inspect(record).persistent else new).append(record)
+    return sorted(known, key=lambda record: record.id) + new

@@ -1,0 +1,71 @@
+"""Bring a database's schema up to what this version needs."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from catalog.database import create_engine, writing
+
+_DEADLINE = 300.0  # seconds, also for the wait while another process migrates
+_ADVISORY_LOCK = 0x70726F78  # "prox": any number that others are unlikely to choose
+
+
+async def migrate(url: str) -> list[str]:
+    """Upgrade to the newest schema, in one transaction; the revisions that were applied.
+
+    Several processes may do so at once: one works and the others wait and find nothing to do.
+    Raises DatabaseUrlError, OSError or SQLAlchemyError, and then nothing has changed.
+    """
+    engine = writing(create_engine(url, command_timeout=_DEADLINE))
+    try:
+        async with engine.begin() as connection:
+            return await connection.run_sync(_upgrade)
+    finally:
+        await engine.dispose()
+
+
+async def pending(url: str) -> list[str]:
+    """The revisions that `migrate` would apply, oldest first. Raises as `migrate` does."""
+    engine = create_engine(url)
+    try:
+        return await pending_on(engine)
+    finally:
+        await engine.dispose()
+
+
+async def pending_on(engine: AsyncEngine) -> list[str]:
+    """`pending`, on an engine that is already open."""
+    async with engine.connect() as connection:
+        return await connection.run_sync(_missing)
+
+
+def alembic_config() -> Config:
+    """Alembic's configuration: there is no alembic.ini, all of it is in the package."""
+    config = Config()
+    location = str(Path(__file__).with_name("migrations")).replace("%", "%%")
+    config.set_main_option("script_location", location)
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _upgrade(connection: Connection) -> list[str]:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    missing = _missing(connection)
+    if missing:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return missing
+
+
+def _missing(connection: Connection) -> list[str]:
+    scripts = ScriptDirectory.from_config(alembic_config())
+    done = MigrationContext.configure(connection).get_current_heads()
+    revisions = scripts.iterate_revisions("heads", done or "base")
+    return [revision.revision for revision in revisions][::-1]

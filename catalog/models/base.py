@@ -1,0 +1,71 @@
+"""What every table shares: naming of constraints, ids, instants."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from sqlalchemy import BigInteger, DateTime, Dialect, ForeignKey, Integer, MetaData
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+# SQLite numbers rows by itself only in a column declared INTEGER.
+Id = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware datetime, kept and given back in UTC. Naive ones are refused with ValueError."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC; SQLite keeps it without a zone."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("an instant needs an offset")
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Aware, in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """All tables, with names of constraints that are the same on every database."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Numbered:
+    """A table whose rows have an id of their own."""
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True, sort_order=-1)
+
+
+def belongs_to(table: str, *, index: bool = False, unique: bool = False) -> Mapped[int]:
+    """A foreign key to `table` whose rows go when the row they belong to goes."""
+    key = ForeignKey(f"{table}.id", ondelete="CASCADE")
+    return mapped_column(Id, key, index=index, unique=unique)
+
+
+def at_offset(instant: datetime, minutes: int) -> datetime:
+    """The same instant, told with the numeric offset in which it was written."""
+    return instant.astimezone(timezone(timedelta(minutes=minutes)))
+
+
+def offset_minutes(written: datetime) -> int:
+    """The offset of an aware datetime, in minutes east of UTC."""
+    offset = written.utcoffset()
+    if offset is None:
+        raise ValueError("an instant needs an offset")
+    return int(offset.total_seconds() // 60)

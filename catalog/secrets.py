@@ -1,0 +1,80 @@
+"""Encryption at rest of what a connector authenticates with: its parameters and its secret."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+_SHORTEST_PASSPHRASE = 8
+_FERNET_KEY_BYTES = 32
+_SALT = b"proximity-engine connector secrets"
+MISSING_KEY = (
+    "PROXIMITY_SECRET_KEY is not set, and a connector's parameters are stored encrypted only; "
+    f"set it to a Fernet key or to a passphrase of {_SHORTEST_PASSPHRASE} characters or more"
+)
+
+
+class SecretKeyError(ValueError):
+    """SECRET_KEY is missing or cannot be used; the message says what to do, and holds no key."""
+
+
+class DecryptionError(Exception):
+    """A stored secret was encrypted with a key that SECRET_KEY does not hold."""
+
+
+class Cipher:
+    """Encrypts with the first key, decrypts with any: to rotate, put the new key in front."""
+
+    def __init__(self, keys: Sequence[Fernet]) -> None:
+        self._keys = MultiFernet(keys)
+
+    def encrypt(self, text: str) -> str:
+        """A token for the text; another one each time."""
+        return self._keys.encrypt(text.encode()).decode("ascii")
+
+    def decrypt(self, token: str) -> str:
+        """The text of a token. Raises DecryptionError."""
+        try:
+            return self._keys.decrypt(token).decode()
+        except (InvalidToken, ValueError):  # not even base64, or not of UTF-8
+            raise DecryptionError(
+                "a stored connector secret cannot be decrypted with PROXIMITY_SECRET_KEY; "
+                "add the key it was stored with, after a comma"
+            ) from None
+
+
+def open_cipher(secret_key: str) -> Cipher:
+    """The cipher for the setting SECRET_KEY: one key, or several with commas between them.
+
+    Each is a Fernet key (32 bytes in URL-safe base64), used as it is, or a passphrase of 16
+    characters or more, from which a key is derived with scrypt (n=16384, r=8, p=1, fixed salt).
+    Spaces around a key do not count, and a passphrase cannot contain a comma.
+    Raises SecretKeyError.
+    """
+    keys = [part.strip() for part in secret_key.split(",") if part.strip()]
+    if not keys:
+        raise SecretKeyError(MISSING_KEY)
+    return Cipher([_fernet(key, number) for number, key in enumerate(keys, start=1)])
+
+
+def _fernet(key: str, number: int) -> Fernet:
+    if _is_fernet_key(key):
+        return Fernet(key)
+    if len(key) < _SHORTEST_PASSPHRASE:
+        raise SecretKeyError(
+            f"key {number} of PROXIMITY_SECRET_KEY is neither a Fernet key nor a passphrase "
+            f"of {_SHORTEST_PASSPHRASE} characters or more"
+        )
+    derived = hashlib.scrypt(key.encode(), salt=_SALT, n=2**14, r=8, p=1, dklen=_FERNET_KEY_BYTES)
+    return Fernet(base64.urlsafe_b64encode(derived))
+
+
+def _is_fernet_key(key: str) -> bool:
+    try:
+        # Canonical only: base64 decodes sloppily, and a sentence must not pass for a key.
+        raw = base64.urlsafe_b64decode(key)
+        return len(raw) == _FERNET_KEY_BYTES and base64.urlsafe_b64encode(raw) == key.encode()
+    except (ValueError, binascii.Error):
+        return False

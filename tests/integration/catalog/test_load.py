@@ -1,0 +1,320 @@
+"""A catalog document, loaded into each database."""
+
+import json
+from copy import deepcopy
+from datetime import timedelta
+from time import perf_counter
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.orm import selectinload
+
+from catalog.database import Database
+from catalog.index.drain import rebuild, waiting
+from catalog.index.writer import IndexStore
+from catalog.load import LoadError, LoadSummary, load_document
+from catalog.models import (
+    Account,
+    Beacon,
+    Campaign,
+    Company,
+    Connector,
+    Device,
+    Outbox,
+    Tag,
+    Venue,
+)
+from catalog.passwords import verify_password
+from catalog.secrets import Cipher, open_cipher
+from tests.integration.catalog.records import NOON, UUID
+
+CAMPAIGN = {
+    "name": "Welcome",
+    "push": "Come in",
+    "title": "Hello",
+    "format": "html",
+    "html": "<p>",
+    "cache": "15 minutes",
+    "start": "2026-11-20T00:00:00+0100",
+    "end": "2026-12-31T00:00:00+01:00",
+    "active": 1,
+    "thuesday": "0",
+    "beacons": [{"uuid": UUID.upper().replace("-", ""), "major": "1", "minor": 2}],
+    "tags": [{"name": "entrance"}],
+    "geofencings": [{"name": "park"}],
+}
+BEACON = {"name": "Door", "uuid": UUID, "major": 1, "active": True, "proximity": "Near"}
+DOCUMENT = {
+    "companies": [
+        {
+            "name": "Library",
+            "accounts": [{"email": "Ada@Example.org", "password": "correct horse"}],
+            "applications": [{"name": "App", "type": "ios", "api_key": "key-1"}],
+            "connector": {
+                "name": "Ours",
+                "url": "https://example.org/hook",
+                "method": "post",
+                "auth": "GET",
+                "parameters": '[{"key": "k", "value": "v"}]',
+            },
+            "devices": [{"udid": "phone-1", "test": "1", "id_connector": 7}],
+            "venues": [
+                {
+                    "name": "Main hall",
+                    "address": "1 Square",
+                    "active": 1,
+                    "with": 40,
+                    "map": "hall.png",
+                    "time_zone": "Europe/Madrid",
+                    "beacons": [
+                        {**BEACON, "minor": 1, "tags": [{"name": "entrance"}]},
+                        {**BEACON, "minor": 2, "x": 3},
+                    ],
+                    "geofences": [
+                        {
+                            "name": "park",
+                            "longitude": -0.07,
+                            "latitude": 39.9,
+                            "radius": 100,
+                            "active": True,
+                        }
+                    ],
+                    "campaigns": [CAMPAIGN],
+                }
+            ],
+        }
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+def cipher() -> Cipher:
+    return open_cipher("a passphrase for these tests")
+
+
+@pytest.fixture
+def document() -> dict:
+    return deepcopy(DOCUMENT)
+
+
+async def load(database: Database, document: dict, cipher: Cipher | None) -> LoadSummary:
+    raw = json.dumps(document).encode()
+    return await load_document(database.write, raw, cipher, clock=lambda: NOON)
+
+
+async def faults_of(database: Database, document: dict, cipher: Cipher | None) -> dict[str, str]:
+    with pytest.raises(LoadError) as caught:
+        await load(database, document, cipher)
+    return {fault.place: fault.message for fault in caught.value.faults}
+
+
+async def test_everything_is_kept(database: Database, document: dict, cipher: Cipher):
+    summary = await load(database, document, cipher)
+    assert {kind: count.created for kind, count in summary.counts.items()} == {
+        "companies": 1,
+        "accounts": 1,
+        "applications": 1,
+        "connectors": 1,
+        "devices": 1,
+        "venues": 1,
+        "tags": 1,
+        "beacons": 2,
+        "geofences": 1,
+        "campaigns": 1,
+    }
+    async with database.read() as session:
+        account = (await session.scalars(select(Account))).one()
+        assert account.email == "ada@example.org"
+        assert verify_password(account.password_hash, "correct horse")
+        assert set(account.permission.values()) == {2}
+        connector = (await session.scalars(select(Connector))).one()
+        assert (connector.method, connector.auth, connector.secret) == ("POST", "get", None)
+        assert "value" not in connector.parameters
+        assert json.loads(cipher.decrypt(connector.parameters)) == [{"key": "k", "value": "v"}]
+        device = (await session.scalars(select(Device))).one()
+        assert (device.test, device.id_connector, device.create_on) == (True, 7, NOON)
+        venue = (await session.scalars(select(Venue))).one()
+        assert (venue.width, venue.image, venue.time_zone) == (40, "hall.png", "Europe/Madrid")
+        ties = [
+            selectinload(tie) for tie in (Campaign.beacons, Campaign.tags, Campaign.geofencings)
+        ]
+        campaign = (await session.scalars(select(Campaign).options(*ties))).one()
+        assert campaign.start.isoformat() == "2026-11-20T00:00:00+01:00"
+        assert (campaign.cache, campaign.delay) == ("15 minutes", 900)
+        assert (campaign.weekdays, campaign.start_minute, campaign.end_minute) == (125, 0, 1440)
+        assert [beacon.minor for beacon in campaign.beacons] == [2]
+        assert [tag.name for tag in campaign.tags] == ["entrance"]
+        assert [fence.name for fence in campaign.geofencings] == ["park"]
+        beacon = campaign.beacons[0]
+        assert (beacon.uuid, beacon.proximity, beacon.x) == (UUID, "near", 3)
+
+
+async def test_the_same_again_changes_nothing(database: Database, document: dict, cipher: Cipher):
+    await load(database, document, cipher)
+    before = await waiting(database)
+    async with database.read() as session:
+        token = await session.scalar(select(Connector.parameters))
+    summary = await load(database, document, cipher)
+    assert not summary.changed
+    assert summary.of("beacons").unchanged == 2
+    assert await waiting(database) == before
+    async with database.read() as session:
+        assert await session.scalar(select(Connector.parameters)) == token
+
+
+async def test_only_what_differs_is_updated(database: Database, document: dict, cipher: Cipher):
+    await load(database, document, cipher)
+    async with database.read() as session:
+        last = await session.scalar(select(func.max(Outbox.id)))
+    company = document["companies"][0]
+    company["devices"][0] = {"udid": "phone-1", "model": "P"}
+    company["accounts"][0] |= {"password": "another horse", "permission": {"crm": 1}}
+    company["connector"]["parameters"] = [{"key": "k", "value": "new"}]
+    venue = company["venues"][0]
+    venue["beacons"][1]["proximity"] = "far"
+    campaign = venue["campaigns"][0]
+    del campaign["beacons"], campaign["thuesday"], campaign["tags"]
+    campaign["sunday"] = False
+    summary = await load(database, document, cipher)
+    assert {kind for kind, count in summary.counts.items() if count.updated} == {
+        "accounts",
+        "connectors",
+        "devices",
+        "beacons",
+        "campaigns",
+    }
+    assert (summary.of("beacons").updated, summary.of("beacons").unchanged) == (1, 1)
+    async with database.read() as session:
+        device = (await session.scalars(select(Device))).one()
+        assert (device.test, device.model) == (True, "P")
+        account = (await session.scalars(select(Account))).one()
+        assert (account.permission["crm"], account.permission["tag"]) == (1, 2)
+        assert verify_password(account.password_hash, "another horse")
+        stored = (
+            await session.scalars(select(Campaign).options(selectinload(Campaign.beacons)))
+        ).one()
+        assert (stored.weekdays, len(stored.beacons)) == (0b0111101, 1)
+        kinds = await session.scalars(select(Outbox.kind).where(Outbox.id > last))
+        assert sorted(kinds) == ["beacon_id", "campaign", "company"]
+
+
+async def test_a_beacon_moves_to_another_venue(database: Database, document: dict, cipher: Cipher):
+    await load(database, document, cipher)
+    venues = document["companies"][0]["venues"]
+    moved = venues[0]["beacons"].pop()
+    venues.append({"name": "Annex", "address": "", "active": True, "beacons": [moved]})
+    summary = await load(database, document, cipher)
+    assert (summary.of("venues").created, summary.of("beacons").updated) == (1, 1)
+    async with database.read() as session:
+        query = select(Venue.name).join(Beacon, Beacon.venue_id == Venue.id)
+        assert await session.scalar(query.where(Beacon.minor == 2)) == "Annex"
+
+
+async def test_every_fault_at_once_and_nothing_changed(
+    database: Database, document: dict, cipher: Cipher
+):
+    other = {"name": "Other", "accounts": [{"email": "bob@example.org", "password": "12345678"}]}
+    other["venues"] = [
+        {"name": "v", "address": "", "active": 1, "beacons": [{**BEACON, "minor": 9}]}
+    ]
+    await load(database, {"companies": [other]}, None)
+    before = await waiting(database)
+    company = document["companies"][0]
+    company["accounts"][0]["email"] = "bob@example.org"
+    venue = company["venues"][0]
+    venue["time_zone"] = "Mars/Base"
+    venue["beacons"][0] |= {"proximity": "close", "colour": "red"}
+    venue["beacons"].append({**BEACON, "minor": 9})
+    venue["beacons"].append({**BEACON, "minor": 2})
+    del venue["geofences"][0]["radius"]
+    campaign = venue["campaigns"][0]
+    campaign |= {"cache": "fortnight", "format": "url", "tuesday": True}
+    campaign["beacons"] += [{"uuid": UUID, "major": 1, "minor": 8}, {"uuid": "x", "major": 70000}]
+    campaign["geofencings"] = ["park", "lake"]
+    found = await faults_of(database, document, None)
+    here = "companies[0].venues[0]"
+    assert set(found) == {
+        "companies[0].accounts[0].email",
+        "companies[0].connector",
+        f"{here}.time_zone",
+        f"{here}.beacons[0].proximity",
+        f"{here}.beacons[0].colour",
+        f"{here}.beacons[2]",
+        f"{here}.beacons[3]",
+        f"{here}.geofences[0].radius",
+        f"{here}.campaigns[0].cache",
+        f"{here}.campaigns[0].url",
+        f"{here}.campaigns[0].tuesday",
+        f"{here}.campaigns[0].beacons[1]",
+        f"{here}.campaigns[0].beacons[2].uuid",
+        f"{here}.campaigns[0].beacons[2].major",
+        f"{here}.campaigns[0].beacons[2].minor",
+        f"{here}.campaigns[0].geofencings",
+    }
+    assert found[f"{here}.beacons[0].proximity"] == '"close": accepted: immediate, near, far'
+    assert "PROXIMITY_SECRET_KEY is not set" in found["companies[0].connector"]
+    assert await waiting(database) == before
+    async with database.read() as session:
+        assert (await session.scalars(select(Company.name))).all() == ["Other"]
+        assert (await session.scalars(select(Tag.name))).all() == []
+
+
+async def test_a_fault_found_late_changes_nothing(
+    database: Database, document: dict, cipher: Cipher
+):
+    document["companies"][0]["venues"][0]["campaigns"][0]["beacons"][0]["minor"] = 3
+    found = await faults_of(database, document, cipher)
+    assert list(found.values()) == [f"{UUID}:1:3 is not a beacon of this company"]
+    async with database.read() as session:
+        assert await session.scalar(select(func.count()).select_from(Company)) == 0
+
+
+async def test_two_venues_of_one_name(database: Database, document: dict, cipher: Cipher):
+    await load(database, document, cipher)
+    async with database.write.begin() as session:
+        company = (await session.scalars(select(Company))).one()
+        session.add(Venue(company=company, name="Main hall", address="", active=True))
+    found = await faults_of(database, document, cipher)
+    assert "2 venues have this name" in found["companies[0].venues[0].name"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"{", "line 1 column 2: not JSON"),
+        (b"[]", 'accepted: an object {"companies": [...]}'),
+        (b'{"companies": [3]}', "companies[0]: 3: accepted: an object"),
+        (b'{"companies": [], "company": []}', "company: unknown field; accepted: companies"),
+    ],
+)
+async def test_no_document(database: Database, raw: bytes, message: str):
+    with pytest.raises(LoadError) as caught:
+        await load_document(database.write, raw, None)
+    assert str(caught.value).startswith(message)
+
+
+async def test_ten_thousand_beacons(
+    database: Database, store: IndexStore, document: dict, cipher: Cipher, record_property
+):
+    venue = document["companies"][0]["venues"][0]
+    venue["beacons"] = [
+        {**BEACON, "major": n // 5000 + 1, "minor": n % 5000, "tags": [{"name": "entrance"}]}
+        for n in range(10_000)
+    ]
+    venue["campaigns"] = [
+        {**CAMPAIGN, "name": f"c{n}", "beacons": [{"uuid": UUID, "major": 1, "minor": n}]}
+        for n in range(200)
+    ]
+    times = {}
+    began = perf_counter()
+    await load(database, document, cipher)
+    times["load"] = perf_counter() - began
+    began = perf_counter()
+    assert not (await load(database, document, cipher)).changed
+    times["load again"] = perf_counter() - began
+    began = perf_counter()
+    assert (await rebuild(database, store)).beacons == 10_000
+    times["rebuild"] = perf_counter() - began
+    for name, seconds in times.items():
+        record_property(name, timedelta(seconds=seconds))
+    print(database.dialect, {name: round(seconds, 2) for name, seconds in times.items()})

@@ -1,0 +1,71 @@
+"""The schema's history leads to the models, on both databases, whoever else migrates."""
+
+import asyncio
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, select
+
+from catalog.database import Database, create_engine, open_database
+from catalog.migrate import migrate, pending
+from catalog.models import Base, Company, IndexState
+from tests.integration.catalog.records import Records
+
+
+async def test_migrations_and_models_agree(database: Database):
+    def differences(connection: Connection) -> list:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return list(compare_metadata(context, Base.metadata))
+
+    async with database.engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+async def test_pending_until_migrated(database_url: str):
+    assert await pending(database_url) == ["0001"]
+    assert await migrate(database_url) == ["0001"]
+    assert await pending(database_url) == []
+    assert await migrate(database_url) == []
+
+
+async def test_migrators_at_once(database_url: str):
+    done = await asyncio.gather(*(migrate(database_url) for _ in range(4)))
+    assert sorted(done) == [[], [], [], ["0001"]]
+    database = open_database(database_url)
+    async with database.read() as session:
+        states = (await session.scalars(select(IndexState))).all()
+    await database.close()
+    assert [state.generation for state in states] == [0]
+
+
+async def test_a_failed_migration_changes_nothing(database_url: str):
+    engine = create_engine(database_url)
+    async with engine.begin() as connection:
+        # The last table of the step is in its way.
+        await connection.run_sync(Base.metadata.tables["index_state"].create)
+    failed = False
+    try:
+        await migrate(database_url)
+    except Exception as error:  # the driver's own, one a database
+        failed = "index_state" in str(error)
+    assert failed
+    async with engine.connect() as connection:
+        tables = await connection.run_sync(lambda c: c.dialect.get_table_names(c))
+    await engine.dispose()
+    assert tables == ["index_state"]
+
+
+async def test_rows_go_with_what_they_belong_to(database: Database, records: Records):
+    async with database.write.begin() as session:
+        company = records.company()
+        venue = records.venue(company)
+        tag = records.tag(company)
+        beacon = records.beacon(venue, tags=[tag])
+        campaign = records.campaign(venue, beacons=[beacon], tags=[tag])
+        session.add_all([beacon, campaign, records.connector(company)])
+    async with database.write.begin() as session:
+        await session.delete(await session.get_one(Company, company.id))
+    async with database.read() as session:
+        for table in Base.metadata.sorted_tables:
+            if table.name not in ("index_state", "outbox"):
+                assert (await session.execute(select(table))).all() == [], table.name

@@ -1,0 +1,79 @@
+"""What cannot be connected to is refused without telling its password."""
+
+import pytest
+from redis.asyncio import Redis
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from catalog.database import DatabaseUrlError, open_database
+from catalog.redis_connection import RedisUrlError, connect_redis
+
+PASSWORD = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"mysql://me:{PASSWORD}@localhost/x",
+        f"postgresql://me:{PASSWORD}@localhost:port/x",
+        f"://{PASSWORD}",
+        "",
+    ],
+)
+def test_database_url(url: str):
+    with pytest.raises(DatabaseUrlError, match="accepted: postgresql://") as caught:
+        open_database(url)
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://:{PASSWORD}@localhost",
+        f"redis://:{PASSWORD}@localhost:port",
+        f"redis://:{PASSWORD}@localhost?socket_timeout={PASSWORD}",
+        f"redis+cluster://:{PASSWORD}@localhost:port",
+        "",
+    ],
+)
+def test_redis_url(url: str):
+    with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
+        connect_redis(url)
+    assert PASSWORD not in str(caught.value)
+
+
+async def test_redis_client():
+    client = connect_redis(f"rediss://me:{PASSWORD}@example.org:7000/3", timeout=2.0)
+    assert isinstance(client, Redis)
+    options = client.connection_pool.connection_kwargs
+    assert (options["host"], options["port"], options["db"]) == ("example.org", 7000, 3)
+    assert (options["socket_timeout"], options["socket_connect_timeout"]) == (2.0, 2.0)
+    await client.aclose()
+
+
+def test_database_drivers():
+    database = open_database(f"postgresql://me:{PASSWORD}@localhost/x?sslmode=require")
+    assert database.dialect == "postgresql"
+    url = database.engine.url
+    assert (url.drivername, url.query) == ("postgresql+asyncpg", {"ssl": "require"})
+    assert PASSWORD not in repr(database)
+    assert open_database("sqlite:///file").engine.url.drivername == "sqlite+aiosqlite"
+
+
+async def test_an_unreachable_database():
+    database = open_database(f"postgresql://me:{PASSWORD}@127.0.0.1:1/x")
+    with pytest.raises((OSError, SQLAlchemyError)) as caught:
+        async with database.read() as session:
+            await session.connection()
+    assert PASSWORD not in str(caught.value)
+
+
+async def test_sqlite_writers_take_turns(sqlite_url: str):
+    database = open_database(sqlite_url, command_timeout=0.1)
+    async with database.write.begin() as first:
+        await first.connection()
+        async with database.read() as reader:
+            assert (await reader.connection()).in_transaction()
+        async with database.write() as second:
+            with pytest.raises(OperationalError, match="locked"):
+                await second.connection()
+    await database.close()

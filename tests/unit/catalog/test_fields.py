@@ -1,0 +1,192 @@
+"""What each field accepts, and how it is kept."""
+
+import json
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from catalog.fields import values
+from catalog.fields.campaign import CAMPAIGN, DAYS, campaign_columns, campaign_conflicts
+from catalog.fields.company import permission
+from catalog.fields.connector import connector_conflicts, parameters
+from catalog.fields.reading import Faults, Field, note_unknown, read_fields
+from catalog.fields.values import FieldError
+from catalog.fields.venue import VENUE, names
+from catalog.models import WEEKDAYS
+
+PARIS = timezone(timedelta(hours=1))
+TEN = datetime(2026, 11, 20, 10, tzinfo=PARIS)
+UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "kept"),
+    [
+        (values.boolean, "1", True),
+        (values.boolean, 0, False),
+        (values.boolean, "False", False),
+        (values.boolean, True, True),
+        (values.integer(0, 9), "7", 7),
+        (values.number(-90, 90), 48, 48.0),
+        (values.choice("near", "far"), " FAR ", "far"),
+        (values.timestamp, "2026-11-20T10:00:00+0100", TEN),
+        (values.timestamp, "2026-11-20T10:00:00+01:00", TEN),
+        (values.timestamp, "2026-11-20t09:00:00z", TEN),
+        (values.time_of_day(end=False), "09:30", 570),
+        (values.time_of_day(end=True), "24:00", 1440),
+        (values.uuid, UUID.upper(), UUID),
+        (values.uuid, UUID.replace("-", ""), UUID),
+        (values.cache, "2 Hours", "2 Hours"),
+        (values.time_zone, "Australia/Lord_Howe", "Australia/Lord_Howe"),
+        (values.email, " Ada@Example.org", "ada@example.org"),
+        (values.web_address, "https://example.org:8443/a?b=c", "https://example.org:8443/a?b=c"),
+        (names, [{"id": 3, "name": "a"}, "b", {"name": "a"}], ["a", "b"]),
+        (permission, {"crm": "1"}, {"crm": 1}),
+        (parameters, '[{"key":"k","value":"v"}]', '[{"key":"k","value":"v"}]'),
+        (parameters, [], "[]"),
+    ],
+)
+def test_accepted(read: values.Reader, given: Any, kept: Any):
+    assert read(given) == kept
+
+
+def test_a_timestamp_keeps_its_offset():
+    read = values.timestamp("2026-11-20T10:00:00+0530")
+    assert read.utcoffset() == timedelta(hours=5, minutes=30)
+
+
+@pytest.mark.parametrize(
+    ("read", "given"),
+    [
+        (values.boolean, 2),
+        (values.boolean, "yes"),
+        (values.boolean, None),
+        (values.boolean, []),
+        (values.integer(0, 65535), 65536),
+        (values.integer(0, 65535), True),
+        (values.integer(0, 65535), 1.0),
+        (values.integer(0, 65535), "٣"),
+        (values.number(-90, 90), float("nan")),
+        (values.number(-90, 90), "48"),
+        (values.text(), " "),
+        (values.text(), "a\x00b"),
+        (values.text(), 3),
+        (values.text(3), "four"),
+        (values.choice("near", "far"), "close"),
+        (values.timestamp, "2026-11-20T10:00:00"),
+        (values.timestamp, "2026-02-30T10:00:00Z"),
+        (values.timestamp, "0001-01-01T00:00:00+01:00"),
+        (values.timestamp, 1763629200000),
+        (values.time_of_day(end=False), "24:00"),
+        (values.time_of_day(end=True), "24:01"),
+        (values.time_of_day(end=True), "12:60"),
+        (values.time_of_day(end=True), "9:00"),
+        (values.uuid, UUID[:-1]),
+        (values.uuid, f"{{{UUID}}}"),
+        (values.cache, "fortnight"),
+        (values.cache, 3),
+        (values.time_zone, "Europe"),
+        (values.time_zone, "../etc/passwd"),
+        (values.time_zone, ""),
+        (values.email, "ada"),
+        (values.web_address, "ftp://example.org"),
+        (values.web_address, "https://me:secret@example.org"),
+        (values.web_address, "https:///path"),
+        (values.web_address, "https://example.org:99999/"),
+        (values.web_address, "https://[::1"),
+        (values.json_list, {}),
+        (names, [3]),
+        (names, "ab\x00"),
+        (names, 3),
+        (permission, {"crm": 3}),
+        (permission, {"all": 2}),
+        (parameters, "{"),
+        (parameters, '{"key": "k"}'),
+        (parameters, '[{"key": "k", "value": 3}]'),
+        (parameters, '[{"key": "k", "value": "a\\r\\nb"}]'),
+    ],
+)
+def test_refused_with_what_is_accepted(read: values.Reader, given: Any):
+    with pytest.raises(FieldError, match="accepted: "):
+        read(given)
+
+
+def read(fields: Any, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    faults = Faults()
+    found = read_fields(fields, given, place="v", faults=faults)
+    return found, {fault.place: fault.message for fault in faults}
+
+
+def test_both_spellings():
+    given = {"name": "v", "address": "", "active": 1, "with": 3, "map": None}
+    found, faults = read(VENUE, given)
+    assert faults == {}
+    assert found == {"name": "v", "address": "", "active": True, "width": 3, "image": None}
+    _, faults = read(VENUE, {**given, "width": 3})
+    assert faults == {"v.width": "given twice, also as with"}
+    assert read(DAYS, dict.fromkeys(WEEKDAYS, 1))[1] == {}
+
+
+def test_required_and_bad():
+    found, faults = read(VENUE, {"name": "v", "active": "maybe", "height": None})
+    assert found == {"name": "v", "height": None}
+    assert faults == {
+        "v.address": "required, and not given",
+        "v.active": '"maybe": accepted: true, false, 1, 0, also as strings',
+    }
+
+
+def test_a_secret_is_not_quoted():
+    secret = (Field(name="password", read=values.text(shortest=8), secret=True),)
+    assert "hunter2" not in read(secret, {"password": "hunter2"})[1]["v.password"]
+
+
+def test_a_long_value_is_shortened():
+    _, faults = read(VENUE[2:3], {"active": "x" * 1000})
+    assert len(faults["v.active"]) < 120
+
+
+def test_unknown_names():
+    faults = Faults()
+    note_unknown(["name"], {"name": 1, "nam": 2}, place="", faults=faults)
+    assert [str(fault) for fault in faults] == ["nam: unknown field; accepted: name"]
+
+
+def test_campaign_columns():
+    assert campaign_columns({"start": TEN, "cache": "day", "monday": False, "tags": []}) == {
+        "start_at": TEN,
+        "start_offset": 60,
+        "cache": "day",
+        "delay": 86400,
+        "weekdays": 0b1111110,
+    }
+    assert campaign_columns({"sunday": True}, weekdays=1) == {"weekdays": 0b1000001}
+
+
+@pytest.mark.parametrize("content", ["template", "url", "html"])
+def test_a_format_needs_its_field(content: str):
+    assert campaign_conflicts({"format": content, content: " "})[0][0] == content
+    assert campaign_conflicts({"format": content, content: "x"}) == []
+    assert campaign_conflicts({"format": "connector"}) == []
+
+
+def test_the_end_comes_after_the_start():
+    midnight = TEN.replace(hour=0)
+    assert campaign_conflicts({"start": TEN, "end": midnight}) == []
+    assert campaign_conflicts({"start": TEN, "end": TEN})[0][0] == "end"
+    last = datetime(9999, 12, 31, tzinfo=PARIS)
+    assert campaign_conflicts({"start": TEN, "end": last}) == []
+
+
+def test_header_names():
+    text = json.dumps([{"key": "not a header", "value": "v"}])
+    assert connector_conflicts({"auth": "get", "parameters": text}) == []
+    assert connector_conflicts({"auth": "header", "parameters": text})[0][0] == "parameters"
+    assert connector_conflicts({"auth": "header"}) == []
+
+
+def test_every_required_field_of_a_campaign_is_told():
+    assert set(read(CAMPAIGN, {})[1]) == {
+        f"v.{name}" for name in ("name", "push", "title", "format", "cache", "start", "end")
+    } | {"v.active"}

@@ -13,7 +13,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from catalog.database import Database, open_database
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.drainer import Drainer
-from catalog.index.writer import IndexStore
+from catalog.index.writer import IndexMissingError, IndexStore, StaleTurnError
 from catalog.migrate import pending_on
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.failures import database_may_recover, redis_may_recover
@@ -182,6 +182,7 @@ def _consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
+        fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
         session_timeout_ms=session_ms,
         heartbeat_interval_ms=session_ms // 5,
         # A revoked partition finishes its batch first; the group waits for that.
@@ -205,7 +206,8 @@ async def _rebuild(stores: Stores) -> None:
     try:
         await rebuild_if_missing(stores.database, stores.index_store)
     except Exception as error:  # sorted: the watch asks again, or the process stops
-        if not (database_may_recover(error) or redis_may_recover(error)):
+        flushed_or_overtaken = isinstance(error, IndexMissingError | StaleTurnError)
+        if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
         log.warning("the index cannot be compared with SQL now", error=repr(error))
         await asyncio.sleep(_REBUILD_PAUSE)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import structlog
 from aiokafka.errors import KafkaError, KafkaTimeoutError
+from asyncpg import InterfaceError, PostgresError
 from prometheus_client import Counter
 from redis import exceptions as redis_errors
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -27,6 +28,21 @@ _REFUSALS_THAT_PASS = (
     redis_errors.TryAgainError,
     redis_errors.NoScriptError,
 )
+
+
+# Shutting down, starting up, too many connections, connection gone, lock or deadlock given up.
+_SQL_STATES_THAT_PASS = {
+    "57P01",
+    "57P02",
+    "57P03",
+    "53300",
+    "08000",
+    "08003",
+    "08006",
+    "08001",
+    "55P03",
+    "40P01",
+}
 
 
 def kafka_may_recover(error: Exception) -> bool:
@@ -48,8 +64,12 @@ def redis_may_recover(error: Exception) -> bool:
 def database_may_recover(error: Exception) -> bool:
     """Whether SQL may answer later: not reachable, restarting, locked, out of connections."""
     if isinstance(error, DBAPIError):
-        return isinstance(error, OperationalError) or error.connection_invalidated
-    return isinstance(error, OSError | TimeoutError)
+        passes = isinstance(error, OperationalError) or error.connection_invalidated
+        return passes or getattr(error.orig, "sqlstate", None) in _SQL_STATES_THAT_PASS
+    # asyncpg's own, where SQLAlchemy does not wrap them: while it connects.
+    if isinstance(error, PostgresError):
+        return error.sqlstate in _SQL_STATES_THAT_PASS
+    return isinstance(error, InterfaceError | OSError | TimeoutError)
 
 
 async def until_redis_answers(

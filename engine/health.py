@@ -76,6 +76,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen()  # only now is a port that another process has bound refused
     except OSError as error:
         listener.close()
         raise PortInUseError(

@@ -40,6 +40,9 @@ class Settings(BaseSettings):
     kafka_session_timeout: float = Field(
         10.0, gt=0, description="silence after which the group gives a member up"
     )
+    kafka_fetch_wait: float = Field(
+        0.5, gt=0, description="how long a broker may hold the answer when it has nothing new"
+    )
     topic_prefix: str = Field("proximity.", description="in front of every topic name")
     topic_partitions: int = Field(
         6, ge=1, le=10_000, description="partitions of the topics that a start has to create"

@@ -19,15 +19,14 @@ from engine.settings import PREFIX, Settings
 log = structlog.get_logger(__name__)
 
 _GRACE = 10.0  # seconds beyond the workers' own drain
+# The second is that of a worker told to stop before it had begun.
+_ENDED_WELL = (0, -int(signal.SIGTERM))
 
 
 def supervise(role: str, workers: int, settings: Settings, env_file: Path | None) -> int:
     """Run `workers` processes until one ends or a signal comes; the exit status."""
     configure_logs(settings)
-    processes = [
-        _start(role, settings, env_file, settings.metrics_port and settings.metrics_port + number)
-        for number in range(workers)
-    ]
+    processes: list[subprocess.Popen[bytes]] = []
     stopping = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -35,8 +34,13 @@ def supervise(role: str, workers: int, settings: Settings, env_file: Path | None
         stopping = True
         _terminate(processes)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, stop)
+    for number in range(workers):
+        port = settings.metrics_port and settings.metrics_port + number
+        processes.append(_start(role, settings, env_file, port))
+    if stopping:  # while they were being started
+        _terminate(processes)
     log.info("workers started", role=role, workers=workers)
     first, status = os.wait()
     _note_end(processes, first, status)
@@ -44,7 +48,7 @@ def supervise(role: str, workers: int, settings: Settings, env_file: Path | None
         log.error("a worker ended by itself, stopping all", pid=first)
         _terminate(processes)
     statuses = [_reap(process, settings.drain_timeout * 2 + _GRACE) for process in processes]
-    return 0 if stopping and not any(statuses) else 1
+    return 0 if stopping and all(status in _ENDED_WELL for status in statuses) else 1
 
 
 def _start(
@@ -56,7 +60,9 @@ def _start(
         f"{PREFIX}METRICS_PORT": str(port),
         f"{PREFIX}LOG_FORMAT": settings.log_format,
     }
-    return subprocess.Popen(command, env=environment)  # noqa: S603  # our own command line
+    # In a group of its own: Ctrl-C reaches the parent alone, whose SIGTERM is then the first signal
+    # that the worker sees, and not the second, of which it would die undrained.
+    return subprocess.Popen(command, env=environment, process_group=0)  # noqa: S603  # our own
 
 
 def _terminate(processes: "list[subprocess.Popen[bytes]]") -> None:

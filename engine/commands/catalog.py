@@ -1,6 +1,5 @@
 """`proximity catalog load`: a document of companies, venues, beacons and campaigns into SQL."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,10 +14,7 @@ from engine.settings import Settings
 if TYPE_CHECKING:
     from catalog.database import Database
     from catalog.load import LoadSummary
-    from catalog.secrets import Cipher
 
-_DRAIN_SECONDS = 5.0
-_PAUSE = 0.1
 _LATER = "running trigger processes will bring it up to date"
 
 
@@ -67,46 +63,34 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
     from catalog.database import DatabaseUrlError, open_database
     from catalog.migrate import pending_on
 
-    cipher = _cipher(settings)
     try:
         database = open_database(settings.database_url.get_secret_value())
     except DatabaseUrlError as error:
         raise CommandError(str(error)) from None
     try:
         if await pending_on(database.engine):
-            raise CommandError(
-                "the database lacks tables or changes of this version: run: proximity migrate"
-            )
-        summary = await _write(database, name, raw, cipher)
+            raise CommandError("the database lacks what this version needs; run: proximity migrate")
+        summary = await _write(settings, database, name, raw)
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         reason = str(getattr(error, "orig", None) or error) or type(error).__name__
         raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
     else:
         for line in summary.lines():
             typer.echo(line)
-        await _drain(settings, database)
+        await _update_index(settings, database)
     finally:
         await database.close()
 
 
-def _cipher(settings: Settings) -> "Cipher | None":
-    from catalog.secrets import SecretKeyError, open_cipher
+async def _write(settings: Settings, database: "Database", name: str, raw: bytes) -> "LoadSummary":
+    from catalog.load import LoadError
+    from catalog.secrets import SecretKeyError
+    from engine.commands.loading import write_catalog
 
-    if settings.secret_key is None:
-        return None
     try:
-        return open_cipher(settings.secret_key.get_secret_value())
+        return await write_catalog(settings, database, raw)
     except SecretKeyError as error:
         raise CommandError(str(error)) from None
-
-
-async def _write(
-    database: "Database", name: str, raw: bytes, cipher: "Cipher | None"
-) -> "LoadSummary":
-    from catalog.load import LoadError, load_document
-
-    try:
-        return await load_document(database.write, raw, cipher)
     except LoadError as error:
         for fault in error.faults:
             typer.echo(f"{name}: {fault}", err=True)
@@ -115,28 +99,15 @@ async def _write(
         raise CommandError(f"{name} has {faults}; nothing was changed") from None
 
 
-async def _drain(settings: Settings, database: "Database") -> None:
-    """Bring the index up to date now, if Redis answers; the outbox keeps it for later if not."""
-    from catalog.index.drain import Outcome, drain_once, rebuild_if_missing
+async def _update_index(settings: Settings, database: "Database") -> None:
     from catalog.index.drainer import OUTAGES
-    from catalog.index.writer import IndexStore
-    from catalog.redis_connection import RedisUrlError, connect_redis
+    from catalog.redis_connection import RedisUrlError
+    from engine.commands.loading import update_index
 
     try:
-        redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
-    except RedisUrlError as error:
-        typer.echo(f"the index was not touched: {error}; {_LATER}", err=True)
-        return
-    store = IndexStore(redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
-    try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            await rebuild_if_missing(database, store)
-            while (outcome := await drain_once(database, store)) is not Outcome.IDLE:
-                if outcome is Outcome.BUSY:  # another process is at it
-                    await asyncio.sleep(_PAUSE)
-        typer.echo("the index in Redis is up to date")
-    except OUTAGES as error:
+        await update_index(settings, database)
+    except (RedisUrlError, *OUTAGES) as error:
         what = str(error).partition("\n")[0] or type(error).__name__
         typer.echo(f"the index in Redis is not up to date yet ({what}): {_LATER}", err=True)
-    finally:
-        await redis.aclose()
+    else:
+        typer.echo("the index in Redis is up to date")

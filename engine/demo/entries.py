@@ -1,6 +1,5 @@
 """The demo's catalog: loaded as `catalog load` does, then read back as the index is built."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -8,20 +7,19 @@ import orjson
 from catalog.database import Database, open_database
 from catalog.index.build import beacon_fields, campaign_fields
 from catalog.index.entries import BeaconEntry, decode_beacon, decode_campaign
-from catalog.load import load_document
-from catalog.secrets import open_cipher
+from engine.commands.loading import update_index, write_catalog
 from engine.demo.reasons import Entry
 from engine.settings import Settings
+from rules.model import Campaign
 
 
 async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> list[Entry]:
-    """Load `document` and return its campaigns, in its order. Raises LoadError, SQLAlchemyError."""
+    """Load `document` and return its campaigns, in its order. Raises LoadError,
+    SQLAlchemyError, RedisError."""
     database = open_database(settings.database_url.get_secret_value())
-    key = settings.secret_key
     try:
-        cipher = None if key is None else open_cipher(key.get_secret_value())
-        raw = orjson.dumps(document)
-        await load_document(database.write, raw, cipher, clock=lambda: datetime.now(UTC))
+        await write_catalog(settings, database, orjson.dumps(document))
+        await update_index(settings, database)
         return await _read(database)
     finally:
         await database.close()
@@ -32,7 +30,7 @@ async def _read(database: Database) -> list[Entry]:
         beacons: list[BeaconEntry] = []
         async for _, fields in beacon_fields(session):
             beacons += map(decode_beacon, fields.values())
-        campaigns = []
+        campaigns: list[Campaign] = []
         async for _, fields in campaign_fields(session):
             campaigns += map(decode_campaign, fields.values())
     return [

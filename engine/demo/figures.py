@@ -1,11 +1,10 @@
 """What the engine says about itself on its metrics port."""
 
 import asyncio
-import urllib.request
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from math import inf
-from urllib.error import URLError
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -77,18 +76,25 @@ async def is_ready(port: int) -> bool:
     """Whether /readyz says so."""
     try:
         await asyncio.to_thread(_get, port, "readyz")
-    except URLError:
+    except (OSError, HTTPException):
         return False
     return True
 
 
 def _get(port: int, path: str) -> str:
-    address = f"http://127.0.0.1:{port}/{path}"
-    with urllib.request.urlopen(address, timeout=_DEADLINE) as answer:  # noqa: S310  # http only
-        text: str = answer.read().decode()
-        return text
+    # Not urllib.request: it would ask a proxy of the environment for this very machine.
+    connection = HTTPConnection("127.0.0.1", port, timeout=_DEADLINE)
+    try:
+        connection.request("GET", f"/{path}")
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    finally:
+        connection.close()
+    if answer.status != HTTPStatus.OK:
+        raise OSError(f"/{path} of port {port} answers {answer.status}")
+    return text
 
 
 def _by_label(family: Metric, label: str) -> dict[str, int]:
-    samples: Iterable = (s for s in family.samples if s.name.endswith("_total"))
+    samples = [s for s in family.samples if s.name.endswith("_total")]
     return {s.labels[label]: round(s.value) for s in samples if s.value}

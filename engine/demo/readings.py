@@ -23,6 +23,7 @@ class Readings(NamedTuple):
     items: list[Item]
     seconds: float
     phones: int
+    beacons: int
 
 
 def load_readings(document: dict[str, Any]) -> Readings:
@@ -31,7 +32,7 @@ def load_readings(document: dict[str, Any]) -> Readings:
     beacons = {str(beacon["minor"]): beacon for beacon in venue["beacons"]}
     items = [_item(row, beacons[row["beacon"]]) for row in _rows()]
     last = items[-1].recorded or 0.0
-    return Readings(items, last, len({item.key for item in items}))
+    return Readings(items, last, len({item.key for item in items}), len(beacons))
 
 
 def _rows() -> Iterator[dict[str, str]]:

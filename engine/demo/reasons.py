@@ -12,7 +12,7 @@ from rules.schedule import Schedule
 WORDS = {
     Reason.GRANTED: "a campaign fired",
     Reason.THROTTLED: "held back: sent to this phone before, within the cache delay",
-    Reason.TOO_FAR: "farther away than the beacon's campaigns want",
+    Reason.TOO_FAR: "farther away than the beacon is set to react to",
     Reason.UNKNOWN_PROXIMITY: "no usable signal strength",
     Reason.NO_CAMPAIGN: "no campaign at this beacon",
     Reason.INACTIVE_BEACON: "the beacon is switched off in the catalog",

@@ -11,33 +11,34 @@ from engine.kafka.topics import Topics
 from engine.messages import CampaignReference, KnownDevice
 from engine.settings import Settings
 
-_KEPT = 3
-
 
 class _Sent(msgspec.Struct):
     """What notifications and connector calls have in common here."""
 
     campaign: CampaignReference
     device: KnownDevice
+    format: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Sent).decode
 
 
 class Receiver:
-    """`sends` and `phones` by campaign id; `first` are the first notifications, as received."""
+    """`sends` and `phones` by campaign id; `first` has the first notification of each format,
+    as received."""
 
     def __init__(self, settings: Settings) -> None:
         self.sends: Counter[int] = Counter()
         self.phones: defaultdict[int, set[str]] = defaultdict(set)
-        self.first: list[bytes] = []
-        self._topics = Topics.named(settings.topic_prefix)
+        self.first: dict[str, bytes] = {}
+        topics = Topics.named(settings.topic_prefix)
         self._deadline = settings.kafka_request_timeout
         self._consumer = AIOKafkaConsumer(
-            self._topics.notifications,
-            self._topics.connector_calls,
+            topics.notifications,
+            topics.connector_calls,
             **connection_options(settings),
             auto_offset_reset="earliest",
+            fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
         )
 
     async def run(self) -> None:
@@ -48,14 +49,14 @@ class Receiver:
             while True:
                 for records in (await self._consumer.getmany(timeout_ms=200)).values():
                     for record in records:
-                        self._take(record.topic, record.value or b"")
+                        self._take(record.value or b"")
         finally:
             async with asyncio.timeout(self._deadline):
                 await self._consumer.stop()
 
-    def _take(self, topic: str, value: bytes) -> None:
+    def _take(self, value: bytes) -> None:
         sent = _decode(value)
         self.sends[sent.campaign.id] += 1
         self.phones[sent.campaign.id].add(sent.device.udid)
-        if topic == self._topics.notifications and len(self.first) < _KEPT:
-            self.first.append(value)
+        if sent.format is not None:  # a connector call has none yet
+            self.first.setdefault(sent.format, value)

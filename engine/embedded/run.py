@@ -17,6 +17,9 @@ from engine.settings import PREFIX, Settings
 
 log = structlog.get_logger(__name__)
 
+# This broker answers an empty fetch only when its wait is over, whatever arrives meanwhile.
+_FETCH_WAIT = 0.02
+
 __all__ = ["ServerStartError", "embedded_settings"]
 
 
@@ -48,6 +51,7 @@ async def embedded_settings(
             update={
                 "kafka_bootstrap_servers": addresses["kafka_bootstrap_servers"],
                 "kafka_security_protocol": "PLAINTEXT",
+                "kafka_fetch_wait": _FETCH_WAIT,
                 "redis_url": SecretStr(addresses["redis_url"]),
                 "database_url": SecretStr(addresses["database_url"]),
             }

@@ -54,6 +54,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._committed: dict[TopicPartition, int] = {}
         self._progress = asyncio.Event()
         self._assigned_once = False
+        self._failure: BaseException | None = None
 
     @property
     def assigned(self) -> bool:
@@ -68,13 +69,12 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._consumer.subscribe(list(self._topics), listener=self)
         background = asyncio.create_task(self._commit_and_measure(), name=f"{self._role} commits")
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                await self._consumer.start()
             await self._poll(stop, background)
         finally:
             background.cancel()
             await asyncio.wait([background])
             await self._leave()
+        self._raise_failures()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Start a worker for each partition that this member now owns."""
@@ -100,11 +100,11 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             await _all(worker.finish(self._drain_timeout) for worker in gone)
             await self._commit(gone)
         for worker in gone:
-            self._forget(worker.partition)
+            self._forget(worker)
 
     async def _poll(self, stop: asyncio.Event, background: asyncio.Task[None]) -> None:
         stopping = asyncio.create_task(stop.wait())
-        fetching = asyncio.create_task(self._fetch_on())
+        fetching = asyncio.create_task(self._start_and_fetch())
         work = [fetching, background]
         try:
             await asyncio.wait([stopping, *work], return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +116,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             fetching.cancel()
             await asyncio.wait([stopping, fetching])
 
-    async def _fetch_on(self) -> None:
+    async def _start_and_fetch(self) -> None:
+        async with asyncio.timeout(_START_SECONDS):
+            await self._consumer.start()
         while True:
             await self._await_room()
             fetched: dict[TopicPartition, Records] = await self._consumer.getmany(
@@ -127,6 +129,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             for partition, records in fetched.items():
                 if partition in self._workers:
                     self._workers[partition].offer(records)
+            await asyncio.sleep(0)  # a full buffer makes getmany return without a pause
 
     async def _await_room(self) -> None:
         """Backpressure: full partitions are paused; over the bound in all, nothing is fetched."""
@@ -148,9 +151,10 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 self._consumer.resume(partition)
 
     def _raise_failures(self) -> None:
-        for worker in self._workers.values():
-            if worker.failure is not None:
-                raise worker.failure
+        failures = [worker.failure for worker in self._workers.values()]
+        for failure in (self._failure, *failures):
+            if failure is not None:
+                raise failure
 
     async def _commit_and_measure(self) -> None:
         since_lag = 0.0
@@ -160,7 +164,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             since_lag += self._commit_interval
             if since_lag >= _LAG_SECONDS:
                 since_lag = 0.0
-                await self._measure_lag()
+                with suppress(TimeoutError, IllegalStateError):  # not known now; asked again soon
+                    async with asyncio.timeout(_LAG_SECONDS):
+                        await self._measure_lag()
 
     async def _commit(self, workers: Iterable[PartitionWorker]) -> None:
         """Commit how far each worker is done. A commit that the group refuses is not repeated:
@@ -190,6 +196,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         workers = list(self._workers.values())
         await _all(worker.finish(self._drain_timeout) for worker in workers)
         await self._commit(workers)
+        for worker in workers:
+            self._forget(worker)
         self._workers.clear()
         try:
             async with asyncio.timeout(self._drain_timeout):
@@ -222,10 +230,12 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             labels = (self._role, partition.topic, str(partition.partition))
             self._metrics.lag.labels(*labels).set(max(0, end - fetched + worker.pending))
 
-    def _forget(self, partition: TopicPartition) -> None:
-        self._committed.pop(partition, None)
+    def _forget(self, worker: PartitionWorker) -> None:
+        topic, number = worker.partition
+        self._failure = self._failure or worker.failure
+        self._committed.pop(worker.partition, None)
         with suppress(KeyError):  # never measured
-            self._metrics.lag.remove(self._role, partition.topic, str(partition.partition))
+            self._metrics.lag.remove(self._role, topic, str(number))
 
 
 def _names(partitions: Iterable[TopicPartition]) -> list[str]:

@@ -71,8 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     except TyperException as error:
         status = error.exit_code
-        if error.format_message():  # asking for help is no error, though it ends like one
-            _complain(error.format_message().splitlines()[0])
+        _tell(error.format_message())
     except SettingsError as error:
         status = _complain(str(error), USAGE)
     except CommandError as error:
@@ -80,6 +79,14 @@ def run(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
         status = _complain("interrupted", FAILED)
     return int(status or 0)
+
+
+def _tell(message: str) -> None:
+    """One line of error; but who asks for nothing is shown the help, which ends like an error."""
+    if message.startswith("Usage:"):
+        typer.echo(message)
+    elif message:
+        _complain(message.splitlines()[0])
 
 
 def _complain(message: str, status: int = FAILED) -> int:

@@ -17,6 +17,8 @@ from types import FrameType
 
 import structlog
 
+from engine.cancelling import cancel
+
 log = structlog.get_logger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -68,9 +70,7 @@ async def run_services(
     try:
         await _until_the_front_ends(front, back, stop)
     finally:
-        for task in front | back:
-            task.cancel()
-        await asyncio.wait(front | back)
+        await cancel(front | back)
 
 
 async def _until_the_front_ends(

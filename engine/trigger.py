@@ -231,12 +231,16 @@ def _request(grant: Grant) -> ClaimRequest:
 def _replaced(departure: Departure, topic: str, now: float) -> Departure:
     """For a message that its topic does not take: a dead letter of the record behind it.
 
-    A dead letter that is itself too large leaves without its value: its headers say where the
-    original lies.
+    A dead letter that is itself too large leaves without its value, and if that is not enough
+    without its key: its headers say where the original lies.
     """
     message, cause = departure
+    size = len(message.value or b"")
     if isinstance(cause, DeadLetter):
-        return Departure(message._replace(value=None), cause)
-    detail = f"the message for {message.topic} would have {len(message.value or b'')} bytes"
+        detail = f"{cause.reason}: {cause.detail}; left without its {size} bytes"
+        letter = DeadLetter(cause.record, DeadLetterReason.TOO_LARGE, detail)
+        key = None if message.value is None else message.key
+        return Departure(letter.outgoing(topic, now)._replace(key=key, value=None), letter)
+    detail = f"the message for {message.topic} would have {size} bytes"
     letter = DeadLetter(cause.heard.record, DeadLetterReason.TOO_LARGE, detail)
     return Departure(letter.outgoing(topic, now), letter)

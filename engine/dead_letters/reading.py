@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from engine.dead_letters.letter import Letter, read_letter
@@ -21,10 +23,10 @@ class LetterReader:
     """Reads as no member of any group, so it disturbs nobody. `partitions` may be empty."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition], deadline: float
+        self, consumer: AIOKafkaConsumer | None, partitions: list[TopicPartition], deadline: float
     ) -> None:
         self.partitions = partitions
-        self._consumer = consumer
+        self._consumer: Any = consumer  # None where the topic is missing: it is asked nothing
         self._deadline = deadline
 
     async def letters(self, starts: Mapping[int, int]) -> AsyncGenerator[list[Letter], None]:
@@ -86,7 +88,10 @@ async def open_reader(
 ) -> AsyncIterator[LetterReader]:
     """A reader of `topic`, which may be missing. With `group` it may commit. Raises KafkaError."""
     deadline = settings.kafka_request_timeout
-    names = await _partitions(settings, topic)
+    partitions = await _partitions(settings, topic)
+    if not partitions:
+        yield LetterReader(None, [], deadline)
+        return
     consumer = AIOKafkaConsumer(
         **connection_options(settings),
         group_id=group,
@@ -97,8 +102,8 @@ async def open_reader(
     try:
         async with asyncio.timeout(deadline):
             await consumer.start()
-        consumer.assign(names)
-        yield LetterReader(consumer, names, deadline)
+        consumer.assign(partitions)
+        yield LetterReader(consumer, partitions, deadline)
     finally:
         async with asyncio.timeout(deadline):
             await consumer.stop()
@@ -111,10 +116,26 @@ async def settled_under(
     if not partitions:
         return {}
     async with _admin(settings) as admin:
-        committed = await admin.list_consumer_group_offsets(group, partitions=partitions)
+        committed = await _committed(admin, group, partitions)
     nothing = OffsetAndMetadata(-1, "")
     kept = {tp: committed.get(tp, nothing) for tp in partitions}
     return {tp.partition: Settled.read(at.offset, at.metadata) for tp, at in kept.items()}
+
+
+async def _committed(
+    admin: AIOKafkaAdminClient, group: str, partitions: list[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """A young cluster's first question for a group finds no coordinator yet: it is asked again."""
+    while True:
+        try:
+            found: dict[TopicPartition, OffsetAndMetadata]
+            found = await admin.list_consumer_group_offsets(group, partitions=partitions)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        else:
+            return found
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _partitions(settings: Settings, topic: str) -> list[TopicPartition]:

@@ -15,6 +15,7 @@ from engine.settings import Settings
 class _Sent(msgspec.Struct):
     """What notifications and connector calls have in common here."""
 
+    id: str
     campaign: CampaignReference
     device: KnownDevice
     format: str | None = None
@@ -25,12 +26,13 @@ _decode = msgspec.json.Decoder(_Sent).decode
 
 class Receiver:
     """`sends` and `phones` by campaign id; `first` has the first notification of each format,
-    as received."""
+    as received. Repeats are dropped by their id."""
 
     def __init__(self, settings: Settings) -> None:
         self.sends: Counter[int] = Counter()
         self.phones: defaultdict[int, set[str]] = defaultdict(set)
         self.first: dict[str, bytes] = {}
+        self._seen: set[str] = set()
         topics = Topics.named(settings.topic_prefix)
         self._deadline = settings.kafka_request_timeout
         self._consumer = AIOKafkaConsumer(
@@ -56,6 +58,9 @@ class Receiver:
 
     def _take(self, value: bytes) -> None:
         sent = _decode(value)
+        if sent.id in self._seen:
+            return
+        self._seen.add(sent.id)
         self.sends[sent.campaign.id] += 1
         self.phones[sent.campaign.id].add(sent.device.udid)
         if sent.format is not None:  # a connector call has none yet

@@ -12,6 +12,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
+from engine.cancelling import cancel
 from engine.failures import kafka_may_recover
 from engine.kafka.worker import BatchHandler, PartitionWorker, Records
 from engine.metrics import Metrics
@@ -71,8 +72,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         try:
             await self._poll(stop, background)
         finally:
-            background.cancel()
-            await asyncio.wait([background])
+            await cancel([background])
             await self._leave()
         self._raise_failures()
 
@@ -112,9 +112,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 if task.done():
                     task.result()
         finally:
-            stopping.cancel()
-            fetching.cancel()
-            await asyncio.wait([stopping, fetching])
+            await cancel([stopping, fetching])
 
     async def _start_and_fetch(self) -> None:
         async with asyncio.timeout(_START_SECONDS):

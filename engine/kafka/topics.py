@@ -66,18 +66,22 @@ async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:
 
 
 async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settings) -> None:
-    response = await admin.create_topics(
-        [
-            NewTopic(
-                name,
-                num_partitions=settings.topic_partitions,
-                replication_factor=settings.topic_replication,
-                # aiokafka takes the broker's default (-1) only beside an (empty) assignment.
-                replica_assignments={} if settings.topic_replication == -1 else None,
-            )
-            for name in names
-        ]
-    )
+    wanted = [
+        NewTopic(
+            name,
+            num_partitions=settings.topic_partitions,
+            replication_factor=settings.topic_replication,
+            # aiokafka takes the broker's default (-1) only beside an (empty) assignment.
+            replica_assignments={} if settings.topic_replication == -1 else None,
+        )
+        for name in names
+    ]
+    try:
+        response = await admin.create_topics(wanted)
+    except AttributeError:  # aiokafka's way to say that the cluster names no controller
+        raise KafkaError(
+            f"the brokers create no topics on request, and lack {', '.join(names)}"
+        ) from None
     for name, code, *_ in response.topic_errors:
         if code not in (0, _ALREADY_EXISTS):
             error: KafkaError = for_code(code)(f"topic {name} is missing and cannot be created")

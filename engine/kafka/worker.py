@@ -11,6 +11,8 @@ from typing import Protocol
 
 from aiokafka import ConsumerRecord, TopicPartition
 
+from engine.cancelling import cancel
+
 Records = list[ConsumerRecord[bytes, bytes]]
 
 
@@ -76,8 +78,7 @@ class PartitionWorker:
     async def abandon(self) -> None:
         """End at once, whatever is in hand. Does not raise what the handler raised."""
         self._closing = True
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await cancel([self._task])
 
     async def _run(self) -> None:
         while not self._closing:

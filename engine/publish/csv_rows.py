@@ -41,8 +41,7 @@ def _udid(cell: str) -> str:
 
 
 def _zone(cell: str) -> str:
-    parse_zone(cell)
-    return cell.lower() if len(cell) > 1 else parse_zone(cell).name.lower()
+    return parse_zone(cell).name.lower()
 
 
 def _timestamp(cell: str) -> str | int:

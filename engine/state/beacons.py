@@ -59,12 +59,14 @@ def assemble(
     campaigns: Mapping[int, Campaign],
     connectors: Mapping[int, ConnectorEntry],
 ) -> IndexedBeacon:
-    """A beacon from its entry. A campaign deleted since the entry was written is left out."""
-    return IndexedBeacon(
+    """A beacon from its entry. A campaign that is not there (any more) is left out."""
+    made = IndexedBeacon(
         entry.beacon,
         [campaigns[i] for i in entry.campaigns if i in campaigns],
         connectors.get(entry.beacon.venue.company_id),
     )
+    made.depends_on |= {campaign_field(i) for i in entry.campaigns}
+    return made
 
 
 class BeaconCache:

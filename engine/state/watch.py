@@ -73,7 +73,6 @@ class IndexWatch:
         dropping everything."""
         position = await self._newest()
         self._index.cache.drop_all()
-        self._generation = None
         clock = asyncio.get_running_loop().time
         full_drop_at = clock() + self._max_age
         while await self._is_built():
@@ -95,18 +94,16 @@ class IndexWatch:
                 {self._keys.changes: position}, count=_MOST_CHANGES, block=_BLOCK_MS
             )
         for _, messages in _pairs(streams):
-            self._apply([(int(fields[b"generation"]), fields[b"keys"]) for _, fields in messages])
+            self._apply(fields[b"keys"] for _, fields in messages)
             position = messages[-1][0]
         return position
 
-    def _apply(self, changes: Iterable[tuple[int, bytes]]) -> None:
+    def _apply(self, changes: Iterable[bytes]) -> None:
         """One look at the cache, however many changes there are."""
         changed: set[str] = set()
         everything = False
-        for generation, keys in changes:
-            missed = self._generation is not None and generation > self._generation + 1
-            self._generation = generation
-            if missed or keys == REBUILT.encode():
+        for keys in changes:
+            if keys == REBUILT.encode():
                 everything = True
             else:
                 changed.update(msgspec.json.decode(keys, type=list[str]))

@@ -67,7 +67,8 @@ class KafkaServer(ServerProcess):
                 port=self.port, controller_port=free_port(), directory=self.directory
             )
         )
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # An id may not begin with a dash: it would be taken for an option.
+        cluster = base64.urlsafe_b64encode(b"p" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
         subprocess.run(
             [*self._run_java("-Xmx128m"), *tool, "-c", self._properties],

@@ -1,0 +1,20 @@
+"""Cancelling tasks for certain."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+_AGAIN_SECONDS = 0.2
+
+
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel and wait for the end of all. Does not raise what they raise.
+
+    A cancellation can get lost on its way: redis-py's cluster client swallows one that comes
+    while it looks up its nodes. So it is repeated until it is heeded.
+    """
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_AGAIN_SECONDS)

@@ -1,0 +1,90 @@
+"""Runs `proximity` as its users do, against the test's servers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from confluent_kafka import Producer
+
+_DEADLINE = 60.0
+
+
+class Proximity:
+    """The command with the settings of one test."""
+
+    def __init__(self, directory: Path, bootstrap: str, topic_prefix: str, **more: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic_prefix = topic_prefix
+        self._directory = directory
+        self._env = {
+            "PATH": "/usr/bin:/bin",
+            "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+            "PROXIMITY_TOPIC_PREFIX": topic_prefix,
+            "PROXIMITY_GROUP_PREFIX": topic_prefix,
+            **more,
+        }
+
+    def __call__(
+        self, *arguments: str, given: bytes | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run it to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "engine.cli", *arguments],
+            cwd=Path(__file__).parents[3],
+            env=self._env,
+            input=given or b"",
+            capture_output=True,
+            timeout=_DEADLINE,
+            check=False,
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    def write(self, name: str, content: bytes) -> str:
+        """A file for the command; its path."""
+        path = self._directory / name
+        path.write_bytes(content)
+        return str(path)
+
+    def mention(self, *names: str) -> None:
+        """The embedded broker makes a topic when it is mentioned."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for name in names:
+            producer.list_topics(self.topic_prefix + name, timeout=10.0)
+
+    async def records(self, name: str) -> list[Any]:
+        """Everything on a topic now, in order of partition and offset."""
+        topic = self.topic_prefix + name
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
+        await producer.start()
+        await consumer.start()
+        try:
+            numbers = await producer.partitions_for(topic)
+            partitions = [TopicPartition(topic, number) for number in numbers]
+            consumer.assign(partitions)
+            ends = await consumer.end_offsets(partitions)
+            found: list[Any] = []
+            while len(found) < sum(ends.values()):
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    found += records
+            return sorted(found, key=lambda record: (record.partition, record.offset))
+        finally:
+            await consumer.stop()
+            await producer.stop()
+
+
+def detection(udid: str, **more: Any) -> bytes:
+    """A detection as a pipeline writes it."""
+    fields = {
+        "uuid": "b5c4a7e06f0d4c8e9d5a2c1f7a9e4b10",
+        "major": 1,
+        "minor": 2,
+        "rssi": -60,
+        "device": {"udid": udid},
+    }
+    return json.dumps(fields | more).encode()

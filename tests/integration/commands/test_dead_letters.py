@@ -1,0 +1,128 @@
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from tests.integration.commands.proximity import Proximity
+
+
+class Letters:
+    """Puts dead letters there as the engine does."""
+
+    def __init__(self, producer: AIOKafkaProducer, prefix: str) -> None:
+        self._producer = producer
+        self._prefix = prefix
+
+    async def put(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        reason: str = "malformed_json",
+        topic: str | None = None,
+    ) -> None:
+        headers = {
+            "reason": reason,
+            "detail": "it says [why]",
+            "topic": topic or f"{self._prefix}detections",
+            "partition": "1",
+            "offset": "42",
+            "failed_at": "2026-11-20T10:00:00+0000",
+        }
+        await self._producer.send_and_wait(
+            f"{self._prefix}dead-letters",
+            value,
+            key=key,
+            headers=[(name, text.encode()) for name, text in headers.items()],
+        )
+
+
+@pytest.fixture
+async def letters(proximity: Proximity) -> AsyncIterator[Letters]:
+    for_topics = proximity("publish", "-")
+    assert for_topics.returncode == 0, for_topics.stderr
+    producer = AIOKafkaProducer(bootstrap_servers=proximity.bootstrap)
+    await producer.start()
+    yield Letters(producer, proximity.topic_prefix)
+    await producer.stop()
+
+
+async def values(proximity: Proximity) -> set[tuple[bytes | None, bytes | None]]:
+    records = await proximity.records("detections")
+    assert len({(r.key, r.value) for r in records}) == len(records)
+    return {(record.key, record.value) for record in records}
+
+
+def test_no_dead_letters(proximity: Proximity) -> None:
+    done = proximity("dead-letters", "list")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no dead letters\n", "")
+    done = proximity("dead-letters", "replay")
+    assert (done.returncode, done.stdout) == (0, "0 dead letters put back\n")
+
+
+async def test_the_list_says_what_where_and_why(proximity: Proximity, letters: Letters) -> None:
+    await letters.put(b"a", b"not json\n")
+    await letters.put(b"b", b"\xff\xfe", reason="invalid_field")
+    done = proximity("dead-letters", "list")
+    assert done.returncode == 0, done.stderr
+    assert f"{proximity.topic_prefix}detections/1/42" in done.stdout
+    assert "it says [why]" in done.stdout
+    assert "not json\\n" in done.stdout
+    assert done.stdout.endswith("2 dead letters: 1 invalid_field, 1 malformed_json\n")
+    limited = proximity("dead-letters", "list", "--limit", "1")
+    assert "the first 1 are shown (--limit)" in limited.stdout
+    one = proximity("dead-letters", "list", "--reason", "invalid_field", "--json")
+    (line,) = one.stdout.splitlines()
+    letter = json.loads(line)
+    assert (letter["key"], letter["value_base64"]) == ("b", "//4=")
+
+
+async def test_a_replay_puts_every_letter_back_once(proximity: Proximity, letters: Letters) -> None:
+    expected: set[tuple[bytes | None, bytes | None]] = {
+        (b"a", b"not json"),
+        (b"b", b"\xff\x00"),
+        (None, b"x"),
+        (b"n", None),
+    }
+    for key, value in expected:
+        await letters.put(key, value)
+    dry = proximity("dead-letters", "replay", "--dry-run")
+    assert dry.stdout == "4 dead letters would be put back\n"
+    assert await values(proximity) == set()
+    done = proximity("dead-letters", "replay")
+    assert (done.returncode, done.stdout) == (0, "4 dead letters put back\n"), done.stderr
+    assert await values(proximity) == expected
+    assert proximity("dead-letters", "replay").stdout == "0 dead letters put back\n"
+    assert await values(proximity) == expected
+    await letters.put(b"c", b"later")
+    assert proximity("dead-letters", "replay").stdout == "1 dead letters put back\n"
+    again = proximity("dead-letters", "replay", "--from-beginning", "--dry-run")
+    assert again.stdout == "5 dead letters would be put back\n"
+
+
+async def test_one_reason_at_a_time_and_few_at_a_time(
+    proximity: Proximity, letters: Letters
+) -> None:
+    for number in range(4):
+        await letters.put(b"k", b"m%d" % number)
+        await letters.put(b"k", b"i%d" % number, reason="invalid_field")
+    first = proximity("dead-letters", "replay", "--reason", "invalid_field", "--limit", "3")
+    assert first.stdout == "3 dead letters put back\n"
+    assert {value for _, value in await values(proximity)} == {b"i0", b"i1", b"i2"}
+    rest = proximity("dead-letters", "replay")
+    assert rest.stdout == "5 dead letters put back\n"
+    assert len(await values(proximity)) == 8
+
+
+async def test_what_cannot_be_put_back_is_named_and_passed_by(
+    proximity: Proximity, letters: Letters
+) -> None:
+    await letters.put(b"a", b"v", topic="payments")
+    await letters.put(b"a", None, reason="too_large")
+    await letters.put(b"a", b"good")
+    done = proximity("dead-letters", "replay")
+    assert (done.returncode, done.stdout) == (1, "1 dead letters put back\n")
+    assert "its topic payments is none of" in done.stderr
+    assert f"the original is at {proximity.topic_prefix}detections/1/42" in done.stderr
+    assert done.stderr.endswith("proximity: 2 dead letters cannot be put back\n")
+    assert await values(proximity) == {(b"a", b"good")}

@@ -1,0 +1,76 @@
+import time
+
+import msgspec
+
+from tests.integration.commands.proximity import Proximity, detection
+
+
+async def test_json_lines_arrive_byte_for_byte_in_order_of_their_device(
+    proximity: Proximity,
+) -> None:
+    lines = [detection(f"phone-{n % 7}", n=n) + b"  " * (n % 3) for n in range(2500)]
+    file = proximity.write("detections.jsonl", b"\n".join(lines) + b"\n\n")
+    done = proximity("publish", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"published 2,500 detections to {proximity.topic_prefix}det")
+    records = await proximity.records("detections")
+    for phone in range(7):
+        key = b"phone-%d" % phone
+        expected = [line for n, line in enumerate(lines) if n % 7 == phone]
+        mine = [record for record in records if record.key == key]
+        assert [record.value for record in mine] == expected
+        assert len({record.partition for record in mine}) == 1
+    assert len(records) == len(lines)
+
+
+async def test_csv_from_standard_input_stamped_with_now(proximity: Proximity) -> None:
+    rows = b"uuid,major,minor,udid,rssi,detected_at\n"
+    rows += b"b5c4a7e06f0d4c8e9d5a2c1f7a9e4b10,1,2,a,-60,2020-01-01T00:00:00Z\n"
+    before = time.time()
+    done = proximity("publish", "-", "--format", "csv", "--now", given=rows)
+    assert done.returncode == 0, done.stderr
+    (record,) = await proximity.records("detections")
+    message = msgspec.json.decode(record.value)
+    assert before - 1 <= message["detected_at"] / 1000 <= time.time() + 1
+    assert message["device"] == {"udid": "a"}
+
+
+async def test_nothing_is_published_behind_the_first_fault(proximity: Proximity) -> None:
+    lines = [detection("a"), detection("b"), b'{"device": 1}', detection("c")]
+    file = proximity.write("faulty.jsonl", b"\n".join(lines))
+    done = proximity("publish", file)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"proximity: {file}:3: ")
+    assert done.stderr.endswith("; 2 had been published\n")
+    assert done.stderr.count("\n") == 1
+    values = {record.value for record in await proximity.records("detections")}
+    assert values == set(lines[:2])
+
+
+async def test_as_is_publishes_what_a_pipeline_would(proximity: Proximity) -> None:
+    lines = [detection("a"), b"not json", b"\xff\x00"]
+    done = proximity("publish", proximity.write("any.jsonl", b"\n".join(lines)), "--as-is")
+    assert done.returncode == 0, done.stderr
+    records = await proximity.records("detections")
+    assert {(r.key, r.value) for r in records} == {
+        (b"a", lines[0]),
+        (None, lines[1]),
+        (None, lines[2]),
+    }
+
+
+def test_a_rate_is_kept(proximity: Proximity) -> None:
+    file = proximity.write("paced.jsonl", b"\n".join(detection("a") for _ in range(21)))
+    begin = time.monotonic()
+    done = proximity("publish", file, "--rate", "20")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begin >= 1.0
+
+
+def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:
+    other = Proximity(proximity._directory, "127.0.0.1:1", proximity.topic_prefix)
+    for command in (["publish", "-"], ["dead-letters", "list"], ["dead-letters", "replay"]):
+        done = other(*command)
+        assert done.returncode == 1
+        assert done.stderr.startswith("proximity: Kafka at 127.0.0.1:1 does not serve: ")
+        assert done.stderr.count("\n") == 1

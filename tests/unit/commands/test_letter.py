@@ -1,0 +1,73 @@
+import pytest
+from aiokafka import ConsumerRecord
+
+from engine.dead_letters.letter import Letter, read_letter
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+
+TOPICS = ("p.detections",)
+
+
+def record(
+    topic: str, value: bytes | None, headers: list[tuple[str, bytes]]
+) -> "ConsumerRecord[bytes, bytes]":
+    return ConsumerRecord(
+        topic=topic,
+        partition=3,
+        offset=14,
+        timestamp=0,
+        timestamp_type=0,
+        key=b"k",
+        value=value,
+        checksum=None,
+        serialized_key_size=1,
+        serialized_value_size=0,
+        headers=headers,
+    )
+
+
+def letter(
+    value: bytes | None,
+    reason: DeadLetterReason = DeadLetterReason.MALFORMED_JSON,
+    topic: str = "p.detections",
+) -> Letter:
+    origin = record(topic, value, [])
+    outgoing = DeadLetter(origin, reason, "why").outgoing("p.dead-letters", 0.0)
+    return read_letter(record("p.dead-letters", outgoing.value, list(outgoing.headers)))
+
+
+def test_it_reads_what_the_engine_writes() -> None:
+    read = letter(b"v")
+    assert (read.topic, read.origin) == ("p.detections", "p.detections/3/14")
+    assert (read.reason, read.detail) == ("malformed_json", "why")
+    assert read.failed_at == "1970-01-01T00:00:00+0000"
+    assert (read.key, read.value) == (b"k", b"v")
+    assert read.obstacle(TOPICS) is None
+
+
+def test_a_null_value_is_put_back_unless_it_was_left_out() -> None:
+    assert letter(None).obstacle(TOPICS) is None
+    obstacle = letter(None, DeadLetterReason.TOO_LARGE).obstacle(TOPICS)
+    assert obstacle is not None
+    assert "the original is at p.detections/3/14" in obstacle
+
+
+def test_a_topic_that_is_not_the_engines_is_refused() -> None:
+    assert "other.topic is none of p.detections" in str(
+        letter(b"v", topic="other.topic").obstacle(TOPICS)
+    )
+    bare = read_letter(record("p.dead-letters", b"v", []))
+    assert (bare.reason, bare.origin) == ("?", "?/?/?")
+    assert "is not named" in str(bare.obstacle(TOPICS))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "(null)"), (b"abc", "abc"), (b"a\n\xff", "a\\n\\xff"), (b"abcdefgh", "abcdef…")],
+)
+def test_values_are_shown_on_one_line(value: bytes | None, shown: str) -> None:
+    assert letter(value).shown_value(6) == shown
+
+
+def test_bytes_that_are_no_text_are_base64_in_json() -> None:
+    assert letter(b"\xff").as_json()["value_base64"] == "/w=="
+    assert letter(None).as_json()["value"] is None

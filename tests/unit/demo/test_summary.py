@@ -1,0 +1,135 @@
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from engine.demo.figures import Figures
+from engine.demo.reasons import WORDS, Entry, why_silent
+from engine.demo.screen import Moment, drawn, open_screen
+from engine.demo.summary import Results, print_summary
+from rules.model import Beacon, Campaign, Reason, Venue, Zone
+
+AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp()  # a Friday
+VENUE = Venue(id=1, name="Library", company_id=1, active=True, time_zone="Europe/Madrid")
+
+
+def campaign(**changes: Any) -> Campaign:
+    fields: dict[str, Any] = {
+        "id": 1,
+        "name": "Welcome",
+        "active": True,
+        "title": "t",
+        "push": "p",
+        "format": "html",
+        "delay": 60,
+        "start": datetime(2026, 11, 1, tzinfo=UTC),
+        "end": datetime(2026, 11, 30, tzinfo=UTC),
+        "start_minute": 0,
+        "end_minute": 1440,
+        "weekdays": 0b1111111,
+        "time_zone": "Europe/Madrid",
+    }
+    return Campaign(**fields | changes)
+
+
+def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon:
+    return Beacon(
+        id=1, name=name, uuid="u", major=1, minor=1, active=active, reach=reach, venue=VENUE
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"active": False}, "it is switched off"),
+        ({"start": datetime(2026, 11, 25, tzinfo=UTC)}, "it begins on 2026-11-25"),
+        ({"end": datetime(2026, 11, 12, tzinfo=UTC)}, "it ended on 2026-11-12"),
+        ({"weekdays": 0b0100001}, "it is Friday, and it runs on Monday, Saturday"),
+        (
+            {"start_minute": 14 * 60, "end_minute": 1440},
+            "it runs from 14:00 to 24:00, and it is 13:00 there",
+        ),
+        ({}, "no phone came near enough to its beacons"),
+    ],
+)
+def test_why_a_campaign_is_silent(changes: dict[str, Any], why: str) -> None:
+    assert why_silent(Entry(campaign(**changes), [beacon("Gates")]), AT) == why
+
+
+def test_why_a_campaign_is_silent_by_its_beacons() -> None:
+    gates, desk = beacon("Gates", active=False), beacon("Desk", active=False)
+    assert why_silent(Entry(campaign(), []), AT) == "it is aimed at no beacon"
+    assert why_silent(Entry(campaign(), [gates]), AT) == "its only beacon (Gates) is switched off"
+    both = why_silent(Entry(campaign(), [gates, desk]), AT)
+    assert both == "all its beacons (Gates, Desk) are switched off"
+    close = why_silent(Entry(campaign(), [gates, beacon("Till", reach=Zone.IMMEDIATE)]), AT)
+    assert close == "no phone came immediate enough to its beacons"
+
+
+def test_every_reason_has_words() -> None:
+    assert set(WORDS) == set(Reason)
+
+
+def results() -> Results:
+    return Results(
+        entries=[
+            Entry(campaign(), [beacon("Gates")]),
+            Entry(campaign(id=2, name="Loans", format="connector"), [beacon("Till")]),
+            Entry(campaign(id=3, name="Old", end=datetime(2026, 11, 12, tzinfo=UTC)), []),
+        ],
+        figures=Figures({"too_far": 1200, "granted": 9}, 40, 9, [(0.01, 9.0), (0.025, 9.0)]),
+        sends={1: 8, 2: 1},
+        phones={1: 6, 2: 1},
+        first=[b'{"id":"x","device":{"udid":"a [b]"}}'],
+        at=AT,
+        walked=794.8,
+        took=50.2,
+        walkers=6,
+        beacons=24,
+    )
+
+
+def printed(console: Console, stream: io.StringIO) -> list[str]:
+    print_summary(console, results())
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+def test_the_summary_says_what_fired_what_did_not_and_why() -> None:
+    stream = io.StringIO()
+    lines = printed(Console(file=stream, width=110), stream)
+    text = "\n".join(lines)
+    assert "1,209 real readings, taken by 6 phones in 13 minutes" in text
+    assert "  1,200  too_far                   farther away than" in text
+    assert "      8  Welcome                   html, to 6 phones" in text
+    assert "handed to the connector role" in text
+    assert "      0  Old                       it ended on 2026-11-12" in text
+    assert "Held back by the campaigns' cache delays: 40 sends" in text
+    assert "p50 5 ms, p99 10 ms" in text
+    assert lines[lines.index("{") : lines.index("}") + 1] == [
+        "{",
+        '  "id": "x",',
+        '  "device": {"udid":"a [b]"}',
+        "}",
+    ]
+
+
+def test_without_a_terminal_a_line_now_and_then() -> None:
+    stream = io.StringIO()
+    with open_screen(Console(file=stream, width=80)) as screen:
+        for tenth in range(121):
+            seconds = tenth / 10
+            screen.show(Moment(seconds, tenth, 200, Figures(), {}))
+    lines = stream.getvalue().splitlines()
+    assert [line[:5] for line in lines] == ["  5 s", " 10 s"]
+    assert "latency no message yet" in lines[0]
+
+
+def test_the_live_table_shows_reasons_and_campaigns() -> None:
+    stream = io.StringIO()
+    figures = Figures({"too_far": 1200, "granted": 9}, 40, 9, [(0.01, 9.0)])
+    Console(file=stream, width=100).print(drawn(Moment(3.0, 1210, 25_419, figures, {"Loans": 4})))
+    shown = stream.getvalue()
+    for part in ("1,210 of 25,419", "too_far", "1,200", "Loans", "4", "p99"):
+        assert part in shown

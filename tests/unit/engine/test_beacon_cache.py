@@ -1,0 +1,56 @@
+"""What a process remembers of the index."""
+
+from engine.state.beacons import BeaconCache, BeaconKey, IndexedBeacon
+from tests.unit.engine.test_notify import BEACON, campaign
+
+UUID = BEACON.uuid
+
+
+def key(minor: int) -> BeaconKey:
+    return BeaconKey(UUID, 1, minor)
+
+
+def beacon(*campaign_ids: int) -> IndexedBeacon:
+    return IndexedBeacon(BEACON, [campaign(id=number) for number in campaign_ids], None)
+
+
+def test_a_changed_beacon_is_dropped_unknown_ones_too():
+    cache = BeaconCache(100)
+    cache.keep({key(1): beacon(), key(2): None, key(3): None}, cache.version)
+    cache.drop([f"b:{UUID}:1:1", f"b:{UUID}:1:2"])
+    assert set(cache.known) == {key(3)}
+
+
+def test_a_changed_campaign_drops_the_beacons_that_have_it():
+    cache = BeaconCache(100)
+    cache.keep({key(1): beacon(1, 2), key(2): beacon(2), key(3): beacon(3)}, cache.version)
+    cache.drop(["c:2"])
+    assert set(cache.known) == {key(3)}
+
+
+def test_a_changed_connector_drops_its_companys_beacons():
+    cache = BeaconCache(100)
+    cache.keep({key(1): beacon(1), key(2): None}, cache.version)
+    cache.drop(["k:9"])
+    assert set(cache.known) == {key(2)}
+
+
+def test_what_was_read_while_something_changed_is_not_kept():
+    cache = BeaconCache(100)
+    before = cache.version
+    cache.drop(["c:5"])
+    cache.keep({key(1): beacon()}, before)
+    assert not cache.known
+
+
+def test_the_bound_holds_and_the_newest_stay():
+    cache = BeaconCache(10)
+    for minor in range(100):
+        cache.keep({key(minor): None}, cache.version)
+    assert len(cache.known) <= 10
+    assert key(99) in cache.known
+
+
+def test_a_campaign_in_an_unknown_time_zone_is_left_out():
+    made = IndexedBeacon(BEACON, [campaign(id=1), campaign(id=2, time_zone="Mars/Olympus")], None)
+    assert [c.id for c in made.target.phase_at(1_795_165_200.0).open] == [1]

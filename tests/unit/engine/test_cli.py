@@ -1,0 +1,51 @@
+"""Exit statuses and one line of error."""
+
+import pytest
+
+from engine.cli import run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nonsense"], "nonsense"),
+        (["run", "--role", "painter"], "painter"),
+        (["run", "--workers", "0"], "workers"),
+        (["run", "--embedded", "--workers", "2"], "one worker"),
+        (["run", "--write-env", "x"], "--embedded"),
+        (["publish"], "Missing argument"),
+        (["--env-file", "/no/such/file", "settings"], "no such file"),
+        (["settings", "--env-file=/no/such/file"], "no such file"),
+    ],
+)
+def test_usage(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("proximity: ")
+    assert error.count("\n") == 1
+    assert told in error
+
+
+def test_a_command_that_fails_says_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    # Port 1 of loopback: nobody listens there.
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", "postgresql://user:secret@127.0.0.1:1/name")
+    assert run(["migrate"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("proximity: cannot migrate the database: ")
+    assert "secret" not in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    assert run(arguments) == 0
+    assert capsys.readouterr().out
+
+
+def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]):
+    assert run([]) == 2
+    shown = capsys.readouterr().out
+    for command in ("run", "migrate", "catalog", "publish", "dead-letters", "demo", "settings"):
+        assert command in shown

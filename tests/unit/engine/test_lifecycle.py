@@ -1,0 +1,82 @@
+"""Services: who may end, and what an end means."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from engine.lifecycle import ServiceDiedError, run_services, stop_on_signals
+
+
+async def until(stop: asyncio.Event, log: list[str], name: str) -> None:
+    await stop.wait()
+    log.append(f"{name} drained")
+
+
+async def forever(log: list[str], name: str) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        log.append(f"{name} cancelled")
+
+
+async def fails(error: Exception) -> None:
+    raise error
+
+
+async def test_the_background_lives_until_the_front_has_drained():
+    stop, log = asyncio.Event(), []
+    asyncio.get_running_loop().call_soon(stop.set)
+    await run_services(
+        foreground={"front": until(stop, log, "front")},
+        background={"back": forever(log, "back")},
+        stop=stop,
+    )
+    assert log == ["front drained", "back cancelled"]
+
+
+async def test_an_error_in_the_background_drains_the_front_and_is_raised():
+    stop, log = asyncio.Event(), []
+    with pytest.raises(OSError, match="lost"):
+        await run_services(
+            foreground={"front": until(stop, log, "front")},
+            background={"back": fails(OSError("lost"))},
+            stop=stop,
+        )
+    assert log == ["front drained"]
+
+
+async def test_a_background_service_that_just_ends_is_an_error():
+    stop, log = asyncio.Event(), []
+
+    async def ends() -> None:
+        return
+
+    with pytest.raises(ServiceDiedError, match="watch"):
+        await run_services(
+            foreground={"front": until(stop, log, "front")},
+            background={"watch": ends()},
+            stop=stop,
+        )
+
+
+async def test_one_front_failing_stops_the_other():
+    stop, log = asyncio.Event(), []
+    with pytest.raises(ValueError, match="bad"):
+        await run_services(
+            foreground={"one": fails(ValueError("bad")), "two": until(stop, log, "two")},
+            background={},
+            stop=stop,
+        )
+    assert log == ["two drained"]
+
+
+async def test_a_signal_sets_stop():
+    stop = asyncio.Event()
+    with stop_on_signals(stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(5):
+            await stop.wait()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,24 @@
+"""Libraries that repeat themselves are heard once in a while."""
+
+import logging
+
+from engine.logs import RepeatFilter
+
+
+def record(name: str, message: str, *values: object) -> logging.LogRecord:
+    return logging.LogRecord(name, logging.ERROR, "file", 1, message, values, None)
+
+
+def test_a_librarys_repeats_are_dropped_for_a_while():
+    now = 0.0
+    repeats = RepeatFilter(clock=lambda: now)
+    assert repeats.filter(record("aiokafka", "node %s is away", 1))
+    assert not repeats.filter(record("aiokafka", "node %s is away", 2))
+    assert repeats.filter(record("aiokafka", "something else"))
+    now = 10.0
+    assert repeats.filter(record("aiokafka", "node %s is away", 1))
+
+
+def test_our_own_lines_all_pass():
+    repeats = RepeatFilter(clock=lambda: 0.0)
+    assert all(repeats.filter(record("engine.trigger", "the same")) for _ in range(3))

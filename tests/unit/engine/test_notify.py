@@ -1,0 +1,147 @@
+"""What leaves: the id, the fields, and where to."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import orjson
+import pytest
+
+from catalog.index.entries import ConnectorEntry
+from engine.decode import Heard, decode_record
+from engine.kafka.topics import Topics
+from engine.notify import Composer, notification_id
+from engine.state.beacons import IndexedBeacon
+from rules.model import Beacon, Campaign, Venue, Zone
+from tests.unit.engine import records
+
+NOW = 1_795_165_260.0
+TOPICS = Topics.named("proximity.")
+VENUE = Venue(id=3, name="Mall", company_id=9, active=True)
+BEACON = Beacon(
+    id=5,
+    name="Door",
+    uuid=records.UUID,
+    major=1,
+    minor=42,
+    active=True,
+    reach=Zone.FAR,
+    venue=VENUE,
+)
+
+
+def campaign(**fields: Any) -> Campaign:
+    plain = Campaign(
+        id=7,
+        name="Welcome",
+        active=True,
+        title="Hello",
+        push="Come in",
+        format="url",
+        content="https://example.org",
+        delay=60,
+        start=datetime(2026, 1, 1, tzinfo=UTC),
+        end=datetime(2027, 1, 1, tzinfo=UTC),
+        start_minute=0,
+        end_minute=1440,
+        weekdays=127,
+    )
+    return msgspec.structs.replace(plain, **fields)
+
+
+def heard(**fields: Any) -> Heard:
+    return decode_record(records.record(records.detection(**fields)), 2.0)
+
+
+def composed(sent: Campaign, connector: ConnectorEntry | None = None, **fields: Any):
+    detection = heard(**fields)
+    owner = notification_id(detection, sent)
+    beacon = IndexedBeacon(BEACON, [sent], connector)
+    composer = Composer(topics=TOPICS, lifetime=300)
+    outgoing = composer.compose(detection, beacon, sent, owner, NOW)
+    assert outgoing.key == b"device-1"
+    assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}
+    return outgoing.topic, orjson.loads(outgoing.value or b"")
+
+
+def test_an_id_is_a_uuid_of_version_5():
+    made = UUID(bytes=notification_id(heard(), campaign()))
+    assert made.version == 5
+    assert made.variant == "specified in RFC 4122"
+
+
+def test_the_same_detection_and_campaign_have_the_same_id():
+    assert notification_id(heard(), campaign()) == notification_id(heard(), campaign(name="other"))
+
+
+@pytest.mark.parametrize("part", ["topic", "partition", "offset"])
+def test_each_part_of_the_record_changes_the_id(part: str):
+    other = heard()
+    changed = {"topic": "other.detections", "partition": 4, "offset": 8}[part]
+    object.__setattr__(other.record, part, changed)
+    assert notification_id(other, campaign()) != notification_id(heard(), campaign())
+
+
+def test_campaign_device_and_time_change_the_id():
+    ids = {
+        notification_id(heard(), campaign()),
+        notification_id(heard(), campaign(id=8)),
+        notification_id(heard(device={"udid": "device-2"}), campaign()),
+        notification_id(heard(detected_at="2026-11-20T10:00:01+0100"), campaign()),
+    }
+    assert len(ids) == 4
+
+
+def test_a_notification_in_full():
+    device = {"udid": "device-1", "name": "android", "id_connector": 12, "unknown": 1}
+    topic, message = composed(campaign(hash="h", color="#fff"), device=device)
+    assert topic == "proximity.notifications"
+    assert UUID(message.pop("id"))
+    assert message == {
+        "campaign": {"id": 7, "name": "Welcome", "hash": "h"},
+        "company": {"id": 9},
+        "venue": {"id": 3, "name": "Mall"},
+        "beacon": {"id": 5, "name": "Door", "uuid": records.UUID, "major": 1, "minor": 42},
+        "proximity": "near",
+        "device": {"udid": "device-1", "name": "android", "id_connector": 12},
+        "title": "Hello",
+        "push": "Come in",
+        "format": "url",
+        "url": "https://example.org",
+        "background": None,
+        "color": "#fff",
+        "detected_at": "2026-11-20T09:00:00+0000",
+        "triggered_at": "2026-11-20T09:01:00+0000",
+        "expires_at": "2026-11-20T09:05:00+0000",
+    }
+
+
+@pytest.mark.parametrize("format_", ["template", "url", "html"])
+def test_the_format_names_the_one_field_with_the_content(format_: str):
+    _, message = composed(campaign(format=format_, content="the content"))
+    assert message["format"] == format_
+    assert message[format_] == "the content"
+    assert {"template", "url", "html"} & message.keys() == {format_}
+
+
+def test_a_connector_campaign_goes_the_other_way_with_its_secrets_still_encrypted():
+    connector = ConnectorEntry(
+        id=2,
+        company_id=9,
+        name="CRM",
+        url="https://crm.example.org",
+        method="POST",
+        auth="header",
+        parameters="encrypted",
+    )
+    topic, message = composed(campaign(format="connector", content=None), connector)
+    assert topic == "proximity.connector-calls"
+    assert message["connector"]["parameters"] == "encrypted"
+    assert message["delay"] == 60
+    assert "format" not in message
+
+
+def test_a_connector_campaign_of_a_company_without_connector():
+    _, message = composed(campaign(format="connector", content=None))
+    assert "connector" not in message

@@ -1,0 +1,41 @@
+"""What a batch came to, in metrics."""
+
+from engine.metrics import Metrics
+from engine.outcome import Outcome
+from rules.decision import Decision
+from rules.model import Reason
+
+
+def totals(metrics: Metrics, name: str) -> dict[str, float]:
+    return {
+        sample.labels.get("reason", sample.labels.get("outcome", "")): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name and sample.value
+    }
+
+
+def test_shared_decisions_are_multiplied_out():
+    metrics = Metrics()
+    too_far = Decision(Reason.TOO_FAR, ((Reason.TOO_FAR, 1),))
+    mixed = Decision(Reason.THROTTLED, ((Reason.ENDED, 2),), throttled=3)
+    Outcome([too_far] * 5 + [mixed] * 2).record(metrics)
+    assert totals(metrics, "proximity_detections_total") == {"too_far": 5, "throttled": 2}
+    assert totals(metrics, "proximity_decisions_total") == {
+        "too_far": 5,
+        "ended": 4,
+        "throttled": 6,
+    }
+    assert totals(metrics, "proximity_claims_total") == {"held": 6}
+
+
+def test_a_grant_that_redis_denies_is_throttled(two_campaigns):
+    metrics = Metrics()
+    granted = Decision(Reason.GRANTED, (), 0, two_campaigns)
+    outcome = Outcome([granted, granted])
+    outcome.deny(1, granted)
+    outcome.deny(1, granted)
+    outcome.deny(2, granted)
+    outcome.record(metrics)
+    assert totals(metrics, "proximity_detections_total") == {"granted": 1, "throttled": 1}
+    assert totals(metrics, "proximity_decisions_total") == {"granted": 1, "throttled": 3}

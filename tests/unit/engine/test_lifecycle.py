@@ -26,7 +26,8 @@ async def fails(error: Exception) -> None:
 
 
 async def test_the_background_lives_until_the_front_has_drained():
-    stop, log = asyncio.Event(), []
+    stop = asyncio.Event()
+    log: list[str] = []
     asyncio.get_running_loop().call_soon(stop.set)
     await run_services(
         foreground={"front": until(stop, log, "front")},
@@ -37,7 +38,8 @@ async def test_the_background_lives_until_the_front_has_drained():
 
 
 async def test_an_error_in_the_background_drains_the_front_and_is_raised():
-    stop, log = asyncio.Event(), []
+    stop = asyncio.Event()
+    log: list[str] = []
     with pytest.raises(OSError, match="lost"):
         await run_services(
             foreground={"front": until(stop, log, "front")},
@@ -48,7 +50,8 @@ async def test_an_error_in_the_background_drains_the_front_and_is_raised():
 
 
 async def test_a_background_service_that_just_ends_is_an_error():
-    stop, log = asyncio.Event(), []
+    stop = asyncio.Event()
+    log: list[str] = []
 
     async def ends() -> None:
         return
@@ -62,7 +65,8 @@ async def test_a_background_service_that_just_ends_is_an_error():
 
 
 async def test_one_front_failing_stops_the_other():
-    stop, log = asyncio.Event(), []
+    stop = asyncio.Event()
+    log: list[str] = []
     with pytest.raises(ValueError, match="bad"):
         await run_services(
             foreground={"one": fails(ValueError("bad")), "two": until(stop, log, "two")},

@@ -97,7 +97,7 @@ def test_a_notification_in_full():
     device = {"udid": "device-1", "name": "android", "id_connector": 12, "unknown": 1}
     topic, message = composed(campaign(hash="h", color="#fff"), device=device)
     assert topic == "proximity.notifications"
-    assert UUID(message.pop("id"))
+    assert UUID(message.pop("id")).version == 5
     assert message == {
         "campaign": {"id": 7, "name": "Welcome", "hash": "h"},
         "company": {"id": 9},

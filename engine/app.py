@@ -161,7 +161,7 @@ def build_trigger(
         metrics=metrics,
     )
     consumer = PartitionedConsumer(
-        consumer=_consumer(settings, TRIGGER),
+        consumer=group_consumer(settings, TRIGGER),
         topics=[topics.detections],
         role=TRIGGER,
         handler_for=trigger.for_partition,
@@ -174,7 +174,7 @@ def build_trigger(
     return TriggerRole(consumer=consumer, watch=watch, index=index)
 
 
-def _consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
+def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     session_ms = int(settings.kafka_session_timeout * 1000)
     return AIOKafkaConsumer(
         **connection_options(settings),

@@ -107,8 +107,8 @@ class BeaconReference(msgspec.Struct, frozen=True, gc=False):
     minor: int
 
 
-class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`notifications`: what the push sender delivers. Repeats carry the same `id`."""
+class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What is known when a campaign fires for a detection. Repeats carry the same `id`."""
 
     id: str
     campaign: CampaignReference
@@ -119,15 +119,20 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     device: KnownDevice
     title: str
     push: str
-    format: Literal["template", "url", "html"]
-    template: str | None = None
-    url: str | None = None
-    html: str | None = None
     background: str | None
     color: str | None
     detected_at: str
     triggered_at: str
     expires_at: str
+
+
+class Notification(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """`notifications`: what the push sender delivers. `format` names the field of the content."""
+
+    format: Literal["template", "url", "html"]
+    template: str | None = None
+    url: str | None = None
+    html: str | None = None
 
 
 class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -142,22 +147,11 @@ class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     secret: str | None = None
 
 
-class ConnectorCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`connector-calls` (internal): a claimed notification that still wants its content."""
+class ConnectorCall(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """`connector-calls` (internal): a claimed notification that still wants its content.
 
-    id: str
-    campaign: CampaignReference
-    company: CompanyReference
-    venue: VenueReference
-    beacon: BeaconReference
-    proximity: ZoneThatTriggers
-    device: KnownDevice
-    title: str
-    push: str
-    background: str | None
-    color: str | None
-    detected_at: str
-    triggered_at: str
-    expires_at: str
+    `delay` is the campaign's, in seconds. Without a `connector` the company has none.
+    """
+
     delay: int
     connector: ConnectorEndpoint | None = None

@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from typing import Any
 
 import msgspec
 
@@ -62,61 +63,39 @@ class Composer:
     ) -> Outgoing:
         """The message for one grant, under the id `owner` (from `notification_id`)."""
         id_ = _text(owner)
+        firing = self._firing(heard, beacon, campaign, id_, now)
         if campaign.format == "connector":
             topic = self._topics.connector_calls
-            value = _encode(self._call(heard, beacon, campaign, id_, now))
+            connector = _endpoint(beacon.connector)
+            value = _encode(ConnectorCall(delay=campaign.delay, connector=connector, **firing))
         else:
             topic = self._topics.notifications
-            value = _encode(self._notification(heard, beacon, campaign, id_, now))
+            content = {"format": campaign.format, campaign.format: campaign.content}
+            value = _encode(Notification(**content, **firing))  # type: ignore[arg-type]
         udid = heard.message.device.udid.encode()
         headers = [("id", id_.encode()), ("campaign", b"%d" % campaign.id)]
         return Outgoing(topic, udid, value, headers)
 
-    def _notification(
+    def _firing(
         self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, id_: str, now: float
-    ) -> Notification:
-        return Notification(
-            id=id_,
-            campaign=CampaignReference(campaign.id, campaign.name, campaign.hash),
-            company=beacon.company_reference,
-            venue=beacon.venue_reference,
-            beacon=beacon.reference,
-            proximity=_ZONE_NAMES[heard.zone],
-            device=_known(heard.message.device),
-            title=campaign.title,
-            push=campaign.push,
-            format=campaign.format,  # type: ignore[arg-type]  # connector goes the other way
-            template=campaign.content if campaign.format == "template" else None,
-            url=campaign.content if campaign.format == "url" else None,
-            html=campaign.content if campaign.format == "html" else None,
-            background=campaign.background,
-            color=campaign.color,
-            detected_at=format_instant(heard.detected_at),
-            triggered_at=format_instant(now),
-            expires_at=format_instant(heard.detected_at + self._lifetime),
-        )
-
-    def _call(
-        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, id_: str, now: float
-    ) -> ConnectorCall:
-        return ConnectorCall(
-            id=id_,
-            campaign=CampaignReference(campaign.id, campaign.name, campaign.hash),
-            company=beacon.company_reference,
-            venue=beacon.venue_reference,
-            beacon=beacon.reference,
-            proximity=_ZONE_NAMES[heard.zone],
-            device=_known(heard.message.device),
-            title=campaign.title,
-            push=campaign.push,
-            background=campaign.background,
-            color=campaign.color,
-            detected_at=format_instant(heard.detected_at),
-            triggered_at=format_instant(now),
-            expires_at=format_instant(heard.detected_at + self._lifetime),
-            delay=campaign.delay,
-            connector=_endpoint(beacon.connector),
-        )
+    ) -> dict[str, Any]:
+        """The fields of a Firing."""
+        return {
+            "id": id_,
+            "campaign": CampaignReference(campaign.id, campaign.name, campaign.hash),
+            "company": beacon.company_reference,
+            "venue": beacon.venue_reference,
+            "beacon": beacon.reference,
+            "proximity": _ZONE_NAMES[heard.zone],
+            "device": _known(heard.message.device),
+            "title": campaign.title,
+            "push": campaign.push,
+            "background": campaign.background,
+            "color": campaign.color,
+            "detected_at": format_instant(heard.detected_at),
+            "triggered_at": format_instant(now),
+            "expires_at": format_instant(heard.detected_at + self._lifetime),
+        }
 
 
 def _text(owner: bytes) -> str:

@@ -174,15 +174,20 @@ class PartitionTrigger:
             for g in grants
         ]
         leaving += [Departure(letter.outgoing(letters, now), letter) for letter in dead]
+        gone: list[Departure] = []
         while True:
             try:
                 await shared.publisher.publish([departure.message for departure in leaving])
                 break
             except MessageTooLargeError as error:
+                refused = {id(message) for message in error.messages}
+                gone += [departure for departure in leaving if id(departure.message) not in refused]
                 leaving = [
-                    _replaced(d, letters, now) if d.message is error.message else d for d in leaving
+                    _replaced(departure, letters, now)
+                    for departure in leaving
+                    if id(departure.message) in refused
                 ]
-        self._count(leaving)
+        self._count(gone + leaving)
 
     def _count(self, leaving: list[Departure]) -> None:
         metrics = self._shared.metrics

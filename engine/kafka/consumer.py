@@ -83,7 +83,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 partition,
                 handler=self._handler_for(partition),
                 batch_records=self._batch_records,
-                on_progress=self._progress.set,
+                on_progress=self._note_progress,
             )
         self._assigned_once = True
         log.info("partitions assigned", role=self._role, partitions=_names(self._workers))
@@ -139,14 +139,20 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 return
             await self._progress.wait()
 
+    def _note_progress(self) -> None:
+        self._progress.set()
+        self._pause_full_partitions()  # now: getmany may wait on others while this one has room
+
     def _pause_full_partitions(self) -> None:
+        """Pause at two batches, resume at one: aiokafka throws away what it holds of a paused
+        partition, so that it must not happen often."""
         paused = self._consumer.paused() if self._workers else set()
         for partition, worker in self._workers.items():
-            full = worker.pending >= 2 * self._batch_records
-            if full and partition not in paused:
+            if partition in paused:
+                if worker.pending <= self._batch_records:
+                    self._consumer.resume(partition)
+            elif worker.pending >= 2 * self._batch_records:
                 self._consumer.pause(partition)
-            elif not full and partition in paused:
-                self._consumer.resume(partition)
 
     def _raise_failures(self) -> None:
         failures = [worker.failure for worker in self._workers.values()]

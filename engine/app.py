@@ -16,7 +16,7 @@ from catalog.index.drainer import Drainer
 from catalog.index.writer import IndexMissingError, IndexStore, StaleTurnError
 from catalog.migrate import pending_on
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.failures import database_may_recover, redis_may_recover
+from engine.failures import database_may_recover, describe, redis_may_recover
 from engine.health import HealthServer
 from engine.kafka.connection import connection_options
 from engine.kafka.consumer import PartitionedConsumer
@@ -102,7 +102,7 @@ async def refuse_old_schema(stores: Stores) -> None:
     except Exception as error:  # sorted: the trigger can do without SQL, but not with a wrong one
         if not database_may_recover(error):
             raise
-        log.warning("SQL does not answer, going on without it", error=repr(error))
+        log.warning("SQL does not answer, going on without it", error=describe(error))
         return
     if missing:
         raise SchemaError(
@@ -209,7 +209,7 @@ async def _rebuild(stores: Stores) -> None:
         flushed_or_overtaken = isinstance(error, IndexMissingError | StaleTurnError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
-        log.warning("the index cannot be compared with SQL now", error=repr(error))
+        log.warning("the index cannot be compared with SQL now", error=describe(error))
         await asyncio.sleep(_REBUILD_PAUSE)
 
 

@@ -45,6 +45,12 @@ _SQL_STATES_THAT_PASS = {
 }
 
 
+def describe(error: BaseException) -> str:
+    """An error on one line, for the log: its kind and what it says."""
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def kafka_may_recover(error: Exception) -> bool:
     """Whether the brokers may answer later. An authorisation, a fenced producer or a message
     that is too large will not pass."""
@@ -88,6 +94,6 @@ async def until_redis_answers(
             if not redis_may_recover(error):
                 raise
             errors.inc()
-            log.warning("redis failed, trying again", what=what, error=repr(error))
+            log.warning("redis failed, trying again", what=what, error=describe(error))
         await asyncio.sleep(backoff)
         backoff = min(backoff * 2, LAST_BACKOFF)

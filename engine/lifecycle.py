@@ -18,6 +18,7 @@ from types import FrameType
 import structlog
 
 from engine.cancelling import cancel
+from engine.failures import describe
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ async def _until_the_front_ends(
             if error is None and task in back:
                 error = ServiceDiedError(f"the background service {task.get_name()!r} ended")
             if error is not None:
-                log.error("service failed", service=task.get_name(), error=repr(error))
+                log.error("service failed", service=task.get_name(), error=describe(error))
                 failure = failure or error
                 stop.set()
     if failure is not None:

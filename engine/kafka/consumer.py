@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from engine.cancelling import cancel
-from engine.failures import kafka_may_recover
+from engine.failures import describe, kafka_may_recover
 from engine.kafka.worker import BatchHandler, PartitionWorker, Records
 from engine.metrics import Metrics
 
@@ -187,11 +187,11 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             async with asyncio.timeout(self._drain_timeout):
                 await self._consumer.commit(offsets)
         except (CommitFailedError, IllegalStateError, TimeoutError) as error:
-            log.warning("commit refused", role=self._role, error=repr(error))
+            log.warning("commit refused", role=self._role, error=describe(error))
         except KafkaError as error:
             if not kafka_may_recover(error):
                 raise
-            log.warning("commit failed, trying again", role=self._role, error=repr(error))
+            log.warning("commit failed, trying again", role=self._role, error=describe(error))
         else:
             self._committed.update(offsets)
 

@@ -19,7 +19,7 @@ from aiokafka.errors import (
 from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from engine.failures import kafka_may_recover
+from engine.failures import describe, kafka_may_recover
 from engine.kafka.connection import connection_options
 from engine.settings import Settings
 
@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 # larger, where the topic allows it.
 _BATCH_BYTES = 900_000
 _LARGEST_MESSAGE = 32 * 1024 * 1024
+_ROOM_FOR_HEADERS = 1024 * 1024
 _FIRST_BACKOFF = 0.1
 _LAST_BACKOFF = 5.0
 
@@ -84,8 +85,9 @@ class _Attempts:
     """How far one list of messages has come."""
 
     def __init__(self, messages: Sequence[Outgoing]) -> None:
-        self.open = messages
-        self.too_large: list[Outgoing] = []
+        # The builder would refuse these without a word.
+        self.too_large = [message for message in messages if _size(message) > _LARGEST_MESSAGE]
+        self.open = [m for m in messages if m not in self.too_large] if self.too_large else messages
         self.batch_bytes = _BATCH_BYTES
 
     def note(self, failed: list[_Failed]) -> None:
@@ -98,6 +100,10 @@ class _Attempts:
             else:
                 self.open += batch.messages
                 self.batch_bytes //= 2 if refused else 1
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.key or b"") + len(message.value or b"")
 
 
 class Publisher:
@@ -122,7 +128,7 @@ class Publisher:
             **connection_options(settings),
             enable_idempotence=True,
             acks="all",
-            max_batch_size=_LARGEST_MESSAGE,
+            max_batch_size=_LARGEST_MESSAGE + _ROOM_FOR_HEADERS,
             linger_ms=0,
         )
         return cls(make=make, deadline=settings.kafka_request_timeout)
@@ -155,7 +161,9 @@ class Publisher:
             elif not (isinstance(error, Exception) and kafka_may_recover(error)):
                 raise error
             if attempts.open:
-                log.warning("publishing failed, trying again", error=repr(error), seconds=backoff)
+                log.warning(
+                    "publishing failed, trying again", error=describe(error), seconds=backoff
+                )
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, _LAST_BACKOFF)
         if attempts.too_large:
@@ -190,7 +198,7 @@ class Publisher:
                 await fresh.stop()
                 if not kafka_may_recover(error):
                     raise
-                log.warning("no fresh producer yet", error=repr(error))
+                log.warning("no fresh producer yet", error=describe(error))
                 return
             self._producer = fresh
         with suppress(KafkaError, TimeoutError):  # its senders have been told

@@ -9,7 +9,7 @@ import structlog
 
 from catalog.index.entries import BUCKETS, MARKER_FIELD, REBUILT, IndexKeys
 from catalog.redis_connection import RedisClient
-from engine.failures import FIRST_BACKOFF, LAST_BACKOFF, redis_may_recover
+from engine.failures import FIRST_BACKOFF, LAST_BACKOFF, describe, redis_may_recover
 from engine.metrics import Metrics
 from engine.state.index import BeaconIndex
 
@@ -64,7 +64,7 @@ class IndexWatch:
                 if not redis_may_recover(error):
                     raise
                 self._errors.inc()
-                log.warning("redis failed, trying again", what="changes", error=repr(error))
+                log.warning("redis failed, trying again", what="changes", error=describe(error))
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, LAST_BACKOFF)
 

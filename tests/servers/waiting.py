@@ -3,16 +3,15 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any
 
-T = TypeVar("T")
 _PAUSE_SECONDS = 0.02
 
 
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]], *, deadline: float = 15.0, what: str = ""
-) -> T:
+    condition: Callable[[], Any], *, deadline: float = 15.0, what: str = ""
+) -> Any:
     """Return the first truthy value of `condition` (plain or async); look every 20 ms.
 
     Raises AssertionError, with `what` and the last value seen, after `deadline` seconds.
@@ -20,7 +19,7 @@ async def eventually(
     give_up = time.monotonic() + deadline
     while True:
         seen = condition()
-        value: T = await seen if inspect.isawaitable(seen) else seen
+        value = await seen if inspect.isawaitable(seen) else seen
         if value:
             return value
         if time.monotonic() > give_up:

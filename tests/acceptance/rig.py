@@ -1,0 +1,153 @@
+"""Whole processes of the product: started, watched through their metrics port, stopped, killed."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from engine.settings import PREFIX
+from tests.servers.waiting import eventually
+
+READY_DEADLINE = 45.0
+STOP_DEADLINE = 45.0
+HTTP_SECONDS = 5.0
+
+
+class Command:
+    """One `proximity` process, its output in a file. `port` is its (first) metrics port."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str], *arguments: str) -> None:
+        self.port = _free_ports()
+        self.log = directory / f"{arguments[0]}-{self.port}.log"
+        settings = {"METRICS_PORT": str(self.port), "METRICS_HOST": "127.0.0.1", **environment}
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "engine.cli", *arguments],
+                env=os.environ | {PREFIX + name: value for name, value in settings.items()},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # as from a terminal, where Ctrl-C is for the whole group
+            )
+
+    @property
+    def output(self) -> str:
+        """What it printed."""
+        return self.log.read_text(errors="replace")
+
+    async def get(self, path: str, port: int | None = None) -> tuple[int, str]:
+        """Status and body of a GET on the metrics port; status 0 when nothing answers."""
+        return await asyncio.to_thread(_get, f"http://127.0.0.1:{port or self.port}{path}")
+
+    async def is_ready(self, port: int | None = None) -> bool:
+        """Whether /readyz says so. Raises AssertionError when the process has ended."""
+        assert self.process.poll() is None, f"ended by itself:\n{self.output}"
+        status, _ = await self.get("/readyz", port)
+        return status == 200
+
+    async def checks(self) -> dict[str, bool]:
+        """What /readyz names; empty when nothing answers."""
+        _, body = await self.get("/readyz")
+        return dict(json.loads(body)["checks"]) if body else {}
+
+    async def until_ready(self) -> None:
+        """Wait until it can do its work."""
+        await eventually(self.is_ready, deadline=READY_DEADLINE, what=f"ready, see {self.log}")
+
+    async def metrics(self) -> "Samples":
+        """Its metrics as they are now."""
+        _, body = await self.get("/metrics")
+        return Samples(body)
+
+    async def ended(self, deadline: float = STOP_DEADLINE) -> int:
+        """Wait for its end; the exit status."""
+        return await asyncio.to_thread(self.process.wait, deadline)
+
+    async def stop(self, deadline: float = STOP_DEADLINE) -> None:
+        """SIGTERM; it must end well."""
+        self.process.send_signal(signal.SIGTERM)
+        status = await self.ended(deadline)
+        assert status == 0, f"exit status {status}:\n{self.output}"
+
+    def kill(self) -> None:
+        """SIGKILL. Safe to call twice."""
+        self.process.kill()
+        self.process.wait(10)
+
+
+class Samples:
+    """Metrics as read at one moment."""
+
+    def __init__(self, text: str) -> None:
+        self._families = {family.name: family for family in text_string_to_metric_families(text)}
+
+    def by(self, name: str, label: str) -> dict[str, int]:
+        """The values of a counter that are not zero, summed up by one of its labels."""
+        sums: dict[str, int] = {}
+        family = self._families.get(f"proximity_{name}")
+        for sample in family.samples if family else ():
+            if sample.value and sample.name.endswith("_total"):
+                key = sample.labels[label]
+                sums[key] = sums.get(key, 0) + int(sample.value)
+        return sums
+
+    def total(self, name: str) -> int:
+        """A counter, summed up."""
+        family = self._families.get(f"proximity_{name}")
+        samples = family.samples if family else ()
+        return int(sum(s.value for s in samples if s.name.endswith("_total")))
+
+
+class Rig:
+    """Starts commands that share servers, topics and prefixes, and ends what is left of them."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self.environment = dict(environment)
+        self._directory = directory
+        self._started: list[Command] = []
+
+    def start(self, *arguments: str, **settings: str) -> Command:
+        """Start `proximity` with these arguments; `settings` by name, without the prefix."""
+        command = Command(self._directory, {**self.environment, **settings}, *arguments)
+        self._started.append(command)
+        return command
+
+    def trigger(self, **settings: str) -> Command:
+        """Start a trigger."""
+        return self.start("run", "--role", "trigger", **settings)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for command in self._started:
+            command.kill()
+
+
+def _free_ports() -> int:
+    """The first of two free ports in a row, below those that the system gives to others."""
+    while True:
+        first = random.randrange(20_000, 30_000)
+        with socket.socket() as one, socket.socket() as two, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", first))
+            two.bind(("127.0.0.1", first + 1))
+            return first
+
+
+def _get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as response:  # noqa: S310
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""

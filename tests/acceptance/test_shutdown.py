@@ -1,0 +1,216 @@
+"""Ends of a process: told to under load, told twice, with workers, and by too many dead letters."""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.comparison import assert_equal
+from tests.acceptance.load import steady_load
+from tests.acceptance.oracle import Oracle
+from tests.acceptance.rig import Command, Rig
+from tests.acceptance.topics import Record, TopicSet
+from tests.acceptance.traffic import Message, Traffic
+from tests.acceptance.world import World, small_world
+from tests.servers.redis import RedisServer
+from tests.servers.waiting import eventually
+
+DRAIN = 5.0
+
+
+@pytest.fixture
+async def world(sqlite_url: str, topics: TopicSet) -> World:
+    made = small_world()
+    await made.save(sqlite_url)
+    await topics.create()
+    return made
+
+
+async def decided(trigger: Command, more_than: int) -> bool:
+    assert trigger.process.poll() is None, trigger.output
+    return (await trigger.metrics()).total("detections") > more_than
+
+
+async def handled(topics: TopicSet) -> list[Record]:
+    """The detections in front of the committed offsets."""
+    committed = await topics.committed()
+    records = await topics.read("detections")
+    return [record for record in records if record.offset < committed[record.partition]]
+
+
+@pytest.mark.timeout(120)
+async def test_told_to_stop_under_load(
+    rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
+) -> None:
+    """Each time, exactly what is committed has been handled; in the end, everything, once."""
+    begin = time.time()
+    settings = {
+        "REDIS_URL": redis_url,
+        "DATABASE_URL": sqlite_url,
+        "DRAIN_TIMEOUT": str(DRAIN),
+        "BATCH_RECORDS": "50",
+    }
+    async with steady_load(world, topics, seed=8, rate=1500) as traffic:
+        for _ in range(2):
+            trigger = rig.trigger(**settings)
+            await eventually(partial(decided, trigger, 1000))
+            told_at = time.monotonic()
+            await trigger.stop()
+            assert time.monotonic() - told_at < DRAIN
+            expected = Oracle(world, traffic.cases, begin).walk(await handled(topics))
+            assert_equal(expected.notifications, await topics.read("notifications"), repeats=False)
+    last = rig.trigger(**settings)
+    await topics.until_done()
+    await last.stop()
+    expected = Oracle(world, traffic.cases, begin).walk(await topics.read("detections"))
+    assert_equal(expected.notifications, await topics.read("notifications"), repeats=False)
+    assert_equal(expected.connector_calls, await topics.read("connector-calls"), repeats=False)
+
+
+@pytest.mark.timeout(60)
+async def test_told_to_stop_before_it_has_begun(
+    rig: Rig, world: World, redis_url: str, sqlite_url: str
+) -> None:
+    trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=sqlite_url)
+    await eventually(lambda: _answers(trigger))
+    await trigger.stop()
+
+
+async def _answers(trigger: Command) -> bool:
+    status, _ = await trigger.get("/healthz")
+    return status == 200
+
+
+@pytest.mark.timeout(90)
+async def test_what_cannot_be_finished_is_left_and_done_by_the_next(
+    rig: Rig, topics: TopicSet, world: World, own_redis: RedisServer, sqlite_url: str
+) -> None:
+    """Redis is away, so the batch in hand never ends: it is given up after the drain timeout."""
+    begin = time.time()
+    settings = {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url, "DRAIN_TIMEOUT": "1"}
+    trigger = rig.trigger(**settings)
+    await trigger.until_ready()
+    traffic = await _stuck(trigger, topics, world, own_redis)
+    await trigger.stop(deadline=15)
+    assert await topics.lag() > 0
+    own_redis.start()
+    trigger = rig.trigger(**settings)
+    await topics.until_done()
+    await trigger.stop()
+    expected = Oracle(world, traffic.cases, begin).walk(await topics.read("detections"))
+    assert_equal(expected.notifications, await topics.read("notifications"), repeats=True)
+
+
+@pytest.mark.timeout(60)
+async def test_told_twice_it_ends_at_once(
+    rig: Rig, topics: TopicSet, world: World, own_redis: RedisServer, sqlite_url: str
+) -> None:
+    settings = {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url, "DRAIN_TIMEOUT": "60"}
+    trigger = rig.trigger(**settings)
+    await trigger.until_ready()
+    await _stuck(trigger, topics, world, own_redis)
+    trigger.process.send_signal(signal.SIGTERM)
+    await eventually(lambda: "stopping" in trigger.output)
+    trigger.process.send_signal(signal.SIGTERM)
+    assert await trigger.ended(5) == 128 + signal.SIGTERM
+
+
+async def _stuck(trigger: Command, topics: TopicSet, world: World, redis: RedisServer) -> Traffic:
+    """Stop Redis, then publish what wants claims, and wait until the trigger waits for Redis."""
+    await asyncio.to_thread(redis.stop)
+    traffic = Traffic(random.Random(1), [plan.triple for plan in world.beacons], devices=50)
+    await topics.publish([traffic.detection(None) for _ in range(500)])
+    await eventually(
+        lambda: '"claims"' in trigger.output or "reading the index" in trigger.output,
+        what="a batch waits for Redis",
+    )
+    return traffic
+
+
+@pytest.mark.timeout(90)
+async def test_two_workers(
+    rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
+) -> None:
+    begin = time.time()
+    parent = rig.start(
+        *("run", "--role", "trigger", "--workers", "2"),
+        REDIS_URL=redis_url,
+        DATABASE_URL=sqlite_url,
+    )
+    ports = parent.port, parent.port + 1
+    async with steady_load(world, topics, seed=9, rate=500) as traffic:
+        for port in ports:
+            await eventually(partial(parent.is_ready, port), deadline=40)
+        for port in ports:
+            await eventually(partial(_works, parent, port), deadline=40)
+    await topics.until_done()
+    await parent.stop()
+    expected = Oracle(world, traffic.cases, begin).walk(await topics.read("detections"))
+    assert_equal(expected.notifications, await topics.read("notifications"), repeats=True)
+
+
+async def _works(parent: Command, port: int) -> bool:
+    """Whether the worker on this port has decided something."""
+    _, body = await parent.get("/metrics", port)
+    return 'proximity_detections_total{reason="granted"}' in body
+
+
+@pytest.mark.timeout(60)
+async def test_ctrl_c_with_workers(
+    rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
+) -> None:
+    """The terminal signals the whole group; each worker must drain, and not take it for twice."""
+    parent = rig.start(
+        *("run", "--role", "trigger", "--workers", "2"),
+        REDIS_URL=redis_url,
+        DATABASE_URL=sqlite_url,
+    )
+    await eventually(lambda: parent.is_ready(parent.port + 1), deadline=40)
+    os.killpg(parent.process.pid, signal.SIGINT)
+    assert await parent.ended() == 0, parent.output
+
+
+@pytest.mark.timeout(60)
+async def test_a_worker_that_dies_takes_the_others_down(
+    rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
+) -> None:
+    parent = rig.start(
+        *("run", "--role", "trigger", "--workers", "2"),
+        REDIS_URL=redis_url,
+        DATABASE_URL=sqlite_url,
+    )
+    await eventually(lambda: parent.is_ready(parent.port + 1), deadline=40)
+    children = _children(parent.process.pid)
+    assert len(children) == 2
+    os.kill(children[0], signal.SIGKILL)
+    assert await parent.ended() == 1
+    assert "a worker ended by itself" in parent.output
+    with pytest.raises(ProcessLookupError):
+        os.kill(children[1], 0)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.timeout(60)
+async def test_too_many_dead_letters_stop_it(
+    rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
+) -> None:
+    await topics.publish([Message(0, b"one device", b"{}") for _ in range(3000)])
+    settings = {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
+    trigger = rig.trigger(**settings)
+    assert await trigger.ended() == 1
+    assert "PROXIMITY_DEAD_LETTER_RUN" in trigger.output.splitlines()[-1]
+    assert await topics.count("dead-letters") < 1000
+    assert await topics.lag() > 2000
+
+    trigger = rig.trigger(**settings, DEAD_LETTER_RUN="5000", DEAD_LETTER_SHARE="1")
+    await topics.until_done()
+    await trigger.stop()
+    assert await topics.count("dead-letters") == 3000

@@ -1,0 +1,242 @@
+"""A catalog for acceptance: what stands in it, how it is written to SQL, what it means.
+
+A plan holds both the record for SQL and the model that the oracle looks at.
+"""
+
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from catalog.database import Database, open_database
+from catalog.migrate import migrate
+from catalog.models import Beacon, Campaign, Company, Connector, Tag, Venue
+from rules import model
+
+UUIDS = ("f7826da6-4fa2-4e98-8024-bc5b71e0893e", "e2c56db5-dffb-48d2-b060-d0f5a71096e0")
+ZONES = ("Europe/Paris", "Asia/Kolkata", "America/St_Johns", None)
+
+Triple = tuple[str, int, int]
+
+
+@dataclass
+class BeaconPlan:
+    """A beacon, its venue, and the campaigns that target it."""
+
+    record: Beacon
+    venue: Venue
+    campaigns: list["CampaignPlan"] = field(default_factory=list)
+
+    @property
+    def triple(self) -> Triple:
+        return self.record.uuid, self.record.major, self.record.minor
+
+
+@dataclass
+class CampaignPlan:
+    """A campaign, and what the oracle asks of it. `model` is there once the ids are."""
+
+    record: Campaign
+    venue: Venue
+
+    @property
+    def model(self) -> model.Campaign:
+        record = self.record
+        return model.Campaign(
+            id=record.id,
+            name=record.name,
+            hash=record.hash,
+            active=record.active,
+            title=record.title,
+            push=record.push,
+            format=record.format,  # type: ignore[arg-type]
+            content=getattr(record, record.format, None),
+            background=record.background,
+            color=record.color,
+            delay=record.delay,
+            start=record.start,
+            end=record.end,
+            start_minute=record.start_minute,
+            end_minute=record.end_minute,
+            weekdays=record.weekdays,
+            time_zone=self.venue.time_zone,
+        )
+
+
+class World:
+    """Everything that was planned; `save` writes it to SQL."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.records: list[Any] = []
+        self.beacons: list[BeaconPlan] = []
+        self.connectors: dict[str, Connector] = {}
+
+    def company(self, name: str, *, connector: bool = False) -> Company:
+        company = Company(name=name, create_on=self.now)
+        self.records.append(company)
+        if connector:
+            self.connectors[name] = Connector(
+                company=company,
+                name=f"{name}'s",
+                url=f"https://{name}.example/",
+                method="POST",
+                auth="header",
+                parameters="token",
+                secret=None,
+            )
+            self.records.append(self.connectors[name])
+        return company
+
+    def venue(self, company: Company, name: str, **fields: Any) -> Venue:
+        values = {"company": company, "name": name, "address": "-", "active": True, **fields}
+        venue = Venue(**values)
+        self.records.append(venue)
+        return venue
+
+    def beacon(self, venue: Venue, minor: int, **fields: Any) -> BeaconPlan:
+        values = {
+            "venue": venue,
+            "name": f"beacon {minor}",
+            "uuid": UUIDS[minor % 2],
+            "major": minor // 3,
+            "minor": minor,
+            "active": True,
+            "proximity": "far",
+            "tags": [],
+            **fields,
+        }
+        plan = BeaconPlan(Beacon(**values), venue)
+        self.records.append(plan.record)
+        self.beacons.append(plan)
+        return plan
+
+    def campaign(
+        self, venue: Venue, name: str, targets: list[BeaconPlan], **fields: Any
+    ) -> CampaignPlan:
+        values = {
+            "venue": venue,
+            "name": name,
+            "title": f"{name}!",
+            "push": f"{name}: é 手机",
+            "format": "template",
+            "template": f"<p>{name}</p>",
+            "cache": "as planned",
+            "delay": 0,
+            "start": self.now - timedelta(days=30),
+            "end": self.now + timedelta(days=30),
+            "start_minute": 0,
+            "end_minute": 1440,
+            "active": True,
+            "weekdays": 127,
+            "beacons": [target.record for target in targets],
+            "tags": [],
+            **fields,
+        }
+        plan = CampaignPlan(Campaign(**values), venue)
+        self.records.append(plan.record)
+        for target in targets:
+            target.campaigns.append(plan)
+        return plan
+
+    def tag(self, campaign: CampaignPlan, name: str, targets: list[BeaconPlan]) -> None:
+        """Aim a campaign by a tag."""
+        tag = Tag(company=campaign.venue.company, name=name)
+        self.records.append(tag)
+        campaign.record.tags = [tag]
+        for target in targets:
+            target.record.tags = [*target.record.tags, tag]
+            if campaign not in target.campaigns:
+                target.campaigns.append(campaign)
+
+    async def save(self, url: str) -> None:
+        """Migrate the database and write everything."""
+        await migrate(url)
+        database = open_database(url)
+        try:
+            await self.write(database)
+        finally:
+            await database.close()
+
+    async def write(self, database: Database) -> None:
+        """Write everything to a migrated database."""
+        async with database.write.begin() as session:
+            session.add_all(self.records)
+
+
+def small_world(now: datetime | None = None, beacons: int = 20) -> World:
+    """One venue, its beacons, and for each of them campaigns with four delays."""
+    world = World(now or datetime.now(UTC).replace(microsecond=0))
+    venue = world.venue(world.company("small", connector=True), "Hall")
+    plans = [world.beacon(venue, minor) for minor in range(beacons)]
+    for number, plan in enumerate(plans):
+        world.campaign(venue, f"always {number}", [plan])
+        world.campaign(venue, f"seldom {number}", [plan], delay=86_400)
+    world.campaign(venue, "now and then", plans, delay=3)
+    world.campaign(venue, "asked for", plans, delay=7, format="connector", template=None)
+    return world
+
+
+def large_world(now: datetime, dice: random.Random) -> World:
+    """Companies, venues, beacons and campaigns of all kinds, most of them open."""
+    world = World(now)
+    for name in ("alpha", "beta", "gamma"):
+        company = world.company(name, connector=name != "gamma")
+        for number in range(3):
+            zone = dice.choice(ZONES)
+            venue = world.venue(
+                company, f"{name} {number}", active=(name, number) != ("beta", 1), time_zone=zone
+            )
+            _furnish(world, venue, dice)
+    return world
+
+
+def _furnish(world: World, venue: Venue, dice: random.Random) -> None:
+    first = len(world.beacons)
+    beacons = [
+        world.beacon(
+            venue,
+            first + number,
+            active=dice.random() > 0.1,
+            proximity=dice.choice(("immediate", "near", "far", "far")),
+        )
+        for number in range(14)
+    ]
+    kinds = _kinds(world.now, dice)
+    aimed_at = beacons[:-4]  # of the last ones, three have one campaign and one has none
+    for beacon, kind in zip(beacons[-4:-1], dice.sample(kinds[-10:], 3), strict=True):
+        world.campaign(venue, f"{venue.name} for {beacon.record.name}", [beacon], **kind)
+    for number, kind in enumerate(kinds):
+        plan = world.campaign(
+            venue, f"{venue.name} {number}", dice.sample(aimed_at, dice.randint(1, 4)), **kind
+        )
+        if number % 3 == 0:
+            world.tag(plan, f"{venue.name} tag {number}", dice.sample(aimed_at, 3))
+
+
+def _kinds(now: datetime, dice: random.Random) -> list[dict[str, Any]]:
+    """Fields of campaigns: open ones of every format and delay, and one closed in each way."""
+    formats: list[dict[str, Any]] = [
+        {"format": "template", "background": "#ffffff", "hash": "x1"},
+        {"format": "url", "url": "https://example.org/?a=1&b=é", "template": None},
+        {"format": "html", "html": "<b>\"'\\</b>", "template": None, "color": "red"},
+        {"format": "connector", "template": None},
+    ]
+    delays = (0, 1, 2, 5, 30, 60, 3600, 86_400, 365 * 86_400)
+    open_ = [dice.choice(formats) | {"delay": delay} for delay in delays]
+    east = timezone(timedelta(hours=5, minutes=30))
+    midnight = now.replace(hour=0, minute=0, second=0, tzinfo=east)
+    minute = now.hour * 60 + now.minute
+    closed: list[dict[str, Any]] = [
+        {"active": False},
+        {"start": now + timedelta(days=2)},
+        {"end": now - timedelta(days=2)},
+        {"weekdays": 0},
+        {"weekdays": 1 << dice.randrange(7)},
+        {"start_minute": (minute + 720) % 1440, "end_minute": (minute + 780) % 1440},
+        {"start_minute": (minute - 90) % 1440, "end_minute": (minute + 1) % 1440 or 1440},
+        {"start": now - timedelta(seconds=20), "delay": 3},
+        {"end": now + timedelta(seconds=7), "delay": 3},
+        {"start": midnight - timedelta(days=3), "end": midnight, "delay": 2},
+    ]
+    return open_ + closed

@@ -1,0 +1,25 @@
+"""Claims by brute force: every grant ever made is kept, and all of them are asked.
+
+A claim forbids what was detected before its detected_at plus the delay; the record that owns a
+claim may have it again.
+"""
+
+from engine.state.claims import ClaimRequest
+
+
+class ClaimsOracle:
+    """What `Claims` must answer, from a list of grants that only grows."""
+
+    def __init__(self) -> None:
+        self._grants: dict[tuple[int, str], list[tuple[bytes, float]]] = {}
+
+    def take(self, request: ClaimRequest) -> float | None:
+        """None when granted, else the detected_at of the newest grant that forbids it."""
+        grants = self._grants.setdefault((request.campaign_id, request.udid), [])
+        if any(owner == request.owner for owner, _ in grants):
+            return None
+        forbidding = [at for _, at in grants if request.detected_at < at + request.delay]
+        if forbidding:
+            return max(forbidding)
+        grants.append((request.owner, request.detected_at))
+        return None

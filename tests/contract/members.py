@@ -1,0 +1,131 @@
+"""Members of a consumer group with handlers that remember, for the broker's contract."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from engine.app import group_consumer
+from engine.cancelling import cancel
+from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.worker import BatchHandler, Records
+from engine.metrics import Metrics
+from engine.settings import Settings
+
+ROLE = "contract"
+Handle = Callable[[TopicPartition, Records], Awaitable[None]]
+
+
+class Seen:
+    """What was handled, by partition, in the order in which it was done with."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[TopicPartition, Records]] = []
+
+    async def handle(self, partition: TopicPartition, records: Records) -> None:
+        """Remember; whoever wants more wraps it."""
+        self.batches.append((partition, records))
+
+    @property
+    def values(self) -> list[bytes]:
+        """All values; within a partition in order."""
+        return [record.value or b"" for _, records in self.batches for record in records]
+
+    def offsets(self, partition: int) -> list[int]:
+        """The offsets that were handled of one partition."""
+        batches = [records for tp, records in self.batches if tp.partition == partition]
+        return [record.offset for records in batches for record in records]
+
+
+class _Handler:
+    def __init__(self, partition: TopicPartition, handle: Handle) -> None:
+        self._partition = partition
+        self._handle = handle
+
+    async def handle(self, records: Records) -> None:
+        await self._handle(self._partition, records)
+
+
+class Member:
+    """One consumer that runs."""
+
+    def __init__(
+        self, settings: Settings, topic: str, handle: Handle, metrics: Metrics | None = None
+    ) -> None:
+        def handler_for(partition: TopicPartition) -> BatchHandler:
+            return _Handler(partition, handle)
+
+        self.consumer = PartitionedConsumer(
+            consumer=group_consumer(settings, ROLE),
+            topics=[topic],
+            role=ROLE,
+            handler_for=handler_for,
+            metrics=metrics or Metrics(),
+            batch_records=settings.batch_records,
+            in_flight_records=settings.in_flight_records,
+            commit_interval=settings.commit_interval,
+            drain_timeout=settings.drain_timeout,
+        )
+        self._stop = asyncio.Event()
+        self.task = asyncio.create_task(self.consumer.run(self._stop))
+
+    @property
+    def pending(self) -> int:
+        """Records fetched and not done with."""
+        return sum(worker.pending for worker in self.consumer._workers.values())
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it owns."""
+        return len(self.consumer._workers)
+
+    async def stop(self) -> None:
+        """In good order. Raises what its run raises."""
+        self._stop.set()
+        async with asyncio.timeout(30):
+            await self.task
+
+    async def failed(self) -> BaseException:
+        """Wait until its run ends by itself; what it raised."""
+        await asyncio.wait([self.task], timeout=30)
+        error = self.task.exception()
+        assert error is not None
+        return error
+
+
+@asynccontextmanager
+async def member(
+    settings: Settings, topic: str, handle: Handle, **more: Any
+) -> AsyncIterator[Member]:
+    """A member that is stopped in good order unless it has ended."""
+    one = Member(settings, topic, handle, **more)
+    try:
+        yield one
+        if not one.task.done():
+            await one.stop()
+    finally:
+        await cancel([one.task])
+
+
+async def publish(settings: Settings, messages: list[Outgoing]) -> None:
+    """With a publisher of its own."""
+    publisher = Publisher.from_settings(settings)
+    await publisher.start()
+    try:
+        await publisher.publish(messages)
+    finally:
+        await publisher.close()
+
+
+async def committed(settings: Settings, topic: str, partitions: int = 4) -> list[int]:
+    """What the group has committed, by partition; 0 for nothing."""
+    async with AIOKafkaConsumer(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        group_id=f"{settings.group_prefix}{ROLE}",
+        enable_auto_commit=False,
+    ) as consumer:
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        return [await consumer.committed(place) or 0 for place in places]

@@ -1,0 +1,241 @@
+"""Claims on every kind of Redis: who gets one, who is denied, and for how long."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from catalog.redis_connection import RedisClient, connect_redis
+from engine.metrics import Metrics
+from engine.state.claims import ClaimRequest, Claims
+from tests.contract.claims_oracle import ClaimsOracle
+from tests.servers.waiting import eventually
+
+RETAIN = 600.0
+PREFIX = "contract:"
+NOW = float(int(time.time()))
+
+Take = Callable[..., Awaitable[list[float | None]]]
+
+
+def wish(
+    record: int, at: float = 0.0, delay: int = 60, campaign: int = 1, udid: str = "phone"
+) -> ClaimRequest:
+    """The wish of one record; `at` in seconds from NOW."""
+    owner = hashlib.md5(f"{campaign} {udid} {record}".encode()).digest()  # noqa: S324
+    return ClaimRequest(campaign, udid, owner, NOW + at, delay)
+
+
+def claims_on(redis: RedisClient, metrics: Metrics, prefix: str = PREFIX) -> Claims:
+    return Claims(redis=redis, prefix=prefix, retain=RETAIN, deadline=5.0, metrics=metrics)
+
+
+@pytest.fixture
+def claims(redis: RedisClient, metrics: Metrics) -> Claims:
+    return claims_on(redis, metrics)
+
+
+async def outcomes(claims: Claims, *wishes: ClaimRequest, now: float = NOW) -> list[float | None]:
+    """Each answer in seconds from NOW, None for a grant; all in one batch."""
+    answers = await claims.take(wishes, now)
+    return [None if answer is None else answer - NOW for answer in answers]
+
+
+async def keys_of(redis: RedisClient) -> list[bytes]:
+    return [key async for key in redis.scan_iter(f"{PREFIX}*")]
+
+
+async def test_nothing_is_asked_for_nothing(claims: Claims) -> None:
+    assert await claims.take([], NOW) == []
+
+
+async def test_the_first_is_granted_and_the_next_within_the_delay_denied(claims: Claims) -> None:
+    assert await outcomes(claims, wish(1, 0)) == [None]
+    assert await outcomes(claims, wish(2, 59.999)) == [0.0]
+    assert await outcomes(claims, wish(3, 60)) == [None]
+    assert await outcomes(claims, wish(4, 119)) == [60.0]
+
+
+async def test_the_same_record_gets_its_claim_again(claims: Claims) -> None:
+    assert await outcomes(claims, wish(1, 0)) == [None]
+    assert await outcomes(claims, wish(1, 0), wish(2, 0), wish(1, 0)) == [None, 0.0, None]
+
+
+async def test_the_same_record_gets_it_again_after_later_grants(claims: Claims) -> None:
+    wishes = [wish(record, record, delay=1) for record in range(500)]
+    assert await outcomes(claims, *wishes, now=NOW + 500) == [None] * 500
+    assert await outcomes(claims, *wishes, now=NOW + 500) == [None] * 500
+    assert await outcomes(claims, wish(900, 250.5, delay=1), now=NOW + 500) == [499.0]
+
+
+async def test_a_whole_batch_is_decided_in_its_order(claims: Claims) -> None:
+    batch = [
+        wish(1, 0),
+        wish(2, 10),
+        wish(3, 5, campaign=2),
+        wish(4, 70),
+        wish(1, 0),
+        wish(5, 61),
+        wish(6, 130),
+        wish(7, 0, udid="other"),
+    ]
+    assert await outcomes(claims, *batch) == [None, 0.0, None, None, None, 70.0, None, None]
+
+
+async def test_a_batch_larger_than_one_call(claims: Claims) -> None:
+    batch = [wish(record, 0, udid=f"phone {record % 3000}") for record in range(6000)]
+    answers = await outcomes(claims, *batch)
+    assert answers == [None] * 3000 + [0.0] * 3000
+
+
+async def test_a_late_record_is_held_against_what_was_sent_since(claims: Claims) -> None:
+    assert await outcomes(claims, wish(1, 0)) == [None]
+    assert await outcomes(claims, wish(2, -200)) == [0.0]
+    assert await outcomes(claims, wish(3, 100), wish(4, 50)) == [None, 100.0]
+
+
+async def test_the_delay_that_counts_is_the_one_asked_with(claims: Claims) -> None:
+    assert await outcomes(claims, wish(1, 0, delay=3600)) == [None]
+    assert await outcomes(claims, wish(2, 30, delay=20)) == [None]
+    assert await outcomes(claims, wish(3, 89, delay=60)) == [30.0]
+
+
+async def test_campaigns_and_devices_are_independent(claims: Claims) -> None:
+    batch = [wish(1, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
+    assert await outcomes(claims, *batch) == [None] * 12
+    again = [wish(2, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
+    assert await outcomes(claims, *again) == [0.0] * 12
+
+
+@pytest.mark.parametrize(
+    "udid",
+    [" ", "a b", "{a}", "}{", "{}", "{63}", "é", "手机", "\U0001f4f1", "a\nb", "'\"\\", "%s"],
+)
+async def test_any_udid_will_do(claims: Claims, udid: str) -> None:
+    assert await outcomes(claims, wish(1, udid=udid), wish(2, udid=udid)) == [None, 0.0]
+    assert await outcomes(claims, wish(3, udid=udid + "x")) == [None]
+
+
+async def test_a_claim_outlives_its_delay_by_what_may_still_come_late(
+    claims: Claims, redis: RedisClient
+) -> None:
+    """A record may be decided long after it was made; its own time is what counts."""
+    assert await outcomes(claims, wish(1, -3700, delay=3600)) == [None]
+    assert await outcomes(claims, wish(2, -101, delay=3600)) == [-3700.0]
+    assert await outcomes(claims, wish(3, -100, delay=3600)) == [None]
+    assert await outcomes(claims, wish(1, -3700, delay=3600)) == [None]
+
+
+async def test_a_claim_expires(claims: Claims, redis: RedisClient) -> None:
+    assert await outcomes(claims, wish(1, -660 + 0.2, delay=60)) == [None]
+    assert len(await keys_of(redis)) == 1
+
+    async def gone() -> bool:
+        return not await keys_of(redis)
+
+    await eventually(gone, deadline=5.0, what="the claim is gone from Redis")
+
+
+@pytest.mark.parametrize("delay", [1, 60, 3600, 365 * 86400, 100 * 365 * 86400])
+async def test_every_claim_has_a_time_to_live_that_suffices(
+    claims: Claims, redis: RedisClient, delay: int
+) -> None:
+    await outcomes(claims, wish(1, 10, delay=delay))
+    (key,) = await keys_of(redis)
+    left = await redis.pttl(key)
+    assert delay + RETAIN - 10 < left / 1000 <= delay + RETAIN + 10
+
+
+async def test_what_redis_keeps_of_a_claim_is_bounded(claims: Claims, redis: RedisClient) -> None:
+    for begin in range(0, 6000, 500):
+        wishes = [wish(record, record, delay=1) for record in range(begin, begin + 500)]
+        assert await outcomes(claims, *wishes, now=NOW + begin) == [None] * 500
+    (key,) = await keys_of(redis)
+    assert await redis.strlen(key) <= 1024 * 30
+
+
+async def test_what_redis_forgets_is_older_than_what_may_come_again(claims: Claims) -> None:
+    for begin in range(0, 3000, 500):
+        wishes = [wish(record, record, delay=1) for record in range(begin, begin + 500)]
+        now = NOW + begin + 500
+        assert await outcomes(claims, *wishes, now=now) == [None] * 500
+        repeats = [wish(record, record, delay=1) for record in range(max(0, begin - 100), begin)]
+        assert await outcomes(claims, *repeats, now=now) == [None] * len(repeats)
+
+
+async def test_claims_are_counted(claims: Claims, metrics: Metrics) -> None:
+    await outcomes(claims, wish(1), wish(2), wish(3), wish(1))
+    read = metrics.registry.get_sample_value
+    assert read("proximity_claims_total", {"outcome": "granted"}) == 2
+    assert read("proximity_claims_total", {"outcome": "denied"}) == 2
+
+
+async def test_two_processes_get_one_claim(any_redis_url: str, metrics: Metrics) -> None:
+    clients = [connect_redis(any_redis_url) for _ in range(2)]
+    both = [claims_on(client, metrics) for client in clients]
+    wishes = [[wish(p * 1000 + n, udid=f"phone {n}") for n in range(300)] for p in (0, 1)]
+    answers = await asyncio.gather(
+        *(each.take(w, NOW) for each, w in zip(both, wishes, strict=True))
+    )
+    for client in clients:
+        await client.aclose()
+    assert all((a is None) != (b is None) for a, b in zip(*answers, strict=True))
+
+
+async def test_a_script_cache_that_is_lost_is_no_harm(claims: Claims, redis: RedisClient) -> None:
+    assert await outcomes(claims, wish(1)) == [None]
+    await redis.script_flush()
+    assert await outcomes(claims, wish(2)) == [0.0]
+
+
+requests = st.builds(
+    wish,
+    record=st.integers(0, 12),
+    delay=st.sampled_from((1, 5, 60)),
+    campaign=st.integers(1, 2),
+    udid=st.sampled_from(("a", "b")),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[list[ClaimRequest]]:
+    """Batches of records, each with its own time, and then some of them delivered again."""
+    times = draw(st.lists(st.integers(-290_000, 290_000), min_size=13, max_size=13))
+    delays = draw(st.fixed_dictionaries({1: st.integers(1, 90), 2: st.integers(1, 400)}))
+    batches = draw(st.lists(st.lists(requests, max_size=8), min_size=1, max_size=8))
+    made: dict[bytes, ClaimRequest] = {}
+    for batch in batches:
+        for n, request in enumerate(batch):
+            record = int.from_bytes(request.owner[:2]) % 13
+            own = request._replace(
+                detected_at=NOW + times[record] / 1000, delay=delays[request.campaign_id]
+            )
+            batch[n] = made.setdefault(request.owner, own)
+    return batches
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(history=histories())
+def test_the_answers_are_those_of_the_oracle(
+    any_redis_url: str, history: list[list[ClaimRequest]]
+) -> None:
+    asyncio.run(_compare(any_redis_url, history))
+
+
+async def _compare(url: str, history: list[list[ClaimRequest]]) -> None:
+    redis = connect_redis(url)
+    await redis.flushall()
+    claims = claims_on(redis, Metrics())
+    oracle = ClaimsOracle()
+    for batch in history:
+        expected = [oracle.take(request) for request in batch]
+        assert await claims.take(batch, NOW) == expected
+    await redis.aclose()

@@ -1,0 +1,266 @@
+"""Consuming on both brokers: order, commits, backpressure, and every way a partition is left."""
+
+import asyncio
+import time
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from engine.kafka.publisher import Outgoing
+from engine.kafka.worker import Records
+from engine.metrics import Metrics
+from engine.settings import Settings, load_settings
+from tests.contract.members import ROLE, Seen, committed, member, publish
+from tests.servers.waiting import eventually
+
+KEYS = 40  # enough for every one of the four partitions
+
+
+@pytest.fixture
+def topic(topic_prefix: str) -> str:
+    return f"{topic_prefix}consumed"
+
+
+def settings_for(broker: str, topic_prefix: str, **more: float) -> Settings:
+    quick = {"kafka_session_timeout": 4, "commit_interval": 0.1, "drain_timeout": 5}
+    addresses = {"kafka_bootstrap_servers": broker, "group_prefix": topic_prefix}
+    return load_settings(None, **addresses, **(quick | more))
+
+
+@pytest.fixture
+def settings(broker: str, topic_prefix: str) -> Settings:
+    return settings_for(broker, topic_prefix)
+
+
+def messages(topic: str, begin: int, count: int, key: str | None = None) -> list[Outgoing]:
+    return [
+        Outgoing(topic, (key or f"{n % KEYS}").encode(), b"%06d" % n, [])
+        for n in range(begin, begin + count)
+    ]
+
+
+def values(begin: int, count: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(begin, begin + count)]
+
+
+async def test_each_partition_is_handled_in_order(settings: Settings, topic: str) -> None:
+    await publish(settings, messages(topic, 0, 2000))
+    seen = Seen()
+    async with member(settings, topic, seen.handle) as one:
+        await eventually(lambda: len(seen.values) >= 2000)
+        assert one.partitions == 4
+    assert sorted(seen.values) == values(0, 2000)
+    for partition in range(4):
+        offsets = seen.offsets(partition)
+        assert offsets == list(range(len(offsets)))
+        assert offsets
+
+
+async def test_the_next_one_begins_where_the_last_one_ended(settings: Settings, topic: str) -> None:
+    await publish(settings, messages(topic, 0, 500))
+    first, second = Seen(), Seen()
+    async with member(settings, topic, first.handle):
+        await eventually(lambda: len(first.values) >= 500)
+    assert sum(await committed(settings, topic)) == 500
+    await publish(settings, messages(topic, 500, 300))
+    async with member(settings, topic, second.handle):
+        await eventually(lambda: len(second.values) >= 300)
+    assert sorted(second.values) == values(500, 300)
+
+
+async def test_offsets_are_committed_while_it_runs(settings: Settings, topic: str) -> None:
+    await publish(settings, messages(topic, 0, 500))
+    seen = Seen()
+
+    async def all_committed() -> bool:
+        return sum(await committed(settings, topic)) == 500
+
+    async with member(settings, topic, seen.handle):
+        await eventually(all_committed, what="all is committed")
+
+
+async def test_what_is_in_hand_is_not_committed(settings: Settings, topic: str) -> None:
+    """Two batches of one partition: the first is done, the second is being handled."""
+    seen, begun, go_on = Seen(), asyncio.Event(), asyncio.Event()
+
+    async def second_waits(partition: TopicPartition, records: Records) -> None:
+        if seen.batches:
+            begun.set()
+            await go_on.wait()
+        await seen.handle(partition, records)
+
+    async def first_committed() -> bool:
+        return sum(await committed(settings, topic)) == 100
+
+    await publish(settings, messages(topic, 0, 100, key="one"))
+    async with member(settings, topic, second_waits):
+        await eventually(first_committed)
+        await publish(settings, messages(topic, 100, 100, key="one"))
+        await asyncio.wait_for(begun.wait(), 10)
+        assert await first_committed()
+        go_on.set()
+    assert sum(await committed(settings, topic)) == len(seen.values) == 200
+
+
+async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
+    settings: Settings, topic: str
+) -> None:
+    class BrokenError(Exception):
+        pass
+
+    async def fail(_partition: TopicPartition, records: Records) -> None:
+        if any(record.value == b"000123" for record in records):
+            raise BrokenError
+
+    await publish(settings, messages(topic, 0, 200, key="one"))
+    async with member(settings, topic, fail) as one:
+        assert isinstance(await one.failed(), BrokenError)
+    seen = Seen()
+    async with member(settings, topic, seen.handle):
+        await eventually(lambda: len(seen.values) >= 1)
+    assert b"000123" in seen.values
+
+
+async def test_fetching_pauses_over_the_bound_and_goes_on(broker: str, topic_prefix: str) -> None:
+    settings = settings_for(broker, topic_prefix, batch_records=50, in_flight_records=120)
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 3000))
+    seen, go_on, peak = Seen(), asyncio.Event(), 0
+
+    async def slow(partition: TopicPartition, records: Records) -> None:
+        nonlocal peak
+        await go_on.wait()
+        peak = max(peak, one.pending)
+        assert len(records) <= 50
+        await seen.handle(partition, records)
+
+    async with member(settings, topic, slow) as one:
+        await eventually(lambda: one.pending >= 120, what="the bound is reached")
+        go_on.set()
+        await eventually(lambda: len(seen.values) >= 3000)
+    assert sorted(seen.values) == values(0, 3000)
+    assert peak < 120 + 50
+
+
+async def test_a_partition_that_is_stuck_stops_no_other(broker: str, topic_prefix: str) -> None:
+    settings = settings_for(broker, topic_prefix, batch_records=50, in_flight_records=1000)
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 4000))
+    seen, go_on = Seen(), asyncio.Event()
+
+    async def stuck(partition: TopicPartition, records: Records) -> None:
+        if partition.partition == 0:
+            await go_on.wait()
+        await seen.handle(partition, records)
+
+    async with member(settings, topic, stuck) as one:
+        others = await _size_of_others(settings, topic)
+        await eventually(lambda: len(seen.values) == others, what="all others are done")
+        assert 100 <= one.pending <= 200
+        go_on.set()
+        await eventually(lambda: len(seen.values) == 4000)
+    assert sorted(seen.values) == values(0, 4000)
+
+
+async def _size_of_others(settings: Settings, topic: str) -> int:
+    servers = settings.kafka_bootstrap_servers
+    async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
+        ends = await consumer.end_offsets([TopicPartition(topic, n) for n in (1, 2, 3)])
+        return sum(ends.values())
+
+
+async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
+    await publish(settings, messages(topic, 0, 400))
+    metrics, go_on, seen = Metrics(), asyncio.Event(), Seen()
+
+    async def wait(partition: TopicPartition, records: Records) -> None:
+        await go_on.wait()
+        await seen.handle(partition, records)
+
+    def lag() -> float:
+        labels = [{"role": ROLE, "topic": topic, "partition": str(n)} for n in range(4)]
+        read = metrics.registry.get_sample_value
+        return sum(read("proximity_consumer_lag_records", each) or 0 for each in labels)
+
+    async with member(settings, topic, wait, metrics=metrics):
+        await eventually(lambda: lag() == 400)
+        go_on.set()
+        await eventually(lambda: lag() == 0)
+        assert len(seen.values) == 400
+
+
+async def test_a_batch_that_takes_too_long_is_given_up_when_stopping(
+    broker: str, topic_prefix: str
+) -> None:
+    settings = settings_for(broker, topic_prefix, drain_timeout=0.3)
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 10, key="one"))
+    begun = asyncio.Event()
+
+    async def never(_partition: TopicPartition, _records: Records) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with member(settings, topic, never):
+        await asyncio.wait_for(begun.wait(), 15)
+    assert sum(await committed(settings, topic)) == 0
+
+
+async def test_told_to_stop_before_it_has_joined(settings: Settings, topic: str) -> None:
+    async with member(settings, topic, Seen().handle) as one:
+        await one.stop()
+
+
+async def test_a_revoked_partition_finishes_its_batch_and_commits(
+    kafka_bootstrap: str, topic_prefix: str
+) -> None:
+    """A second member joins under load, and leaves: every record is handled, and only once."""
+    settings = settings_for(kafka_bootstrap, topic_prefix, batch_records=50)
+    topic = f"{topic_prefix}consumed"
+    seen = Seen()
+
+    async def slowly(partition: TopicPartition, records: Records) -> None:
+        await asyncio.sleep(0.02)  # the work, not a wait
+        await seen.handle(partition, records)
+
+    await publish(settings, messages(topic, 0, 2000))
+    async with member(settings, topic, slowly) as one:
+        await eventually(lambda: len(seen.values) > 200)
+        async with member(settings, topic, slowly) as two:
+            await eventually(lambda: one.partitions == two.partitions == 2)
+            await publish(settings, messages(topic, 2000, 1000))
+        await eventually(lambda: len(seen.values) >= 3000)
+    assert sorted(seen.values) == values(0, 3000)
+    assert sum(await committed(settings, topic)) == 3000
+
+
+@pytest.mark.timeout(60)
+async def test_a_lost_partition_is_given_up_uncommitted(
+    kafka_bootstrap: str, topic_prefix: str
+) -> None:
+    """The process hangs for longer than the session: the group has given it up when it wakes."""
+    settings = settings_for(
+        kafka_bootstrap, topic_prefix, kafka_session_timeout=1, drain_timeout=20
+    )
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 100, key="one"))
+    seen, cancelled = Seen(), asyncio.Event()
+
+    async def hang_once(partition: TopicPartition, records: Records) -> None:
+        if not cancelled.is_set():
+            time.sleep(3)  # noqa: ASYNC251  # the loop must stand still, heartbeats included
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+        assert sum(await committed(settings, topic)) == 0
+        await seen.handle(partition, records)
+
+    begun = time.monotonic()
+    async with member(settings, topic, hang_once):
+        await eventually(cancelled.is_set, what="the batch is given up")
+        assert time.monotonic() - begun < 15
+        await eventually(lambda: len(seen.values) >= 100)
+    assert seen.values == values(0, 100)
+    assert sum(await committed(settings, topic)) == 100

@@ -157,8 +157,14 @@ class PartitionTrigger:
 
     def _hold(self, grant: Grant, forbidden_by: float | None, now: float) -> None:
         """Remember the claim. That of a connector campaign only briefly: its worker may give
-        the claim back, or shorten it when the customer declines."""
+        the claim back, or shorten it when the customer declines.
+
+        A claim of a later time than the record that it forbids is not remembered: after a crash
+        its owner may be among the records that follow, and has to ask for it again.
+        """
         held_since = grant.heard.detected_at if forbidden_by is None else forbidden_by
+        if held_since > grant.heard.detected_at:
+            return
         until = now + _BRIEFLY if grant.campaign.format == "connector" else None
         self._held.hold(grant.heard.message.device.udid, grant.campaign.id, held_since, until)
 

@@ -62,7 +62,11 @@ class Claims:
         self._denied = metrics.claims.labels("denied")
 
     async def take(self, requests: Sequence[ClaimRequest], now: float) -> list[float | None]:
-        """For each request None when granted, else the `detected_at` of the claim that forbids."""
+        """For each request None when granted, else the `detected_at` of a claim that forbids it.
+
+        One not later than the request's own, if there is: a later one may belong to a record
+        that is yet to be delivered again, and must then be asked for.
+        """
         if not requests:
             return []
         answers: list[float | None] = [None] * len(requests)

@@ -16,11 +16,17 @@ _TICK = 0.02
 
 @asynccontextmanager
 async def steady_load(
-    world: World, topics: TopicSet, *, seed: int, rate: int, malformed: float = 0.005
+    world: World,
+    topics: TopicSet,
+    *,
+    seed: int,
+    rate: int,
+    malformed: float = 0.005,
+    devices: int = 200,
 ) -> AsyncIterator[Traffic]:
     """Publish `rate` detections a second, of known beacons as they happen, within the context."""
     dice = random.Random(seed)
-    traffic = Traffic(dice, [plan.triple for plan in world.beacons], devices=200)
+    traffic = Traffic(dice, [plan.triple for plan in world.beacons], devices=devices)
     enough = asyncio.Event()
     task = asyncio.create_task(_publish(topics, traffic, dice, rate, malformed, enough))
     try:

@@ -1,7 +1,7 @@
 """The topics from outside, through aiokafka alone: publish, read to the end, look at commits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -79,6 +79,16 @@ class TopicSet:
         """How many records a topic holds."""
         async with self._reader() as consumer:
             return sum((await self._ends(consumer, short)).values())
+
+    @asynccontextmanager
+    async def counting(self, short: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
+        """A quick way to count the records of a topic again and again."""
+        async with self._reader() as consumer:
+
+            async def count() -> int:
+                return sum((await self._ends(consumer, short)).values())
+
+            yield count
 
     async def lag(self) -> int:
         """How many detections the trigger's group has yet to commit."""

@@ -14,12 +14,16 @@ class ClaimsOracle:
         self._grants: dict[tuple[int, str], list[tuple[bytes, float]]] = {}
 
     def take(self, request: ClaimRequest) -> float | None:
-        """None when granted, else the detected_at of the newest grant that forbids it."""
+        """None when granted, else the detected_at of a grant that forbids it.
+
+        The newest of those not after it, else the newest.
+        """
         grants = self._grants.setdefault((request.campaign_id, request.udid), [])
         if any(owner == request.owner for owner, _ in grants):
             return None
         forbidding = [at for _, at in grants if request.detected_at < at + request.delay]
         if forbidding:
-            return max(forbidding)
+            before = [at for at in forbidding if at <= request.detected_at]
+            return max(before or forbidding)
         grants.append((request.owner, request.detected_at))
         return None

@@ -69,7 +69,7 @@ async def test_the_same_record_gets_it_again_after_later_grants(claims: Claims) 
     wishes = [wish(record, record, delay=1) for record in range(500)]
     assert await outcomes(claims, *wishes, now=NOW + 500) == [None] * 500
     assert await outcomes(claims, *wishes, now=NOW + 500) == [None] * 500
-    assert await outcomes(claims, wish(900, 250.5, delay=1), now=NOW + 500) == [499.0]
+    assert await outcomes(claims, wish(900, 250.5, delay=1), now=NOW + 500) == [250.0]
 
 
 async def test_a_whole_batch_is_decided_in_its_order(claims: Claims) -> None:
@@ -95,7 +95,8 @@ async def test_a_batch_larger_than_one_call(claims: Claims) -> None:
 async def test_a_late_record_is_held_against_what_was_sent_since(claims: Claims) -> None:
     assert await outcomes(claims, wish(1, 0)) == [None]
     assert await outcomes(claims, wish(2, -200)) == [0.0]
-    assert await outcomes(claims, wish(3, 100), wish(4, 50)) == [None, 100.0]
+    late = [wish(3, 100), wish(4, 50), wish(5, 70)]
+    assert await outcomes(claims, *late) == [None, 0.0, 100.0]
 
 
 async def test_the_delay_that_counts_is_the_one_asked_with(claims: Claims) -> None:

@@ -4,22 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from catalog.index.entries import (
     BUCKETS,
     MARKER_FIELD,
-    BeaconEntry,
-    ConnectorEntry,
-    Marker,
     beacon_field,
     campaign_field,
-    connector_field,
-    encode,
 )
-from catalog.index.writer import IndexStore
 from catalog.redis_connection import RedisClient
 from engine.cancelling import cancel
 from engine.metrics import Metrics
@@ -28,46 +21,20 @@ from engine.state.index import BeaconIndex
 from engine.state.watch import IndexWatch
 from rules.decision import decide
 from rules.model import Reason, Zone
+from tests.contract.index_writer import (
+    PREFIX,
+    Writer,
+    beacon_entry,
+    campaign_entry,
+    connector_entry,
+)
 from tests.servers.waiting import eventually
-from tests.unit.rules.records import UUID, beacon, campaign, venue
+from tests.unit.rules.records import UUID, venue
 
-PREFIX = "contract:"
 KNOWN = BeaconKey(UUID, 1, 2)
 UNKNOWN = BeaconKey(UUID, 1, 3)
 SENTINEL = BeaconKey(UUID, 1, 9999)
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp()
-
-
-class Writer:
-    """A catalog in memory, written by the real writer in turns of its own."""
-
-    def __init__(self, redis: RedisClient) -> None:
-        self.store = IndexStore(redis, prefix=PREFIX)
-        self.fields: dict[str, bytes] = {}
-        self.generation = 0
-        self.rebuilds = 0
-
-    def marker(self) -> Marker:
-        self.generation += 1
-        return Marker(catalog="ours", generation=self.generation)
-
-    async def put(self, puts: dict[str, bytes], removals: Iterable[str] = ()) -> None:
-        removed = list(removals)
-        self.fields |= puts
-        for field in removed:
-            self.fields.pop(field, None)
-        await self.store.write(self.marker(), puts, removed)
-
-    async def rebuild(self) -> None:
-        self.rebuilds += 1
-        marker = self.marker()
-        await self.store.begin(marker)
-        await self.store.fill(marker, self.fields)
-        await self.store.finish(marker)
-
-    async def rebuild_if_missing(self) -> None:
-        if None in await self.store.markers():
-            await self.rebuild()
 
 
 async def told(
@@ -77,22 +44,6 @@ async def told(
     index.cache.known[SENTINEL] = None
     await writer.put(puts | beacon_entry([], SENTINEL.minor), removals)
     await eventually(lambda: SENTINEL not in index.cache.known, what="the change is heard of")
-
-
-def beacon_entry(campaigns: list[int], minor: int = 2, **fields: Any) -> dict[str, bytes]:
-    entry = BeaconEntry(beacon=beacon(minor=minor, **fields), campaigns=campaigns)
-    return {beacon_field(UUID, 1, minor): encode(entry)}
-
-
-def campaign_entry(number: int, **fields: Any) -> dict[str, bytes]:
-    return {campaign_field(number): encode(campaign(id=number, **fields))}
-
-
-def connector_entry(url: str) -> dict[str, bytes]:
-    entry = ConnectorEntry(
-        id=5, company_id=1, name="c", url=url, method="POST", auth="header", parameters="token"
-    )
-    return {connector_field(1): encode(entry)}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@
 --            comes late, or the same one again after a crash, finds it
 --         then one a claim: 16 bytes owner, 14 digits detected_at (epoch ms), 14 digits delay (ms)
 -- RETURNS one a claim: 0 granted (now, or to this owner before),
---         else the detected_at (epoch ms) of the grant that forbids it
+--         else the detected_at (epoch ms) of a grant that forbids it, one not after it if there is
 --
 -- A value is the list of grants: 16 bytes owner, 14 digits detected_at. Each lies at least the delay
 -- behind the one before, so the list is in order of time. It has one entry unless the delay is
@@ -23,8 +23,8 @@ local function find(grants, owner, at, delay)
     if granted_at == at and string.sub(grants, from, from + 15) == owner then
       return true, 0
     end
-    if at < granted_at + delay then
-      forbids = math.max(forbids, granted_at)
+    if at < granted_at + delay and (forbids == 0 or granted_at <= at) then
+      forbids = granted_at
     end
     if granted_at < at then
       break

@@ -25,9 +25,14 @@ _REFUSALS_THAT_PASS = (
     redis_errors.OutOfMemoryError,
     redis_errors.ReadOnlyError,
     redis_errors.ClusterDownError,
+    redis_errors.MasterDownError,
     redis_errors.TryAgainError,
     redis_errors.NoScriptError,
 )
+# Refusals that redis-py has no class for, or that Redis 6.2 wraps in a script's error: cannot write
+# to disk, too few replicas, in the middle of a script, out of memory, a replica by now. A person,
+# or time, mends them while we wait.
+_CODES_THAT_PASS = ("MISCONF ", "NOREPLICAS ", "BUSY ", "-OOM ", "-READONLY ")
 
 
 # Shutting down, starting up, too many connections, connection gone, lock or deadlock given up.
@@ -63,7 +68,8 @@ def redis_may_recover(error: Exception) -> bool:
     """Whether Redis may answer later. A refusal of the command itself (a wrong type, a missing
     permission, a script's fault) will not pass."""
     if isinstance(error, redis_errors.ResponseError):
-        return isinstance(error, _REFUSALS_THAT_PASS)
+        text = str(error)
+        return isinstance(error, _REFUSALS_THAT_PASS) or any(c in text for c in _CODES_THAT_PASS)
     return isinstance(error, redis_errors.RedisError | OSError | TimeoutError)
 
 

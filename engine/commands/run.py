@@ -68,6 +68,8 @@ async def _serve(settings: Settings) -> None:
     from aiokafka.errors import KafkaError
     from sqlalchemy.exc import SQLAlchemyError
 
+    from catalog.database import DatabaseUrlError
+    from catalog.redis_connection import RedisUrlError
     from engine.app import SchemaError, run_trigger
     from engine.health import PortInUseError
     from engine.kafka.dead_letters import TooManyDeadLettersError
@@ -87,12 +89,18 @@ async def _serve(settings: Settings) -> None:
         ) from error
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (SchemaError, PortInUseError, TooManyDeadLettersError, ServiceDiedError) as error:
+    except (RedisUrlError, DatabaseUrlError, SchemaError, PortInUseError) as error:
+        raise CommandError(str(error)) from error
+    except (TooManyDeadLettersError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error
 
 
 async def _embedded(settings: Settings, write_env: Path | None) -> None:
+    from engine.embedded.child import ServerStartError
     from engine.embedded.run import embedded_settings
 
-    async with embedded_settings(settings, write_env) as own:
-        await _serve(own)
+    try:
+        async with embedded_settings(settings, write_env) as own:
+            await _serve(own)
+    except ServerStartError as error:
+        raise CommandError(f"--embedded: {' '.join(str(error).split())}") from error

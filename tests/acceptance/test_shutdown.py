@@ -214,3 +214,21 @@ async def test_too_many_dead_letters_stop_it(
     await topics.until_done()
     await trigger.stop()
     assert await topics.count("dead-letters") == 3000
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"REDIS_URL": "redis://user:hushhush@127.0.0.1:nowhere/0"},
+        {"DATABASE_URL": "postgresql://user:hushhush@127.0.0.1:nowhere/x"},
+    ],
+)
+async def test_a_url_that_cannot_be_used_is_told_in_one_line(
+    rig: Rig, world: World, redis_url: str, sqlite_url: str, wrong: dict[str, str]
+) -> None:
+    trigger = rig.trigger(**({"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url} | wrong))
+    assert await trigger.ended() == 1
+    assert "URL cannot be used" in trigger.output.splitlines()[-1]
+    assert "Traceback" not in trigger.output
+    assert "hushhush" not in trigger.output

@@ -1,7 +1,6 @@
 """What a process that was killed between its claims and its messages leaves to the next one."""
 
 import json
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -24,7 +23,7 @@ from tests.contract.index_writer import PREFIX, Writer, beacon_entry, campaign_e
 from tests.unit.rules.records import UUID, campaign
 
 DELAY = 3
-NOW = int(time.time()) * 1000
+NOW = 1_795_200_000_000  # the trigger's clock stands there too
 
 
 @pytest.fixture
@@ -102,6 +101,7 @@ async def test_every_claim_that_was_taken_is_taken_again(
         claims=claims,
         publisher=publisher,
         metrics=metrics,
+        clock=lambda: NOW / 1000,
     )
     # Granted, too soon, granted, too soon, granted.
     records = [record(n, t, topics.detections) for n, t in enumerate((0, 1, 4, 5, 8))]

@@ -1,5 +1,7 @@
 """The SQL database: PostgreSQL through asyncpg or SQLite through aiosqlite, by the same code."""
 
+import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -121,8 +123,12 @@ def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
         # sqlite3 would begin transactions by itself, late and never IMMEDIATE.
         connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=NORMAL"):
+        for pragma in ("foreign_keys=ON", "synchronous=NORMAL"):
             cursor.execute(f"PRAGMA {pragma}")
+        # Kept in the file. SQLite does not wait for another connection that is just doing the
+        # same, or writing: then that one has done it, or the next connection will.
+        with suppress(sqlite3.OperationalError):
+            cursor.execute("PRAGMA journal_mode=WAL")
         cursor.close()
 
     event.listen(engine.sync_engine, "connect", prepare)

@@ -13,6 +13,7 @@ from catalog.models.company import Account, Application, Company
 from catalog.models.connector import Connector
 from catalog.models.device import Device
 from catalog.models.index import IndexState, Outbox
+from catalog.models.session import Session
 from catalog.models.venue import Beacon, Geofence, Tag, Venue, beacon_tag
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Geofence",
     "IndexState",
     "Outbox",
+    "Session",
     "Tag",
     "Venue",
     "beacon_tag",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("catalog", "engine", "rules")
+PACKAGES = ("api", "catalog", "connectors", "engine", "rules")
 
 # Run by the new environment's interpreter, away from the checkout.
 _LOCATE = """

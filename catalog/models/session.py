@@ -1,0 +1,21 @@
+"""Who is signed in at the management interface."""
+
+from datetime import datetime
+
+from sqlalchemy import String
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from catalog.models.base import Base, Instant, Numbered, belongs_to
+from catalog.models.company import Account
+
+
+class Session(Numbered, Base):
+    """One signing in. `token_hash` is the SHA-256 of the token, in hex; `valid` is its end."""
+
+    __tablename__ = "session"
+
+    account_id: Mapped[int] = belongs_to("account", index=True)
+    account: Mapped[Account] = relationship(lazy="raise")
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    valid: Mapped[datetime] = mapped_column(Instant, index=True)

@@ -1,0 +1,1 @@
+"""Calls to a customer's own web service, which supplies the content of a notification."""

@@ -15,7 +15,9 @@ import msgspec
 import uvloop
 from aiokafka import AIOKafkaConsumer
 
-from engine.app import build_trigger, open_stores
+from engine.app.role import Parts
+from engine.app.stores import open_stores
+from engine.app.trigger import build_trigger
 from engine.kafka.connection import connection_options
 from engine.kafka.publisher import Publisher
 from engine.lifecycle import run_services
@@ -61,7 +63,9 @@ async def trigger(settings: Settings, count: int) -> Result:
     stop = asyncio.Event()
     publisher = Publisher.from_settings(settings)
     async with open_stores(settings) as stores:
-        role = build_trigger(settings, stores, publisher, metrics)
+        role = build_trigger(
+            Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
+        )
         await publisher.start()
         result: Result = {}
 
@@ -74,7 +78,8 @@ async def trigger(settings: Settings, count: int) -> Result:
             async with asyncio.timeout(_DEADLINE):
                 await run_services(
                     foreground={"trigger": role.consumer.run(stop)},
-                    background={"index watch": role.watch.run(), "measurement": watch()},
+                    background={name: work() for name, work in role.background.items()}
+                    | {"measurement": watch()},
                     stop=stop,
                 )
         finally:

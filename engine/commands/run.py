@@ -51,26 +51,34 @@ def run(
         from engine.workers import supervise
 
         raise typer.Exit(supervise(role.value, workers, settings, context.find_root().obj.env_file))
-    _run_one(settings, embedded, write_env)
+    _run_one(settings, _names(role), embedded, write_env)
 
 
-def _run_one(settings: Settings, embedded: bool, write_env: Path | None) -> None:
+def _names(role: Role) -> tuple[str, ...]:
+    from engine.app.run import ROLES
+
+    return ROLES if role is Role.ALL else (role.value,)
+
+
+def _run_one(
+    settings: Settings, names: tuple[str, ...], embedded: bool, write_env: Path | None
+) -> None:
     import uvloop
 
     from engine.logs import configure_logs
 
     configure_logs(settings)
-    work = _embedded(settings, write_env) if embedded else _serve(settings)
-    uvloop.run(work)
+    uvloop.run(_embedded(settings, names, write_env) if embedded else _serve(settings, names))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from aiokafka.errors import KafkaError
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.database import DatabaseUrlError
     from catalog.redis_connection import RedisUrlError
-    from engine.app import SchemaError, run_trigger
+    from engine.app.run import run_roles
+    from engine.app.stores import SchemaError
     from engine.health import PortInUseError
     from engine.kafka.dead_letters import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
@@ -82,7 +90,7 @@ async def _serve(settings: Settings) -> None:
     try:
         with stop_on_signals(stop):
             await ensure_topics(settings, Topics.named(settings.topic_prefix).all())
-            await run_trigger(settings, stop)
+            await run_roles(settings, names, stop)
     except (KafkaError, TimeoutError) as error:
         raise CommandError(
             f"Kafka at {settings.kafka_bootstrap_servers} does not serve: {error or 'time-out'}"
@@ -95,12 +103,12 @@ async def _serve(settings: Settings) -> None:
         raise CommandError(str(error)) from error
 
 
-async def _embedded(settings: Settings, write_env: Path | None) -> None:
+async def _embedded(settings: Settings, names: tuple[str, ...], write_env: Path | None) -> None:
     from engine.embedded.child import ServerStartError
     from engine.embedded.run import embedded_settings
 
     try:
         async with embedded_settings(settings, write_env) as own:
-            await _serve(own)
+            await _serve(own, names)
     except ServerStartError as error:
         raise CommandError(f"--embedded: {' '.join(str(error).split())}") from error

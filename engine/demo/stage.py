@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import SecretStr
 from rich.console import Console
 
-from engine.app import run_trigger
+from engine.app.run import run_roles
 from engine.demo.document import demo_document
 from engine.demo.entries import load_demo_catalog
 from engine.demo.figures import fetch_figures, is_ready
@@ -93,7 +93,9 @@ async def running_engine(settings: Settings) -> AsyncIterator[Engine]:
     """The engine as `proximity run` runs it, ready; drained and stopped at the end."""
     stop = asyncio.Event()
     started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(run_trigger(settings, stop, on_started=started.set_result))
+    task = asyncio.create_task(
+        run_roles(settings, ["trigger"], stop, on_started=started.set_result)
+    )
     try:
         async with asyncio.timeout(_START_SECONDS):
             engine = Engine(task, await _first(started, task))

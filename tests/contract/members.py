@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from engine.app import group_consumer
+from engine.app.kafka import group_consumer
 from engine.cancelling import cancel
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.publisher import Outgoing, Publisher

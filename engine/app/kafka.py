@@ -1,0 +1,40 @@
+"""The consumer of a role and the publisher of a process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from engine.kafka.connection import connection_options
+from engine.kafka.publisher import Publisher
+from engine.settings import Settings
+
+
+def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
+    """A member of the role's group; it commits nothing by itself."""
+    session_ms = int(settings.kafka_session_timeout * 1000)
+    return AIOKafkaConsumer(
+        **connection_options(settings),
+        group_id=f"{settings.group_prefix}{role}",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=session_ms // 5,
+        # A revoked partition finishes its batch first; the group waits for that.
+        rebalance_timeout_ms=int((settings.drain_timeout + settings.kafka_request_timeout) * 1000),
+        partition_assignment_strategy=[StickyPartitionAssignor],
+    )
+
+
+@asynccontextmanager
+async def open_publisher(settings: Settings) -> AsyncIterator[Publisher]:
+    """A started publisher; at the end it flushes."""
+    publisher = Publisher.from_settings(settings)
+    try:
+        await publisher.start()
+        yield publisher
+    finally:
+        await publisher.close()

@@ -1,0 +1,40 @@
+"""What a role is to the process that runs it."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.app.stores import Stores
+from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.publisher import Publisher
+from engine.metrics import Metrics
+from engine.settings import Settings
+
+Service = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A role, put together and not started.
+
+    `consumer` ends when it is told to; each of `background`, by name, runs until it is cancelled.
+    `checks`, by name, say whether the role is able to do its work; they do not wait.
+    """
+
+    name: str
+    consumer: PartitionedConsumer
+    background: Mapping[str, Service] = field(default_factory=dict)
+    checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the roles of one process share."""
+
+    settings: Settings
+    stores: Stores
+    publisher: Publisher
+    metrics: Metrics
+
+
+Builder = Callable[[Parts], Role]

@@ -1,0 +1,66 @@
+"""The roles of a process, run until it is told to stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from engine.app.kafka import open_publisher
+from engine.app.role import Builder, Parts, Role
+from engine.app.stores import Stores, open_stores, refuse_old_schema
+from engine.app.trigger import build_trigger
+from engine.health import Check, HealthServer
+from engine.lifecycle import run_services
+from engine.metrics import Metrics
+from engine.settings import Settings
+
+BUILDERS: Mapping[str, Builder] = {"trigger": build_trigger}
+ROLES = tuple(BUILDERS)
+
+
+async def run_roles(
+    settings: Settings,
+    names: Collection[str],
+    stop: asyncio.Event,
+    *,
+    on_started: Callable[[int], None] | None = None,
+) -> None:
+    """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
+
+    `on_started` is called with the metrics port once everything is connected.
+    """
+    metrics = Metrics()
+    async with open_stores(settings) as stores, open_publisher(settings) as publisher:
+        await refuse_old_schema(stores)
+        parts = Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
+        roles = [BUILDERS[name](parts) for name in names]
+        health = HealthServer(
+            registry=metrics.registry,
+            checks=_checks(roles, stores, stop),
+            host=settings.metrics_host,
+            port=settings.metrics_port,
+        )
+        if on_started is not None:
+            on_started(health.port)
+        background = {name: work() for role in roles for name, work in role.background.items()}
+        await run_services(
+            foreground={role.name: role.consumer.run(stop) for role in roles},
+            background=background
+            | {"outbox drain": stores.drain_outbox(), "metrics port": health.run()},
+            stop=stop,
+        )
+
+
+def _checks(roles: Collection[Role], stores: Stores, stop: asyncio.Event) -> dict[str, Check]:
+    """Those of all roles; a name that several have stands for all of them."""
+    by_name: dict[str, list[Callable[[], bool]]] = {"running": [lambda: not stop.is_set()]}
+    for role in roles:
+        for name, check in role.checks.items():
+            by_name.setdefault(name, []).append(check)
+    answering: dict[str, Check] = {name: _answering(found) for name, found in by_name.items()}
+    return answering | {"redis": stores.redis_answers}
+
+
+def _answering(checks: Collection[Callable[[], bool]]) -> Callable[[], Awaitable[bool]]:
+    async def answer() -> bool:
+        return all(check() for check in checks)
+
+    return answer

@@ -1,0 +1,69 @@
+"""Redis and SQL, as every role finds them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from catalog.database import Database, open_database
+from catalog.index.drainer import Drainer
+from catalog.index.writer import IndexStore
+from catalog.migrate import pending_on
+from catalog.redis_connection import RedisClient, connect_redis
+from engine.failures import database_may_recover, describe
+from engine.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class SchemaError(Exception):
+    """The tables are not those of this version; the message says what to run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stores:
+    """What the roles of a process share to the outside, open until the process ends."""
+
+    redis: RedisClient
+    database: Database
+    index_store: IndexStore
+
+    async def redis_answers(self) -> bool:
+        """Whether Redis answers now. Raises what redis-py raises when it does not."""
+        return bool(await self.redis.ping())
+
+    async def drain_outbox(self) -> None:
+        """Until cancelled. Every process that knows SQL does: no writer has to live on for it."""
+        drainer = Drainer(database=self.database, store=self.index_store, clock=time.monotonic)
+        await drainer.run(asyncio.Event())
+
+
+@asynccontextmanager
+async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
+    """Redis and SQL clients; neither is contacted before it is used."""
+    async with AsyncExitStack() as stack:
+        redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
+        stack.push_async_callback(redis.aclose)
+        database = open_database(settings.database_url.get_secret_value())
+        stack.push_async_callback(database.close)
+        store = IndexStore(redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
+        yield Stores(redis=redis, database=database, index_store=store)
+
+
+async def refuse_old_schema(stores: Stores) -> None:
+    """Raise SchemaError if SQL answers and lacks migrations; SQL that is away is no obstacle."""
+    try:
+        missing = await pending_on(stores.database.engine)
+    except Exception as error:  # sorted: a role can wait for SQL, but not for a wrong one
+        if not database_may_recover(error):
+            raise
+        log.warning("SQL does not answer, going on without it", error=describe(error))
+        return
+    if missing:
+        raise SchemaError(
+            f"the database lacks {len(missing)} migration(s), first {missing[0]}: "
+            "run `proximity migrate`"
+        )

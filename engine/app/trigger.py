@@ -1,0 +1,106 @@
+"""The role trigger, put together."""
+
+import asyncio
+
+import structlog
+
+from catalog.index.drain import rebuild_if_missing
+from catalog.index.writer import IndexMissingError, StaleTurnError
+from engine.app.kafka import group_consumer
+from engine.app.role import Parts, Role
+from engine.app.stores import Stores
+from engine.failures import database_may_recover, describe, redis_may_recover
+from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.topics import Topics
+from engine.state.beacons import BeaconCache
+from engine.state.claims import Claims
+from engine.state.index import BeaconIndex
+from engine.state.watch import IndexWatch
+from engine.trigger import ROLE, Trigger
+
+log = structlog.get_logger(__name__)
+
+_REBUILD_PAUSE = 1.0
+
+
+def build_trigger(parts: Parts) -> Role:
+    """The trigger and the watch that keeps its view of the index fresh; nothing is started."""
+    settings = parts.settings
+    topics = Topics.named(settings.topic_prefix)
+    index = _index(parts)
+    trigger = Trigger(
+        settings=settings,
+        topics=topics,
+        index=index,
+        claims=_claims(parts),
+        publisher=parts.publisher,
+        metrics=parts.metrics,
+    )
+    consumer = PartitionedConsumer(
+        consumer=group_consumer(settings, ROLE),
+        topics=[topics.detections],
+        role=ROLE,
+        handler_for=trigger.for_partition,
+        metrics=parts.metrics,
+        batch_records=settings.batch_records,
+        in_flight_records=settings.in_flight_records,
+        commit_interval=settings.commit_interval,
+        drain_timeout=settings.drain_timeout,
+    )
+    return Role(
+        name=ROLE,
+        consumer=consumer,
+        background={"index watch": _watch(parts, index).run},
+        checks={
+            "partitions_assigned": lambda: consumer.assigned,
+            "index_built": index.built.is_set,
+        },
+    )
+
+
+def _index(parts: Parts) -> BeaconIndex:
+    settings = parts.settings
+    return BeaconIndex(
+        redis=parts.stores.redis,
+        prefix=settings.redis_prefix,
+        cache=BeaconCache(settings.index_cache_beacons),
+        deadline=settings.redis_timeout,
+        metrics=parts.metrics,
+    )
+
+
+def _claims(parts: Parts) -> Claims:
+    settings = parts.settings
+    return Claims(
+        redis=parts.stores.redis,
+        prefix=settings.redis_prefix,
+        # What is older than max_detection_age triggers nothing when it is delivered again.
+        retain=2 * settings.max_detection_age,
+        deadline=settings.redis_timeout,
+        metrics=parts.metrics,
+    )
+
+
+def _watch(parts: Parts, index: BeaconIndex) -> IndexWatch:
+    settings = parts.settings
+    return IndexWatch(
+        redis=parts.stores.redis,
+        prefix=settings.redis_prefix,
+        index=index,
+        rebuild=lambda: _rebuild(parts.stores),
+        max_age=settings.index_cache_age,
+        deadline=settings.redis_timeout,
+        metrics=parts.metrics,
+    )
+
+
+async def _rebuild(stores: Stores) -> None:
+    """Rebuild the index if it is missing. While SQL does not answer, say so and leave it."""
+    try:
+        await rebuild_if_missing(stores.database, stores.index_store)
+    except Exception as error:  # sorted: the watch asks again, or the process stops
+        flushed_or_overtaken = isinstance(error, IndexMissingError | StaleTurnError)
+        if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
+            raise
+        log.warning("the index cannot be compared with SQL now", error=describe(error))
+        await asyncio.sleep(_REBUILD_PAUSE)

@@ -2,8 +2,6 @@
 
 import json
 from copy import deepcopy
-from datetime import timedelta
-from time import perf_counter
 
 import pytest
 from sqlalchemy import func, select
@@ -294,7 +292,7 @@ async def test_no_document(database: Database, raw: bytes, message: str):
 
 
 async def test_ten_thousand_beacons(
-    database: Database, store: IndexStore, document: dict, cipher: Cipher, record_property
+    database: Database, store: IndexStore, document: dict, cipher: Cipher
 ):
     venue = document["companies"][0]["venues"][0]
     venue["beacons"] = [
@@ -305,16 +303,6 @@ async def test_ten_thousand_beacons(
         {**CAMPAIGN, "name": f"c{n}", "beacons": [{"uuid": UUID, "major": 1, "minor": n}]}
         for n in range(200)
     ]
-    times = {}
-    began = perf_counter()
     await load(database, document, cipher)
-    times["load"] = perf_counter() - began
-    began = perf_counter()
     assert not (await load(database, document, cipher)).changed
-    times["load again"] = perf_counter() - began
-    began = perf_counter()
     assert (await rebuild(database, store)).beacons == 10_000
-    times["rebuild"] = perf_counter() - began
-    for name, seconds in times.items():
-        record_property(name, timedelta(seconds=seconds))
-    print(database.dialect, {name: round(seconds, 2) for name, seconds in times.items()})

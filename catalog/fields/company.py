@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
-from catalog.fields.values import INT64, FieldError, boolean, email, integer, text, timestamp
+from catalog.fields.values import INT64, boolean, email, integer, text, timestamp
 
 AREAS = (
     "profile",
@@ -25,6 +26,7 @@ NOTHING, READ, WRITE = 0, 1, 2
 ALL_PERMISSIONS = dict.fromkeys(AREAS, WRITE)
 
 
+@reader()
 def permission(value: Any) -> dict[str, int]:
     """Levels by area: 0 nothing, 1 read, 2 read and write. One level stands for every area."""
     level = integer(NOTHING, WRITE)

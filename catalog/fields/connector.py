@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
-from catalog.fields.values import FieldError, choice, text, web_address
+from catalog.fields.values import choice, text, web_address
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _LONGEST = 16_384
@@ -15,6 +16,29 @@ _ACCEPTED = (
 )
 
 
+_WRITTEN = r'\{"key": ?"[0-9A-Za-z-]{1,40}", ?"value": ?"[ !#-\[\]-~]{0,80}"\}'
+_PARAMETER = {
+    "type": "object",
+    "required": ["key", "value"],
+    "additionalProperties": False,
+    "properties": {
+        "key": {"type": "string", "pattern": "^[0-9A-Za-z-]{1,64}$"},
+        "value": {"type": "string", "pattern": "^[ -~]{0,256}$"},
+    },
+}
+
+
+@reader(
+    anyOf=[
+        {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "pattern": rf"^ *\[(?:{_WRITTEN}(?:, ?{_WRITTEN}){{0,9}})?\] *$",
+            "examples": ['[{"key": "token", "value": "abc"}]'],
+        },
+        {"type": "array", "items": _PARAMETER, "maxItems": 32},
+    ],
+)
 def parameters(value: Any) -> str:
     """The JSON text of the list; text that is given as such is kept as written."""
     try:

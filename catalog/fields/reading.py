@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.fields.values import FieldError, Reader
+from catalog.fields.reader import FieldError, Reader
 
 _LONGEST_QUOTE = 60
 

@@ -1,21 +1,15 @@
-"""Readers of one value each. They return it as it is kept, or raise FieldError.
-
-A reader takes whatever JSON holds. The error's message says what is accepted, and never what was
-given: that may be a secret.
-"""
+"""The readers of values: text, numbers, flags, instants, and what is written in a form."""
 
 import math
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
+from catalog.fields.reader import FieldError, Reader, any_case, digits, reader
 from rules.cache_delay import parse_delay
-
-Reader = Callable[[Any], Any]
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
@@ -29,10 +23,28 @@ _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a
 _TRUE = (True, 1, "1", "true")
 _FALSE = (False, 0, "0", "false")
 _LAST_MINUTE = 24 * 60
+_LONGEST_NUMBER = 19
 
-
-class FieldError(ValueError):
-    """A value is not accepted; the message says what is."""
+# A date that exists in every year, and offsets that a datetime can hold.
+_DATE = (
+    r"[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+)
+_HOUR = r"(?:[01][0-9]|2[0-3])"
+_MINUTE = r"[0-5][0-9]"
+_WRITTEN = (
+    rf"^{_DATE}[Tt ]{_HOUR}:{_MINUTE}:{_MINUTE}(?:\.[0-9]{{1,9}})?"
+    rf"(?:[Zz]|[+-]{_HOUR}:?{_MINUTE})$"
+)
+_HEX = "[0-9a-fA-F]"
+_UUID_WRITTEN = rf"^(?:{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{32}})$"
+_UNITS = any_case("second", "minute", "hour", "day", "week", "month", "year")
+_DELAY = (
+    rf"^(?:{any_case('none')}|(?:[0-9]{{1,2}} )?(?:{_UNITS})[Ss]?"
+    r"|[Pp](?:[0-9]{1,3}[Dd])?[Tt][0-9]{1,4}[HhMmSs]|[Pp][0-9]{1,2}[WwDd])$"
+)
+_LABEL = r"(?:[A-Za-z0-9-]{0,20}[A-Za-z0-9])?"
+_HOST = rf"[A-Za-z]{_LABEL}(?:\.[A-Za-z]{_LABEL}){{0,4}}"
 
 
 def text(longest: int | None = 255, *, shortest: int = 1) -> Reader:
@@ -47,7 +59,9 @@ def text(longest: int | None = 255, *, shortest: int = 1) -> Reader:
             raise FieldError(f"accepted: a string of at most {longest} characters")
         return value
 
-    return read
+    filled = r"^[^\x00]*[^\s\x00][^\x00]*$" if shortest else r"^[^\x00]*$"
+    limits = {"minLength": shortest} | ({} if longest is None else {"maxLength": longest})
+    return Reader(read, {"type": "string", "pattern": filled, **limits})
 
 
 def integer(lowest: int, highest: int) -> Reader:
@@ -60,7 +74,11 @@ def integer(lowest: int, highest: int) -> Reader:
             raise FieldError(f"accepted: a whole number from {lowest} to {highest}")
         return value
 
-    return read
+    written = digits(highest, _LONGEST_NUMBER)
+    if lowest < 0:
+        written += f"|-{digits(-lowest, _LONGEST_NUMBER)}"
+    plain = {"type": "integer", "minimum": lowest, "maximum": highest}
+    return Reader(read, {"anyOf": [plain, {"type": "string", "pattern": f"^(?:{written})$"}]})
 
 
 def number(lowest: float, highest: float) -> Reader:
@@ -72,9 +90,16 @@ def number(lowest: float, highest: float) -> Reader:
             raise FieldError(f"accepted: a number from {lowest:g} to {highest:g}")
         return float(value)
 
-    return read
+    return Reader(read, {"type": "number", "minimum": lowest, "maximum": highest})
 
 
+@reader(
+    anyOf=[
+        {"type": "boolean"},
+        {"type": "integer", "enum": [0, 1]},
+        {"type": "string", "pattern": f"^(?:0|1|{any_case('true', 'false')})$"},
+    ]
+)
 def boolean(value: Any) -> bool:
     """true or false, 1 or 0, or any of these as a string."""
     known = value.lower() if isinstance(value, str) else value
@@ -96,9 +121,10 @@ def choice(*names: str) -> Reader:
             raise FieldError(f"accepted: {', '.join(names)}")
         return found
 
-    return read
+    return Reader(read, {"type": "string", "pattern": f"^(?:{any_case(*by_name)})$"})
 
 
+@reader(type="string", pattern=_WRITTEN, examples=["2026-11-20T10:00:00+0100"])
 def timestamp(value: Any) -> datetime:
     """An instant with the offset in which it was written."""
     try:
@@ -124,9 +150,11 @@ def time_of_day(*, end: bool) -> Reader:
             raise FieldError(accepted)
         return minutes
 
-    return read
+    day = f"{_HOUR}:{_MINUTE}"
+    return Reader(read, {"type": "string", "pattern": f"^(?:{day}|24:00)$" if end else f"^{day}$"})
 
 
+@reader(type="string", pattern=_UUID_WRITTEN)
 def uuid(value: Any) -> str:
     """A UUID in any case, with or without dashes; kept in lower case with dashes."""
     if isinstance(value, str) and _UUID.fullmatch(value.strip().lower()):
@@ -134,6 +162,7 @@ def uuid(value: Any) -> str:
     raise FieldError("accepted: a UUID of 32 hexadecimal digits, with or without dashes")
 
 
+@reader(type="string", pattern=_DELAY, examples=["day", "15 minutes", "PT15M"])
 def cache(value: Any) -> str:
     """A cache delay that rules.cache_delay understands; kept as written."""
     try:
@@ -146,6 +175,7 @@ def cache(value: Any) -> str:
     raise AssertionError("an empty cache delay is none")
 
 
+@reader(type="string", enum=sorted(available_timezones()))
 def time_zone(value: Any) -> str:
     """The IANA name of a time zone."""
     try:
@@ -158,6 +188,7 @@ def time_zone(value: Any) -> str:
     raise FieldError("accepted: the IANA name of a time zone, such as Europe/Paris")
 
 
+@reader(type="string", maxLength=254, pattern=r"^[!-?A-~]{1,64}@[!-?A-~]{1,100}$")
 def email(value: Any) -> str:
     """An e-mail address; kept in lower case."""
     if isinstance(value, str) and len(value) <= 254 and _EMAIL.fullmatch(value.strip()):
@@ -165,6 +196,12 @@ def email(value: Any) -> str:
     raise FieldError("accepted: an e-mail address of at most 254 characters, without spaces")
 
 
+@reader(
+    type="string",
+    maxLength=2048,
+    pattern=rf"^https?://{_HOST}(?::[1-9][0-9]{{0,3}})?(?:/[!-~]*)?$",
+    examples=["https://www.example.com/content"],
+)
 def web_address(value: Any) -> str:
     """An http or https URL without user and password."""
     try:
@@ -182,6 +219,7 @@ def web_address(value: Any) -> str:
     )
 
 
+@reader(type="array", items={})
 def json_list(value: Any) -> list[Any]:
     """A list of anything."""
     if not isinstance(value, list):

@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
+from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
 from catalog.fields.values import (
     INT32,
-    FieldError,
     boolean,
     choice,
     integer,
@@ -31,9 +31,20 @@ class Triple(NamedTuple):
         return f"{self.uuid}:{self.major}:{self.minor}"
 
 
+@reader(
+    type="array",
+    items={
+        "anyOf": [
+            {"type": "object", "required": ["name"], "properties": {"name": _name.schema}},
+            _name.schema,
+        ]
+    },
+)
 def names(value: Any) -> list[str]:
     """A list of names, or of objects that have one; each name once, in order."""
     try:
+        if not isinstance(value, list):
+            raise TypeError  # noqa: TRY301  # a string is a sequence of names, too
         listed = [_name(item["name"] if isinstance(item, dict) else item) for item in value]
     except (KeyError, TypeError, FieldError):
         raise FieldError('accepted: a list of objects {"name": string}, or of names') from None

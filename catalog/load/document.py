@@ -9,6 +9,7 @@ import orjson
 from catalog.fields.campaign import CAMPAIGN, DAYS, HOURS, campaign_conflicts
 from catalog.fields.company import ACCOUNT, APPLICATION, COMPANY, DEVICE
 from catalog.fields.connector import CONNECTOR, connector_conflicts
+from catalog.fields.reader import Reader
 from catalog.fields.reading import Faults, Field, names_of, note_unknown, read_fields
 from catalog.fields.venue import BEACON, GEOFENCE, TRIPLE, VENUE, Triple, names
 
@@ -125,7 +126,10 @@ def _campaign(place: str, given: dict[str, Any], faults: Faults) -> Item:
     return Item(place, values)
 
 
-_TIES = (Field(name="beacons", read=list), Field(name="geofencings", read=names))
+_TIES = (
+    Field(name="beacons", read=Reader(list, {"type": "array"})),
+    Field(name="geofencings", read=names),
+)
 
 
 def _note_conflicts(place: str, conflicts: Sequence[tuple[str, str]], faults: Faults) -> None:

@@ -10,8 +10,8 @@ from catalog.fields import values
 from catalog.fields.campaign import CAMPAIGN, DAYS, campaign_columns, campaign_conflicts
 from catalog.fields.company import permission
 from catalog.fields.connector import connector_conflicts, parameters
+from catalog.fields.reader import FieldError
 from catalog.fields.reading import Faults, Field, note_unknown, read_fields
-from catalog.fields.values import FieldError
 from catalog.fields.venue import VENUE, names
 from catalog.models import WEEKDAYS
 
@@ -190,3 +190,8 @@ def test_every_required_field_of_a_campaign_is_told():
     assert set(read(CAMPAIGN, {})[1]) == {
         f"v.{name}" for name in ("name", "push", "title", "format", "cache", "start", "end")
     } | {"v.active"}
+
+
+def test_a_string_is_no_list_of_tags():
+    with pytest.raises(FieldError, match="a list of objects"):
+        names("entrance")

@@ -1,0 +1,58 @@
+"""A reader of one value: it takes whatever JSON holds, and says in JSON Schema what it accepts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Schema = dict[str, Any]
+
+
+class FieldError(ValueError):
+    """A value is not accepted; the message says what is."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Returns a value as it is kept, or raises FieldError.
+
+    The error's message says what is accepted, and never what was given: that may be a secret.
+    `schema` accepts no more than `read` does, so that a program can rely on it.
+    """
+
+    read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+
+    def __call__(self, value: Any) -> Any:
+        """The value as it is kept. Raises FieldError."""
+        return self.read(value)
+
+
+def reader(**schema: Any) -> Callable[[Callable[[Any], Any]], Reader]:
+    """Make a function a reader with this schema."""
+
+    def described(read: Callable[[Any], Any]) -> Reader:
+        return Reader(read, schema)
+
+    return described
+
+
+def any_case(*words: str) -> str:
+    """A pattern for one of the words in any case."""
+    return "|".join("".join(_either(letter) for letter in word) for word in words)
+
+
+def digits(highest: int, longest: int) -> str:
+    """A pattern for the decimal digits of 0 to `highest`, at most `longest` of them."""
+    text = str(highest)
+    length = len(text)
+    choices = [f"[0-9]{{1,{length - 1}}}"] if length > 1 else []
+    for place, digit in enumerate(text):
+        if digit != "0":
+            rest = length - place - 1
+            tail = f"[0-9]{{{rest}}}" if rest else ""
+            choices.append(f"{text[:place]}[0-{int(digit) - 1}]{tail}")
+    return f"0{{0,{longest - length}}}(?:{'|'.join([*choices, text])})"
+
+
+def _either(letter: str) -> str:
+    return f"[{letter.upper()}{letter}]" if letter.isalpha() else letter

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from catalog import access  # noqa: F401  # its listeners count changes of access
 from catalog.outbox import CatalogSession
 
 CONNECT_SECONDS = 10.0

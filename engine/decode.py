@@ -47,7 +47,7 @@ def decode_batch(records: Records, path_loss_exponent: float) -> Decoded:
         try:
             keep(decode_record(record, path_loss_exponent))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            batch.dead.append(DeadLetter(record, _reason(error), str(error)))
+            batch.dead.append(DeadLetter(record, failure_reason(error), str(error)))
             batch.dead_positions.append(position)
     return batch
 
@@ -103,7 +103,8 @@ def _zone(message: Detection, path_loss_exponent: float) -> Zone:
     return zone_from_rssi(message.rssi, message.tx_power, path_loss_exponent)
 
 
-def _reason(error: Exception) -> DeadLetterReason:
+def failure_reason(error: Exception) -> DeadLetterReason:
+    """Why a record could not be decoded."""
     if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
         return DeadLetterReason.MALFORMED_JSON
     if isinstance(error, UnicodeDecodeError | RecursionError):

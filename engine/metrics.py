@@ -31,6 +31,8 @@ class Metrics:
         self.registry = registry or CollectorRegistry()
         self._stream()
         self._state()
+        self._recorder()
+        self._connectors()
         info = Gauge("proximity_build_info", "1, by version", ["version"], registry=self.registry)
         info.labels(engine_version()).set(1)
 
@@ -80,6 +82,54 @@ class Metrics:
             "proximity_dead_letters_total",
             "Records put into dead-letters",
             ["topic", "reason"],
+            registry=registry,
+        )
+
+    def _recorder(self) -> None:
+        registry = self.registry
+        self.recorder_rows = Counter(
+            "proximity_recorder_rows_total",
+            "Rows that the recorder has written, by table",
+            ["table"],
+            registry=registry,
+        )
+        self.recorder_transactions = Histogram(
+            "proximity_recorder_transaction_seconds",
+            "Time of one transaction of the recorder, commit included",
+            buckets=_STEP,
+            registry=registry,
+        )
+        self.recorder_skipped = Counter(
+            "proximity_recorder_skipped_total",
+            "Records that count nothing: malformed (detections), or a notification's repeat",
+            ["reason"],
+            registry=registry,
+        )
+        self.sql_errors = Counter(
+            "proximity_sql_errors_total",
+            "Calls to SQL that failed and are tried again",
+            registry=registry,
+        )
+
+    def _connectors(self) -> None:
+        registry = self.registry
+        self.connector_calls = Counter(
+            "proximity_connector_calls_total",
+            "Calls to customers' services: published, declined, retried (a try that another one "
+            "follows), or the reason of the dead letter",
+            ["outcome"],
+            registry=registry,
+        )
+        self.connector_call_seconds = Histogram(
+            "proximity_connector_call_seconds",
+            "Time of one try, from the look-up of the name to the end of the reply",
+            buckets=_LATENCY,
+            registry=registry,
+        )
+        self.connector_breakers = Gauge(
+            "proximity_connector_breakers",
+            "Companies called lately, by how their breaker stands",
+            ["state"],
             registry=registry,
         )
 

@@ -72,6 +72,27 @@ class Settings(BaseSettings):
     )
     api_host: str = Field("127.0.0.1", description="address of the management interface")
     api_port: int = Field(8000, ge=0, le=65535, description="port of the management interface")
+    api_metrics_port: int = Field(
+        9463, ge=0, le=65535, description="metrics port of the management interface; 0: any"
+    )
+    api_trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+        (), description="networks whose X-Forwarded-For is believed, comma-separated"
+    )
+    api_cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="sites whose pages may call the interface, comma-separated"
+    )
+    api_max_body: int = Field(1024 * 1024, ge=1024, description="bytes of a request's body")
+    api_body_timeout: float = Field(15.0, gt=0, description="for a request's body to arrive")
+    api_answer_timeout: float = Field(
+        30.0, gt=0, description="for an answer to begin, and then for each piece of it"
+    )
+    login_attempts_account: int = Field(
+        10, ge=1, description="failed logins of an account in LOGIN_WINDOW, then 429"
+    )
+    login_attempts_address: int = Field(
+        100, ge=1, description="failed logins from an address in LOGIN_WINDOW, then 429"
+    )
+    login_window: float = Field(300.0, gt=0, description="over which failed logins are counted")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug, info, warning or error"
     )
@@ -109,13 +130,53 @@ class Settings(BaseSettings):
         1000, ge=1, description="dead letters in a row past which a role stops"
     )
 
+    trace: Literal["all", "changes", "none"] = Field(
+        "all",
+        description="detections that leave a trace row: all; changes of the zone at a beacon, and "
+        "one a minute; none",
+    )
+    trace_retention: int = Field(
+        30, ge=1, le=3650, description="days for which traces and receptions are kept"
+    )
+    recorder_timeout: float = Field(
+        30.0, gt=0, description="deadline of one transaction of the recorder"
+    )
+
     connector_allow_networks: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
         (), description="networks a connector may lead to besides public ones, comma-separated"
     )
 
-    @field_validator("connector_allow_networks", mode="before")
+    connector_ca_file: Path | None = Field(
+        None, description="PEM file of authorities that verify connectors, besides the known ones"
+    )
+    connector_connect_timeout: float = Field(
+        1.0, gt=0, description="to look a connector's name up and connect to it, TLS included"
+    )
+    connector_call_timeout: float = Field(3.0, gt=0, description="for a whole call to a connector")
+    connector_reply_bytes: int = Field(
+        65_536, ge=1, description="a connector's reply is read up to so many bytes"
+    )
+    connector_company_calls: int = Field(32, ge=1, description="calls of a company in flight")
+    connector_calls: int = Field(512, ge=1, description="calls of a process in flight")
+    connector_pending: int = Field(
+        50_000, ge=2, description="calls a process holds; one company may hold half of them"
+    )
+    connector_tries: int = Field(3, ge=1, description="tries of a call, while it is fresh")
+    connector_breaker_window: int = Field(
+        20, ge=1, description="last calls of a company that its breaker looks at"
+    )
+    connector_breaker_failures: int = Field(
+        10, ge=1, description="failures among them at which it opens"
+    )
+    connector_breaker_pause: float = Field(
+        10.0, gt=0, description="how long an open breaker waits before it tries a call"
+    )
+
+    @field_validator(
+        "connector_allow_networks", "api_trusted_proxies", "api_cors_origins", mode="before"
+    )
     @classmethod
-    def _split_networks(cls, value: object) -> object:
+    def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value

@@ -13,24 +13,40 @@ from catalog.models.company import Account, Application, Company
 from catalog.models.connector import Connector
 from catalog.models.device import Device
 from catalog.models.index import IndexState, Outbox
-from catalog.models.session import Session
+from catalog.models.recording import (
+    Presence,
+    Reception,
+    RecorderOffset,
+    Statistic,
+    StatisticDevice,
+)
+from catalog.models.session import AccessState, Session
+from catalog.models.traces import AuthenticationTrace, DetectionTrace
 from catalog.models.venue import Beacon, Geofence, Tag, Venue, beacon_tag
 
 __all__ = [
     "EVERY_DAY",
     "WEEKDAYS",
+    "AccessState",
     "Account",
     "Application",
+    "AuthenticationTrace",
     "Base",
     "Beacon",
     "Campaign",
     "Company",
     "Connector",
+    "DetectionTrace",
     "Device",
     "Geofence",
     "IndexState",
     "Outbox",
+    "Presence",
+    "Reception",
+    "RecorderOffset",
     "Session",
+    "Statistic",
+    "StatisticDevice",
     "Tag",
     "Venue",
     "beacon_tag",

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from catalog.models.base import Base, Instant, Numbered, belongs_to
@@ -13,7 +13,7 @@ class Device(Numbered, Base):
     """A phone as one company knows it: (company, udid). `name` is its operating system."""
 
     __tablename__ = "device"
-    __table_args__ = (UniqueConstraint("company_id", "udid"),)
+    __table_args__ = (UniqueConstraint("company_id", "udid"), Index(None, "company_id", "id"))
 
     company_id: Mapped[int] = belongs_to("company")
     company: Mapped[Company] = relationship(lazy="raise")

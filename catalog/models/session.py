@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import String
+from sqlalchemy import BigInteger, CheckConstraint, String
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from catalog.models.base import Base, Instant, Numbered, belongs_to
@@ -19,3 +19,13 @@ class Session(Numbered, Base):
     token_hash: Mapped[str] = mapped_column(String(64), unique=True)
     create_on: Mapped[datetime] = mapped_column(Instant)
     valid: Mapped[datetime] = mapped_column(Instant, index=True)
+
+
+class AccessState(Base):
+    """One row. `revision` counts the changes of who may do what (catalog.access)."""
+
+    __tablename__ = "access_state"
+    __table_args__ = (CheckConstraint("id = 1", name="single"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    revision: Mapped[int] = mapped_column(BigInteger)

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from engine.app.connector import build_connector
 from engine.app.kafka import open_publisher
+from engine.app.recorder import build_recorder
 from engine.app.role import Builder, Parts, Role
 from engine.app.stores import Stores, open_stores, refuse_old_schema
 from engine.app.trigger import build_trigger
@@ -12,7 +14,11 @@ from engine.lifecycle import run_services
 from engine.metrics import Metrics
 from engine.settings import Settings
 
-BUILDERS: Mapping[str, Builder] = {"trigger": build_trigger}
+BUILDERS: Mapping[str, Builder] = {
+    "trigger": build_trigger,
+    "connector": build_connector,
+    "recorder": build_recorder,
+}
 ROLES = tuple(BUILDERS)
 
 

@@ -16,6 +16,8 @@ class Role(StrEnum):
     """What `--role` takes; `all` is every role there is, in one process."""
 
     TRIGGER = "trigger"
+    CONNECTOR = "connector"
+    RECORDER = "recorder"
     ALL = "all"
 
 
@@ -77,6 +79,8 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
 
     from catalog.database import DatabaseUrlError
     from catalog.redis_connection import RedisUrlError
+    from catalog.secrets import SecretKeyError
+    from engine.app.connector import CertificatesError
     from engine.app.run import run_roles
     from engine.app.stores import SchemaError
     from engine.health import PortInUseError
@@ -98,6 +102,8 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
     except (RedisUrlError, DatabaseUrlError, SchemaError, PortInUseError) as error:
+        raise CommandError(str(error)) from error
+    except (SecretKeyError, CertificatesError) as error:
         raise CommandError(str(error)) from error
     except (TooManyDeadLettersError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error

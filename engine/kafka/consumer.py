@@ -14,7 +14,8 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from engine.cancelling import cancel
 from engine.failures import describe, kafka_may_recover
-from engine.kafka.worker import BatchHandler, PartitionWorker, Records
+from engine.kafka.starting_points import StartingPoints, Starts
+from engine.kafka.worker import BatchHandler, PartitionWorker, Records, Worker
 from engine.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -24,10 +25,16 @@ _START_SECONDS = 60.0
 _LAG_SECONDS = 1.0
 
 HandlerFactory = Callable[[TopicPartition], BatchHandler]
+WorkerFactory = Callable[[TopicPartition, Callable[[], None]], Worker]
 
 
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Consumes `topics` as one member of the consumer's group until told to stop."""
+    """Consumes `topics` as one member of the consumer's group until told to stop.
+
+    `starts`, if given, says where partitions go on, whatever the group has committed; those that
+    it leaves out go on from their beginning. A partition waits, paused, until it has answered.
+    Partitions are handled in order by `handler_for`'s handlers, or else by `worker_for`'s workers.
+    """
 
     def __init__(
         self,
@@ -35,23 +42,30 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         consumer: AIOKafkaConsumer,
         topics: Collection[str],
         role: str,
-        handler_for: HandlerFactory,
+        handler_for: HandlerFactory | None = None,
+        worker_for: WorkerFactory | None = None,
         metrics: Metrics,
         batch_records: int,
         in_flight_records: int,
         commit_interval: float,
         drain_timeout: float,
+        starts: Starts | None = None,
     ) -> None:
         self._consumer = consumer
         self._topics = topics
         self._role = role
+        if (handler_for is None) == (worker_for is None):
+            raise TypeError("one of handler_for and worker_for")
         self._handler_for = handler_for
+        self._worker_for = worker_for
         self._metrics = metrics
         self._batch_records = batch_records
         self._in_flight_records = in_flight_records
         self._commit_interval = commit_interval
         self._drain_timeout = drain_timeout
-        self._workers: dict[TopicPartition, PartitionWorker] = {}
+        self._starts = None if starts is None else StartingPoints(consumer, starts)
+        self._positioning: set[asyncio.Task[None]] = set()
+        self._workers: dict[TopicPartition, Worker] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._progress = asyncio.Event()
         self._assigned_once = False
@@ -78,18 +92,45 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Start a worker for each partition that this member now owns."""
-        for partition in assigned:
-            self._workers[partition] = PartitionWorker(
-                partition,
-                handler=self._handler_for(partition),
-                batch_records=self._batch_records,
-                on_progress=self._note_progress,
-            )
+        partitions = list(assigned)
+        if self._starts is None:
+            self._begin(partitions)
+        elif partitions:
+            # Not here: the group waits for this call, and whoever is asked may be away for long.
+            self._consumer.pause(*partitions)
+            task = asyncio.create_task(self._begin_at_starts(self._starts, partitions))
+            self._positioning.add(task)
+            task.add_done_callback(lambda _: self._progress.set())
         self._assigned_once = True
-        log.info("partitions assigned", role=self._role, partitions=_names(self._workers))
+        log.info("partitions assigned", role=self._role, partitions=_names(partitions))
+
+    async def _begin_at_starts(
+        self, starts: StartingPoints, partitions: list[TopicPartition]
+    ) -> None:
+        await starts.seek(partitions)
+        self._begin(partitions)
+        self._consumer.resume(*partitions)
+
+    def _begin(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._workers[partition] = self._new_worker(partition)
+
+    def _new_worker(self, partition: TopicPartition) -> Worker:
+        if self._worker_for is not None:
+            return self._worker_for(partition, self._note_progress)
+        assert self._handler_for is not None  # noqa: S101  # the constructor saw to it
+        return PartitionWorker(
+            partition,
+            handler=self._handler_for(partition),
+            batch_records=self._batch_records,
+            on_progress=self._note_progress,
+        )
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """End the workers of partitions that this member no longer owns."""
+        # aiokafka revokes all before it assigns: what is still being positioned is assigned anew.
+        await cancel(self._positioning)
+        self._positioning.clear()
         gone = [self._workers.pop(tp) for tp in revoked if tp in self._workers]
         if not gone:
             return
@@ -155,6 +196,10 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 self._consumer.pause(partition)
 
     def _raise_failures(self) -> None:
+        for task in [task for task in self._positioning if task.done()]:
+            self._positioning.discard(task)
+            if not task.cancelled():
+                task.result()
         failures = [worker.failure for worker in self._workers.values()]
         for failure in (self._failure, *failures):
             if failure is not None:
@@ -172,7 +217,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     async with asyncio.timeout(_LAG_SECONDS):
                         await self._measure_lag()
 
-    async def _commit(self, workers: Iterable[PartitionWorker]) -> None:
+    async def _commit(self, workers: Iterable[Worker]) -> None:
         """Commit how far each worker is done. A commit that the group refuses is not repeated:
         the partitions are somebody else's, who begins where the last commit was."""
         offsets = {
@@ -197,6 +242,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     async def _leave(self) -> None:
         """Shutdown: finish the batches in hand, commit, leave the group."""
+        await cancel(self._positioning)
         workers = list(self._workers.values())
         await _all(worker.finish(self._drain_timeout) for worker in workers)
         await self._commit(workers)
@@ -222,7 +268,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             with suppress(IllegalStateError, TimeoutError):  # revoked meanwhile, or no position
                 await self._measure_lag_of(partition, worker)
 
-    async def _measure_lag_of(self, partition: TopicPartition, worker: PartitionWorker) -> None:
+    async def _measure_lag_of(self, partition: TopicPartition, worker: Worker) -> None:
         if partition not in self._consumer.assignment():
             return
         end = self._consumer.highwater(partition)
@@ -234,7 +280,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             labels = (self._role, partition.topic, str(partition.partition))
             self._metrics.lag.labels(*labels).set(max(0, end - fetched + worker.pending))
 
-    def _forget(self, worker: PartitionWorker) -> None:
+    def _forget(self, worker: Worker) -> None:
         topic, number = worker.partition
         self._failure = self._failure or worker.failure
         self._committed.pop(worker.partition, None)

@@ -23,6 +23,22 @@ class DeadLetterReason(StrEnum):
     MALFORMED_JSON = "malformed_json"
     INVALID_FIELD = "invalid_field"
     TOO_LARGE = "too_large"
+    UNKNOWN_COMPANY = "unknown_company"
+    UNKNOWN_APPLICATION = "unknown_application"
+    # Calls to customers' services: connectors.model.Fault.
+    NO_CONNECTOR = "no_connector"
+    CONNECTOR_SECRET = "connector_secret"  # noqa: S105
+    CONNECTOR_STALE = "connector_stale"
+    CONNECTOR_BREAKER = "connector_breaker"
+    CONNECTOR_OVERLOAD = "connector_overload"
+    CONNECTOR_FORBIDDEN = "connector_forbidden"
+    CONNECTOR_UNREACHABLE = "connector_unreachable"
+    CONNECTOR_TLS = "connector_tls"
+    CONNECTOR_TIMEOUT = "connector_timeout"
+    CONNECTOR_STATUS = "connector_status"
+    CONNECTOR_REPLY = "connector_reply"
+    CONNECTOR_REPLY_TOO_LARGE = "connector_reply_too_large"
+    CONNECTOR_REQUEST = "connector_request"
 
 
 class DeadLetter(NamedTuple):

@@ -28,6 +28,27 @@ class BatchHandler(Protocol):
     async def handle(self, records: Records) -> None: ...
 
 
+class Worker(Protocol):
+    """What a consumer needs of whatever works on one assignment of one partition.
+
+    `pending` counts what was offered and is not finished: at two batches the partition is paused.
+    `done_offset` is how far the consumer may commit, None for nothing yet; `failure` what stopped
+    the worker. `finish` ends it in good order within `deadline` seconds, `abandon` at once.
+    """
+
+    @property
+    def partition(self) -> TopicPartition: ...
+    @property
+    def pending(self) -> int: ...
+    @property
+    def done_offset(self) -> int | None: ...
+    @property
+    def failure(self) -> BaseException | None: ...
+    def offer(self, records: Records) -> None: ...
+    async def finish(self, deadline: float) -> None: ...
+    async def abandon(self) -> None: ...
+
+
 class PartitionWorker:
     """Runs a handler over a queue of fetched records. One task, strictly in order."""
 

@@ -11,6 +11,7 @@ from engine.app.kafka import group_consumer
 from engine.cancelling import cancel
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.starting_points import Starts
 from engine.kafka.worker import BatchHandler, Records
 from engine.metrics import Metrics
 from engine.settings import Settings
@@ -53,7 +54,12 @@ class Member:
     """One consumer that runs."""
 
     def __init__(
-        self, settings: Settings, topic: str, handle: Handle, metrics: Metrics | None = None
+        self,
+        settings: Settings,
+        topic: str,
+        handle: Handle,
+        metrics: Metrics | None = None,
+        starts: Starts | None = None,
     ) -> None:
         def handler_for(partition: TopicPartition) -> BatchHandler:
             return _Handler(partition, handle)
@@ -68,6 +74,7 @@ class Member:
             in_flight_records=settings.in_flight_records,
             commit_interval=settings.commit_interval,
             drain_timeout=settings.drain_timeout,
+            starts=starts,
         )
         self._stop = asyncio.Event()
         self.task = asyncio.create_task(self.consumer.run(self._stop))

@@ -1,4 +1,4 @@
-"""Sessions of the management interface. Only a hash of the token is kept."""
+"""Sessions of the management interface, and the count of changes of who may do what."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _INSTANT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Make the tables, and the one row of the count."""
     op.create_table(
         "session",
         sa.Column("id", _ID, nullable=False),
@@ -34,8 +34,20 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_session_account_id"), "session", ["account_id"])
     op.create_index(op.f("ix_session_valid"), "session", ["valid"])
+    state = op.create_table(
+        "access_state",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("id = 1", name=op.f("ck_access_state_single")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_access_state")),
+    )
+    op.bulk_insert(state, [{"id": 1, "revision": 0}])
+    # The list of a company's devices is read page by page.
+    op.create_index(op.f("ix_device_company_id_id"), "device", ["company_id", "id"])
 
 
 def downgrade() -> None:
-    """Drop the table."""
+    """Drop the tables."""
+    op.drop_index(op.f("ix_device_company_id_id"), "device")
+    op.drop_table("access_state")
     op.drop_table("session")

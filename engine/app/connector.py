@@ -1,0 +1,200 @@
+"""The role connector, put together."""
+
+import secrets
+import socket
+import time
+from functools import partial
+
+from catalog.secrets import open_cipher
+from connectors.breaker import BreakerPolicy, LocalBreakers
+from connectors.call import Caller, CallLimits, client_context
+from connectors.egress import Egress
+from connectors.gate import Gate
+from connectors.jobs import WorkerLimits
+from connectors.names import Names
+from connectors.retry import RetryPolicy
+from connectors.worker import Worker
+from engine.app.kafka import group_consumer
+from engine.app.role import Parts, Role
+from engine.connecting.departures import Departures
+from engine.connecting.opening import EndpointOpener
+from engine.connector import ROLE, Connector
+from engine.failures import redis_may_recover
+from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.topics import Topics
+from engine.metrics import Metrics, engine_version
+from engine.settings import Settings
+from engine.state.breakers import SharedBreakers
+from engine.state.devices import DeviceLookup
+from engine.state.finished import FinishedCalls
+from engine.state.settling import ClaimSettler
+
+# A breaker that cannot be asked for so long is this process's own for a while.
+_BREAKER_DEADLINE = 0.5
+_FINISHED_DEADLINE = 1.0
+_LEASE_BEYOND_CALL = 2.0
+
+
+class CertificatesError(Exception):
+    """CONNECTOR_CA_FILE cannot be used; the message says why."""
+
+
+def user_agent() -> str:
+    """What customers' services see."""
+    return f"proximity-engine/{engine_version()}"
+
+
+def open_caller(settings: Settings) -> Caller:
+    """Calls under the limits of the settings. The caller closes it. Raises CertificatesError."""
+    try:
+        context = client_context(settings.connector_ca_file)
+    except OSError as error:
+        raise CertificatesError(
+            f"PROXIMITY_CONNECTOR_CA_FILE {settings.connector_ca_file}: "
+            f"{error.strerror or 'holds no certificate in PEM'}"
+        ) from None
+    egress = Egress(
+        allow_networks=settings.connector_allow_networks,
+        resolve=Names(),
+        deadline=settings.connector_connect_timeout,
+    )
+    limits = CallLimits(
+        connect=settings.connector_connect_timeout,
+        call=settings.connector_call_timeout,
+        reply_bytes=settings.connector_reply_bytes,
+    )
+    return Caller(egress=egress, ssl_context=context, limits=limits)
+
+
+def open_endpoints(settings: Settings) -> EndpointOpener:
+    """Decrypts with SECRET_KEY, if it is set. Raises SecretKeyError."""
+    key = settings.secret_key
+    return EndpointOpener(None if key is None else open_cipher(key.get_secret_value()))
+
+
+def build_connector(parts: Parts) -> Role:
+    """The connector; nothing is started. Raises SecretKeyError, CertificatesError."""
+    settings, metrics = parts.settings, parts.metrics
+    topics = Topics.named(settings.topic_prefix)
+    caller = open_caller(settings)
+    calls = _calls(parts, caller)
+    finished = _finished(parts)
+    departures = Departures(
+        topics=topics,
+        publisher=parts.publisher,
+        claims=ClaimSettler(
+            redis=parts.stores.redis,
+            prefix=settings.redis_prefix,
+            deadline=settings.redis_timeout,
+        ),
+        finished=finished,
+        metrics=metrics,
+    )
+    role = Connector(
+        settings=settings,
+        calls=calls,
+        opener=open_endpoints(settings),
+        devices=_devices(parts),
+        departures=departures,
+        finished=finished,
+        metrics=metrics,
+    )
+    consumer = PartitionedConsumer(
+        consumer=group_consumer(settings, ROLE),
+        topics=[topics.connector_calls],
+        role=ROLE,
+        worker_for=role.for_partition,
+        metrics=metrics,
+        # No partition waits for a company: what a company has too much is not taken in.
+        batch_records=settings.connector_pending,
+        in_flight_records=2 * settings.connector_pending,
+        commit_interval=settings.commit_interval,
+        drain_timeout=settings.drain_timeout,
+    )
+
+    async def run_calls() -> None:
+        try:
+            await calls.run()
+        finally:
+            await caller.close()
+
+    return Role(
+        name=ROLE,
+        consumer=consumer,
+        background={"connector calls": run_calls, "connector departures": departures.run},
+        checks={"partitions_assigned": lambda: consumer.assigned},
+    )
+
+
+def _calls(parts: Parts, caller: Caller) -> Worker:
+    settings, metrics = parts.settings, parts.metrics
+    retried = metrics.connector_calls.labels("retried")
+    return Worker(
+        caller=caller,
+        gate=_gate(parts),
+        retries=RetryPolicy(tries=settings.connector_tries),
+        limits=WorkerLimits(
+            company=settings.connector_company_calls,
+            in_all=settings.connector_calls,
+            unfinished=settings.connector_pending,
+        ),
+        agent=user_agent(),
+        on_try=metrics.connector_call_seconds.observe,
+        on_retry=retried.inc,
+    )
+
+
+def _gate(parts: Parts) -> Gate:
+    settings = parts.settings
+    policy = BreakerPolicy(
+        window=settings.connector_breaker_window,
+        failures=settings.connector_breaker_failures,
+        pause=settings.connector_breaker_pause,
+        lease=settings.connector_call_timeout + _LEASE_BEYOND_CALL,
+    )
+    gate = Gate(
+        store=SharedBreakers(
+            redis=parts.stores.redis,
+            prefix=settings.redis_prefix,
+            policy=policy,
+            deadline=_BREAKER_DEADLINE,
+        ),
+        local=LocalBreakers(policy),
+        name=f"{socket.gethostname()}-{secrets.token_hex(8)}",
+        clock=time.time,
+        may_pass=redis_may_recover,
+        on_store_error=parts.metrics.redis_errors.inc,
+    )
+    _show(gate, parts.metrics)
+    return gate
+
+
+def _show(gate: Gate, metrics: Metrics) -> None:
+    for state in gate.counts():
+        metrics.connector_breakers.labels(state).set_function(partial(_count, gate, state))
+
+
+def _count(gate: Gate, state: str) -> float:
+    return gate.counts()[state]
+
+
+def _devices(parts: Parts) -> DeviceLookup:
+    return DeviceLookup(
+        redis=parts.stores.redis,
+        prefix=parts.settings.redis_prefix,
+        database=parts.stores.database,
+        metrics=parts.metrics,
+        clock=time.monotonic,
+    )
+
+
+def _finished(parts: Parts) -> FinishedCalls:
+    settings = parts.settings
+    return FinishedCalls(
+        redis=parts.stores.redis,
+        prefix=settings.redis_prefix,
+        # What is older is not asked again, if it comes again.
+        life=2 * settings.max_detection_age,
+        deadline=_FINISHED_DEADLINE,
+        metrics=parts.metrics,
+    )

@@ -1,0 +1,112 @@
+"""Authentications: a device opened the application of a company."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.worker import Records
+from engine.messages import Authentication
+from engine.recording.asides import Asides
+from engine.recording.ledger import Entry, Ledger
+from engine.recording.reading import Record, decode_all
+from engine.recording.rows import (
+    Application,
+    AuthenticationRow,
+    DeviceKey,
+    DeviceNews,
+)
+from engine.recording.tally import instant, learn, storable
+from engine.timestamps import parse
+
+_decode = msgspec.json.Decoder(Authentication).decode
+
+
+class SignIn(NamedTuple):
+    """An authentication with a key that is good, at `at` (epoch seconds)."""
+
+    message: Authentication
+    at: float
+    application: Application
+
+    @property
+    def device(self) -> DeviceKey:
+        """Who signed in, as the company of the application knows it."""
+        return DeviceKey(self.application.company_id, self.message.device.udid)
+
+
+class AuthenticationReader:
+    """Reads authentications; one for each partition, for `limit` counts in a row."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        asides: Asides,
+        limit: DeadLetterLimit,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._ledger = ledger
+        self._asides = asides
+        self._limit = limit
+        self._clock = clock
+
+    async def read(self, records: Records) -> "AuthenticationBatch":
+        """Decode the records; those whose key opens no application go aside too."""
+        messages, dead = decode_all(records, _decoded, self._limit)
+        keys = {message.api_key for _, (message, _) in messages}
+        applications = await self._ledger.applications(keys)
+        found = []
+        for record, (message, at) in messages:
+            application = applications.get(message.api_key)
+            if application is not None and _admits(application, at):
+                found.append(SignIn(message, at, application))
+            else:
+                # Never the key itself: dead letters are read by people.
+                detail = "the api_key opens no application that is active and not expired"
+                dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
+        await self._asides.publish(dead)
+        return AuthenticationBatch(found, self._clock())
+
+
+class AuthenticationBatch:
+    """Authentications that count."""
+
+    def __init__(self, sign_ins: list[SignIn], now: datetime) -> None:
+        self._sign_ins = sign_ins
+        self._now = now
+
+    async def write(self, entry: Entry) -> Mapping[str, int]:
+        """Write all of it; the rows written, by table."""
+        if not self._sign_ins:
+            return {}
+        news: dict[DeviceKey, DeviceNews] = {}
+        for sign_in in self._sign_ins:
+            learn(news.setdefault(sign_in.device, DeviceNews()), sign_in.message.device)
+        devices = await entry.add_devices(news, self._now)
+        rows = [
+            AuthenticationRow(
+                devices[each.device].id,
+                each.application.id,
+                instant(each.at),
+                None if each.message.ip is None else storable(each.message.ip),
+            )
+            for each in self._sign_ins
+        ]
+        await entry.add_authentications(rows)
+        return {"device": len(devices), "authentication_trace": len(rows)}
+
+
+def _admits(application: Application, at: float) -> bool:
+    expires = application.expire_on
+    return application.active and (expires is None or at < expires.timestamp())
+
+
+def _decoded(record: Record) -> tuple[Authentication, float]:
+    message = _decode(record.value or b"")
+    if "\0" in message.device.udid or "\0" in message.api_key:
+        raise ValueError("udid and api_key have no NUL characters")
+    at = message.authenticated_at
+    return message, record.timestamp / 1000 if at is None else parse(at)

@@ -1,0 +1,169 @@
+"""The ledger on PostgreSQL, through asyncpg: whole columns in, COPY for the traces."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from asyncpg import Connection, UniqueViolationError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from engine.recording.ledger import AlreadyCountedError
+from engine.recording.rows import (
+    Application,
+    AuthenticationRow,
+    DetectionRow,
+    DeviceKey,
+    DeviceNews,
+    Figures,
+    KnownDevice,
+    Place,
+    PresenceKey,
+    PresenceState,
+    ReceptionRow,
+    StatisticDevice,
+    StatisticKey,
+)
+from engine.recording.statements import statements
+from engine.state.beacons import BeaconKey
+
+_SQL = statements("postgresql")
+
+
+class PostgresLedger:
+    """`engine` is asyncpg's; its pool and its deadlines hold here too."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    @asynccontextmanager
+    async def entry(self) -> AsyncIterator["PostgresEntry"]:
+        """A transaction: committed at the end, rolled back by an error."""
+        async with self._connection() as connection, connection.transaction():
+            yield PostgresEntry(connection)
+
+    async def next_offsets(self, topic: str) -> Mapping[int, int]:
+        """The first record that is not recorded, by partition, where any is."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(_SQL["next_offsets"], topic)
+        return {row["partition"]: row["next_offset"] for row in rows}
+
+    async def companies(self, ids: Collection[int]) -> set[int]:
+        """Those that exist."""
+        async with self._connection() as connection:
+            return {row["id"] for row in await connection.fetch(_SQL["companies"], list(ids))}
+
+    async def time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
+        """The time zones of venues that exist."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(_SQL["time_zones"], list(venues))
+        return {row["id"]: row["time_zone"] for row in rows}
+
+    async def applications(self, keys: Collection[str]) -> Mapping[str, Application]:
+        """Applications by their api_key."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(_SQL["applications"], list(keys))
+        return {row["api_key"]: Application(*tuple(row)[1:]) for row in rows}
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        async with self._engine.connect() as pooled:
+            # SQLAlchemy begins a transaction with its first statement, and is given none.
+            connection = (await pooled.get_raw_connection()).driver_connection
+            assert connection is not None  # noqa: S101  # only a detached one is
+            yield connection
+
+
+class PostgresEntry:
+    """An open transaction. What it locks it locks in the order of the keys."""
+
+    def __init__(self, connection: "Connection[Any]") -> None:
+        self._connection = connection
+
+    async def advance(self, topic: str, partition: int, old: int | None, new: int) -> bool:
+        """Move the offset; False if it is not `old`."""
+        name = "begin_offset" if old is None else "advance_offset"
+        known = (topic, partition, new) if old is None else (topic, partition, new, old)
+        done = await self._connection.execute(_SQL[name], *known)
+        return bool(done.endswith(" 1"))
+
+    async def places(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, Place]:
+        """Those of the beacons that are active, at an active venue."""
+        rows = await self._connection.fetch(_SQL["places"], *_columns(keys, 3))
+        return {BeaconKey(*tuple(row)[:3]): Place(*tuple(row)[3:]) for row in rows}
+
+    async def add_devices(
+        self, news: Mapping[DeviceKey, DeviceNews], now: datetime
+    ) -> Mapping[DeviceKey, KnownDevice]:
+        """Create or update devices and add to their counters."""
+        rows = [(*key, *_values(known)) for key, known in sorted(news.items())]
+        found = await self._connection.fetch(_SQL["add_devices"], *_columns(rows, 9), now)
+        return {DeviceKey(row[0], row[1]): KnownDevice(row[2], row[3]) for row in found}
+
+    async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
+        """Append to the trace."""
+        await self._copy("detection_trace", DetectionRow._fields, rows)
+
+    async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
+        """Append to the trace."""
+        await self._copy("authentication_trace", AuthenticationRow._fields, rows)
+
+    async def counted(self, notifications: Collection[UUID]) -> set[UUID]:
+        """Those that were counted before."""
+        rows = await self._connection.fetch(_SQL["counted"], list(notifications))
+        return {row["notification"] for row in rows}
+
+    async def add_receptions(self, rows: Sequence[ReceptionRow]) -> None:
+        """Note notifications as counted. Raises AlreadyCountedError."""
+        try:
+            await self._copy("reception", ReceptionRow._fields, sorted(rows))
+        except UniqueViolationError as error:
+            raise AlreadyCountedError from error
+
+    async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
+        """The last trace rows of devices at beacons."""
+        rows = await self._connection.fetch(_SQL["presences"], *_columns(keys, 2))
+        return {PresenceKey(row[0], row[1]): PresenceState(row[2], row[3]) for row in rows}
+
+    async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:
+        """Replace them."""
+        rows = [(*key, *state) for key, state in sorted(states.items())]
+        await self._connection.execute(_SQL["set_presences"], *_columns(rows, 4))
+
+    async def add_statistics(
+        self, figures: Mapping[StatisticKey, Figures], devices: Collection[StatisticDevice]
+    ) -> None:
+        """Add to the figures of days."""
+        new = await self._connection.fetch(
+            _SQL["add_statistic_devices"], *_columns(sorted(devices), 4)
+        )
+        fresh = {StatisticKey(*tuple(row)[:3]): row[3] for row in new}
+        rows = [
+            (*key, add.venue_id, add.detections, fresh.get(key, 0), add.notifications)
+            for key, add in sorted(figures.items(), key=lambda item: item[0])
+        ]
+        await self._connection.execute(_SQL["add_statistics"], *_columns(rows, 7))
+
+    async def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
+        if rows:
+            await self._connection.copy_records_to_table(
+                table, records=rows, columns=columns, timeout=None
+            )
+
+
+def _values(news: DeviceNews) -> tuple[Any, ...]:
+    return (
+        news.nb_beacon,
+        news.nb_campaign,
+        news.token_push,
+        news.name,
+        news.version,
+        news.model,
+        news.id_connector,
+    )
+
+
+def _columns(rows: Collection[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Rows as columns: PostgreSQL takes each as one array."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * width

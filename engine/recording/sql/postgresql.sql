@@ -1,0 +1,82 @@
+-- The recorder on PostgreSQL. Arrays are columns of rows, sorted by the caller where rows are locked.
+
+-- name: next_offsets
+SELECT partition, next_offset FROM recorder_offset WHERE topic = $1;
+
+-- name: begin_offset
+INSERT INTO recorder_offset (topic, partition, next_offset) VALUES ($1, $2, $3)
+ON CONFLICT DO NOTHING;
+
+-- name: advance_offset
+UPDATE recorder_offset SET next_offset = $3
+WHERE topic = $1 AND partition = $2 AND next_offset = $4;
+
+-- name: companies
+SELECT id FROM company WHERE id = ANY ($1::bigint[]);
+
+-- name: time_zones
+SELECT id, time_zone FROM venue WHERE id = ANY ($1::bigint[]);
+
+-- name: applications
+SELECT api_key, id, company_id, active, expire_on FROM application WHERE api_key = ANY ($1::text[]);
+
+-- name: places
+SELECT beacon.uuid, beacon.major, beacon.minor, beacon.id, venue.id, venue.company_id, venue.time_zone
+FROM unnest($1::text[], $2::integer[], $3::integer[]) AS wanted (uuid, major, minor)
+JOIN beacon USING (uuid, major, minor)
+JOIN venue ON venue.id = beacon.venue_id
+WHERE beacon.active AND venue.active;
+
+-- name: add_devices
+INSERT INTO device (
+    company_id, udid, nb_beacon, nb_campaign, token_push, name, version, model, id_connector,
+    test, create_on, update_on
+)
+SELECT *, false, $10::timestamptz, $10::timestamptz
+FROM unnest(
+    $1::bigint[], $2::text[], $3::bigint[], $4::bigint[],
+    $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[]
+)
+ON CONFLICT (company_id, udid) DO UPDATE SET
+    nb_beacon = device.nb_beacon + excluded.nb_beacon,
+    nb_campaign = device.nb_campaign + excluded.nb_campaign,
+    token_push = coalesce(excluded.token_push, device.token_push),
+    name = coalesce(excluded.name, device.name),
+    version = coalesce(excluded.version, device.version),
+    model = coalesce(excluded.model, device.model),
+    id_connector = coalesce(excluded.id_connector, device.id_connector),
+    update_on = excluded.update_on
+RETURNING company_id, udid, id, test;
+
+-- name: counted
+SELECT notification FROM reception WHERE notification = ANY ($1::uuid[]);
+
+-- name: presences
+SELECT device_id, beacon_id, status, create_on
+FROM unnest($1::bigint[], $2::bigint[]) AS wanted (device_id, beacon_id)
+JOIN presence USING (device_id, beacon_id);
+
+-- name: set_presences
+INSERT INTO presence (device_id, beacon_id, status, create_on)
+SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[])
+ON CONFLICT (device_id, beacon_id) DO UPDATE SET
+    status = excluded.status, create_on = excluded.create_on;
+
+-- name: add_statistic_devices
+WITH fresh AS (
+    INSERT INTO statistic_device (day, kind, ref, device_id)
+    SELECT * FROM unnest($1::date[], $2::text[], $3::bigint[], $4::bigint[])
+    ON CONFLICT DO NOTHING
+    RETURNING day, kind, ref
+)
+SELECT day, kind, ref, count(*) FROM fresh GROUP BY day, kind, ref;
+
+-- name: add_statistics
+INSERT INTO statistic (day, kind, ref, venue_id, detections, devices, notifications)
+SELECT * FROM unnest(
+    $1::date[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]
+)
+ON CONFLICT (day, kind, ref) DO UPDATE SET
+    detections = statistic.detections + excluded.detections,
+    devices = statistic.devices + excluded.devices,
+    notifications = statistic.notifications + excluded.notifications;

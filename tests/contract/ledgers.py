@@ -1,0 +1,63 @@
+"""A ledger and its store on a fresh database, and a small catalog to record into."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from catalog.database import Database, open_database
+from catalog.migrate import migrate
+from catalog.models import Application, Beacon, Campaign, Company, Device, Venue
+from engine.recording.deletion import SqliteStore
+from engine.recording.ledger import Ledger
+from engine.recording.partitions import PostgresStore
+from engine.recording.postgresql import PostgresLedger
+from engine.recording.retention import Store
+from engine.recording.sqlite import SqliteLedger
+from tests.integration.catalog.records import NOON, Records
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A company with a venue, a beacon, a campaign and an application; and another company."""
+
+    database: Database
+    ledger: Ledger
+    store: Store
+    company: Company
+    other: Company
+    venue: Venue
+    beacon: Beacon
+    campaign: Campaign
+    application: Application
+    records: Records
+
+
+@asynccontextmanager
+async def open_scene(database_url: str) -> AsyncIterator[Scene]:
+    """The scene on a migrated database."""
+    await migrate(database_url)
+    database = open_database(database_url)
+    try:
+        yield await _scene(database)
+    finally:
+        await database.close()
+
+
+async def _scene(database: Database) -> Scene:
+    records = Records()
+    company, other = records.company(), records.company()
+    venue = records.venue(company, time_zone="Europe/Paris")
+    beacon, campaign = records.beacon(venue), records.campaign(venue)
+    application = Application(company=company, name="app", type="ios", api_key="key-1", active=True)
+    tested = Device(company=company, udid="of-the-team", test=True, create_on=NOON, update_on=NOON)
+    async with database.write() as session, session.begin():
+        session.add_all([company, other, venue, beacon, campaign, application, tested])
+    ledger: Ledger
+    store: Store
+    if database.dialect == "postgresql":
+        ledger, store = PostgresLedger(database.engine), PostgresStore(database.engine)
+    else:
+        ledger, store = SqliteLedger(database.engine), SqliteStore(database.engine)
+    return Scene(
+        database, ledger, store, company, other, venue, beacon, campaign, application, records
+    )

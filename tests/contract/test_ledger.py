@@ -1,0 +1,271 @@
+"""The recorder's port to SQL, on both databases: what it writes, refuses, and forgets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import func, select
+
+from catalog.models import (
+    AuthenticationTrace,
+    DetectionTrace,
+    Device,
+    Presence,
+    Reception,
+    Statistic,
+)
+from catalog.models import StatisticDevice as StatisticDeviceRow
+from engine.recording.ledger import AlreadyCountedError, Ledger
+from engine.recording.retention import DAYS_AHEAD, Retention
+from engine.recording.rows import (
+    BEACON,
+    VENUE,
+    AuthenticationRow,
+    DetectionRow,
+    DeviceKey,
+    DeviceNews,
+    Figures,
+    PresenceKey,
+    PresenceState,
+    ReceptionRow,
+    StatisticDevice,
+    StatisticKey,
+)
+from engine.state.beacons import BeaconKey
+from tests.contract.ledgers import Scene, open_scene
+
+NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)
+TODAY = NOW.date()
+TOPIC = "t.detections"
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as scene:
+        yield scene
+
+
+async def advance(ledger: Ledger, old: int | None, new: int) -> bool:
+    async with ledger.entry() as entry:
+        return await entry.advance(TOPIC, 3, old, new)
+
+
+async def test_an_offset_moves_only_from_the_value_that_is_known(scene: Scene):
+    ledger = scene.ledger
+    assert await advance(ledger, None, 5)
+    assert not await advance(ledger, None, 7)
+    assert not await advance(ledger, 4, 7)
+    assert await advance(ledger, 5, 9)
+    assert not await advance(ledger, 5, 12)
+    assert await ledger.next_offsets(TOPIC) == {3: 9}
+    assert await ledger.next_offsets("t.notifications") == {}
+
+
+async def test_of_two_at_once_one_moves_it(scene: Scene):
+    assert sorted(await asyncio.gather(*(advance(scene.ledger, None, n) for n in (5, 6)))) == [
+        False,
+        True,
+    ]
+
+
+async def test_a_transaction_that_fails_moves_and_writes_nothing(scene: Scene):
+    key = DeviceKey(scene.company.id, "phone")
+
+    async def fail() -> None:
+        async with scene.ledger.entry() as entry:
+            assert await entry.advance(TOPIC, 3, None, 5)
+            await entry.add_devices({key: DeviceNews(nb_beacon=1)}, NOW)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await fail()
+    assert await scene.ledger.next_offsets(TOPIC) == {}
+    assert await devices(scene) == {"of-the-team": (0, 0)}
+
+
+async def test_places_are_those_of_active_beacons_at_active_venues(scene: Scene):
+    records = scene.records
+    closed = records.venue(scene.company, active=False)
+    off = records.beacon(scene.venue, active=False)
+    elsewhere = records.beacon(closed)
+    async with scene.database.write() as session, session.begin():
+        session.add_all([closed, off, elsewhere])
+    keys = [BeaconKey(b.uuid, b.major, b.minor) for b in (scene.beacon, off, elsewhere)]
+    unknown = BeaconKey(scene.beacon.uuid, 1, 65535)
+    async with scene.ledger.entry() as entry:
+        found = await entry.places([*keys, unknown])
+        assert await entry.places([]) == {}
+    expected = (scene.beacon.id, scene.venue.id, scene.company.id, "Europe/Paris")
+    assert found == {keys[0]: expected}
+
+
+async def test_devices_are_created_and_added_to(scene: Scene):
+    ours = DeviceKey(scene.company.id, "phone")
+    theirs = DeviceKey(scene.other.id, "phone")
+    tested = DeviceKey(scene.company.id, "of-the-team")
+    first = DeviceNews(nb_beacon=2, name="ios", token_push="t", id_connector=-(2**63))
+    async with scene.ledger.entry() as entry:
+        known = await entry.add_devices(
+            {ours: first, theirs: DeviceNews(nb_beacon=7), tested: DeviceNews(nb_beacon=1)}, NOW
+        )
+    assert (known[ours].test, known[theirs].test, known[tested].test) == (False, False, True)
+    later = NOW + timedelta(hours=1)
+    async with scene.ledger.entry() as entry:
+        again = await entry.add_devices(
+            {ours: DeviceNews(nb_beacon=1, nb_campaign=3, version="18", model="m")}, later
+        )
+    assert again == {ours: known[ours]}
+    async with scene.database.read() as session:
+        device = await session.get_one(Device, known[ours].id)
+    assert (device.nb_beacon, device.nb_campaign, device.name, device.version) == (
+        3,
+        3,
+        "ios",
+        "18",
+    )
+    assert (device.token_push, device.model, device.id_connector) == ("t", "m", -(2**63))
+    assert (device.create_on, device.update_on) == (NOW, later)
+
+
+async def test_transactions_with_the_same_devices_wait_for_each_other(scene: Scene):
+    keys = [DeviceKey(scene.company.id, f"phone {number}") for number in range(50)]
+
+    async def add(order: list[DeviceKey]) -> None:
+        async with scene.ledger.entry() as entry:
+            await entry.add_devices({key: DeviceNews(nb_beacon=1) for key in order}, NOW)
+            figures = {StatisticKey(TODAY, VENUE, n): Figures(n, detections=1) for n in range(9)}
+            members = {StatisticDevice(TODAY, VENUE, n, 1) for n in range(9)}
+            await entry.add_statistics(figures, members)
+
+    await asyncio.gather(*(add(keys if n % 2 else keys[::-1]) for n in range(10)))
+    counters = await devices(scene)
+    assert [counters[key.udid] for key in keys] == [(10, 0)] * 50
+    async with scene.database.read() as session:
+        rows = (await session.execute(select(Statistic.detections, Statistic.devices))).all()
+    assert [tuple(row) for row in rows] == [(10, 1)] * 9
+
+
+@pytest.mark.parametrize(
+    "at", [NOW, datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)]
+)
+async def test_traces_take_any_instant(scene: Scene, at: datetime):
+    await scene.store.make_days(TODAY, TODAY)
+    async with scene.ledger.entry() as entry:
+        await entry.add_detections([DetectionRow(1, 2, 3, "near", at, "10.0.0.1")] * 2)
+        await entry.add_authentications([AuthenticationRow(1, 4, at, None)])
+        await entry.add_detections([])
+    async with scene.database.read() as session:
+        traces = (await session.scalars(select(DetectionTrace))).all()
+        (signed,) = (await session.scalars(select(AuthenticationTrace))).all()
+    assert len({trace.id for trace in traces}) == 2
+    trace = traces[0]
+    assert (trace.device_id, trace.venue_id, trace.beacon_id, trace.ip) == (1, 2, 3, "10.0.0.1")
+    assert (trace.status, trace.create_on) == ("near", at)
+    assert (signed.device_id, signed.application_id, signed.create_on) == (1, 4, at)
+
+
+async def test_a_notification_is_counted_once(scene: Scene):
+    first, second = uuid4(), uuid4()
+    async with scene.ledger.entry() as entry:
+        await entry.add_receptions([reception(first)])
+    async with scene.ledger.entry() as entry:
+        assert await entry.counted([first, second]) == {first}
+    with pytest.raises(AlreadyCountedError):
+        async with scene.ledger.entry() as entry:
+            await entry.add_receptions([reception(second), reception(first)])
+    assert await count(scene, Reception) == 1
+
+
+def reception(notification: UUID, at: datetime = NOW) -> ReceptionRow:
+    return ReceptionRow(notification, 1, 2, at)
+
+
+async def test_presences_are_replaced(scene: Scene):
+    key, unknown = PresenceKey(1, 2), PresenceKey(1, 3)
+    for state in (PresenceState("near", NOW), PresenceState("far", NOW + timedelta(minutes=1))):
+        async with scene.ledger.entry() as entry:
+            await entry.set_presences({key: state})
+            await entry.set_presences({})
+        async with scene.ledger.entry() as entry:
+            assert await entry.presences({key, unknown}) == {key: state}
+
+
+async def test_a_device_counts_once_a_day(scene: Scene):
+    key = StatisticKey(TODAY, BEACON, 3)
+    tomorrow = key._replace(day=TODAY + timedelta(days=1))
+    for members in ({1, 2}, {2, 3}):
+        async with scene.ledger.entry() as entry:
+            await entry.add_statistics(
+                {key: Figures(9, detections=5, notifications=1), tomorrow: Figures(9)},
+                {StatisticDevice(*key, member) for member in members}
+                | {StatisticDevice(*tomorrow, 1)},
+            )
+    async with scene.database.read() as session:
+        rows = (await session.scalars(select(Statistic).order_by(Statistic.day))).all()
+    figures = [(r.day, r.kind, r.ref, r.venue_id, r.detections) for r in rows]
+    assert figures == [(TODAY, "beacon", 3, 9, 10), (tomorrow.day, "beacon", 3, 9, 0)]
+    assert [(row.devices, row.notifications) for row in rows] == [(3, 2), (1, 0)]
+
+
+async def test_what_is_looked_up(scene: Scene):
+    ledger = scene.ledger
+    assert await ledger.companies({scene.company.id, 999}) == {scene.company.id}
+    assert await ledger.time_zones({scene.venue.id, 999}) == {scene.venue.id: "Europe/Paris"}
+    found = await ledger.applications({"key-1", "key-2"})
+    assert found == {"key-1": (scene.application.id, scene.company.id, True, None)}
+    assert await ledger.companies([]) == set()
+    async with scene.database.write() as session, session.begin():
+        application = await session.merge(scene.application)
+        application.expire_on, application.active = NOW, False
+    found = await ledger.applications(["key-1"])
+    assert found["key-1"][2:] == (False, NOW)
+
+
+async def test_retention_keeps_the_last_days(scene: Scene):
+    days = [TODAY - timedelta(days=age) for age in (40, 3, 2, 0)]
+    await fill(scene, days)
+    await Retention(scene.store, days=2, clock=lambda: NOW).tend()
+    kept = {TODAY - timedelta(days=2), TODAY}
+    async with scene.database.read() as session:
+        for model in (DetectionTrace, AuthenticationTrace, Reception, Presence):
+            instants = (await session.scalars(select(model.create_on))).all()
+            assert {instant.date() for instant in instants} == kept, model
+        assert set(await session.scalars(select(StatisticDeviceRow.day))) == kept
+        assert await session.scalar(select(func.count()).select_from(Statistic)) == len(days)
+
+
+async def fill(scene: Scene, days: list[date]) -> None:
+    for number, day in enumerate(days):
+        at = datetime.combine(day, NOW.timetz())
+        async with scene.ledger.entry() as entry:
+            await entry.add_detections([DetectionRow(1, 2, 3, "near", at, None)])
+            await entry.add_authentications([AuthenticationRow(1, 4, at, None)])
+            await entry.add_receptions([reception(uuid4(), at)])
+            await entry.set_presences({PresenceKey(1, number): PresenceState("far", at)})
+            figure = StatisticKey(day, VENUE, 1)
+            await entry.add_statistics({figure: Figures(1)}, {StatisticDevice(*figure, 1)})
+
+
+async def test_days_are_made_once_whoever_makes_them(scene: Scene):
+    first, last = TODAY - timedelta(days=1), TODAY + timedelta(days=DAYS_AHEAD)
+    await fill(scene, [TODAY])
+    made = await asyncio.gather(*(scene.store.make_days(first, last) for _ in range(3)))
+    expected = 2 * 5 if scene.database.dialect == "postgresql" else 0
+    assert sum(made) == expected
+    assert await count(scene, DetectionTrace) == 1
+    limit = datetime.combine(TODAY + timedelta(days=1), datetime.min.time(), UTC)
+    await scene.store.forget_before(limit)
+    assert await count(scene, DetectionTrace) == 0
+
+
+async def devices(scene: Scene) -> dict[str, tuple[int, int]]:
+    async with scene.database.read() as session:
+        found = await session.scalars(select(Device).where(Device.company_id == scene.company.id))
+        return {each.udid: (each.nb_beacon, each.nb_campaign) for each in found}
+
+
+async def count(scene: Scene, model: type) -> int:
+    async with scene.database.read() as session:
+        return await session.scalar(select(func.count()).select_from(model)) or 0

@@ -1,0 +1,265 @@
+"""The recorder's data path on both databases: exact, whoever else writes and whatever fails."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pytest
+from aiokafka import ConsumerRecord, TopicPartition
+from sqlalchemy import func, select
+
+from catalog.models import (
+    AuthenticationTrace,
+    Base,
+    DetectionTrace,
+    Device,
+    Reception,
+    Statistic,
+)
+from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.publisher import Outgoing
+from engine.kafka.worker import Records
+from engine.metrics import Metrics
+from engine.recorder import OffsetsError, PartitionRecorder, Recorder
+from engine.recording.asides import Asides
+from engine.recording.authentications import AuthenticationReader
+from engine.recording.detections import DetectionReader, Trace
+from engine.recording.ledger import Entry, Ledger
+from engine.recording.notifications import NotificationReader
+from tests.contract.ledgers import Scene, open_scene
+
+NOW = datetime(2026, 11, 20, 10, 30, tzinfo=UTC)
+DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
+
+
+class Letters:
+    """Takes dead letters where the brokers would."""
+
+    def __init__(self) -> None:
+        self.reasons: list[bytes] = []
+
+    async def publish(self, messages: list[Outgoing]) -> None:
+        self.reasons += [dict(message.headers)["reason"] for message in messages]
+
+
+class Rig:
+    """Recorders over one ledger, and records of the scene's beacon."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.letters = Letters()
+        self.metrics = Metrics()
+
+    def recorder(self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None) -> Any:
+        """A recorder of its own, as of another process."""
+        ledger = ledger or self.scene.ledger
+        asides = Asides(topic="dead", publisher=self.letters, metrics=self.metrics)  # type: ignore[arg-type]
+        limit = DeadLetterLimit(share=1, run=1000)
+        skipped = self.metrics.recorder_skipped
+        readers: dict[str, Callable[[], Any]] = {
+            DETECTIONS: lambda: DetectionReader(
+                path_loss_exponent=2.0, trace=trace, skipped=skipped, clock=lambda: NOW
+            ),
+            NOTIFICATIONS: lambda: NotificationReader(
+                ledger=ledger, asides=asides, limit=limit, skipped=skipped, clock=lambda: NOW
+            ),
+            AUTHENTICATIONS: lambda: AuthenticationReader(
+                ledger=ledger, asides=asides, limit=limit, clock=lambda: NOW
+            ),
+        }
+        recorder = Recorder(ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0)
+        return recorder.for_partition(TopicPartition(topic, 0))
+
+    def detections(self, offsets: range, **fields: Any) -> Records:
+        """Detections of one phone, second by second."""
+        beacon = self.scene.beacon
+        return [
+            record(
+                DETECTIONS,
+                offset,
+                {
+                    "uuid": beacon.uuid,
+                    "major": beacon.major,
+                    "minor": beacon.minor,
+                    "proximity": "near",
+                    "device": {"udid": "phone"},
+                    "detected_at": int(NOW.timestamp() + offset) * 1000,
+                    **fields,
+                },
+            )
+            for offset in offsets
+        ]
+
+    def notification(self, offset: int, number: str, **fields: Any) -> Any:
+        """A notification with this id."""
+        scene = self.scene
+        return record(
+            NOTIFICATIONS,
+            offset,
+            {
+                "id": number,
+                "campaign": {"id": scene.campaign.id, "name": "c", "hash": None},
+                "company": {"id": scene.company.id},
+                "venue": {"id": scene.venue.id, "name": "v"},
+                "beacon": {"id": scene.beacon.id, "name": "b"},
+                "device": {"udid": "phone"},
+                "detected_at": "2026-11-20T10:30:00+0000",
+                **fields,
+            },
+        )
+
+    async def counters(self, udid: str = "phone") -> tuple[int, int]:
+        """nb_beacon and nb_campaign."""
+        async with self.scene.database.read() as session:
+            chosen = (Device.udid == udid, Device.company_id == self.scene.company.id)
+            device = await session.scalar(select(Device).where(*chosen))
+        return (0, 0) if device is None else (device.nb_beacon, device.nb_campaign)
+
+    async def count(self, model: type[Base]) -> int:
+        """Rows of a table."""
+        async with self.scene.database.read() as session:
+            return await session.scalar(select(func.count()).select_from(model)) or 0
+
+    async def statistics(self) -> dict[str, tuple[int, int, int]]:
+        """Detections, devices and notifications by kind."""
+        async with self.scene.database.read() as session:
+            rows = await session.scalars(select(Statistic))
+            return {r.kind: (r.detections, r.devices, r.notifications) for r in rows}
+
+
+def record(topic: str, offset: int, value: Any) -> "ConsumerRecord[bytes, bytes]":
+    raw = value if isinstance(value, bytes) else orjson.dumps(value)
+    return ConsumerRecord(
+        topic=topic,
+        partition=0,
+        offset=offset,
+        timestamp=int(NOW.timestamp() * 1000),
+        timestamp_type=0,
+        key=b"phone",
+        value=raw,
+        checksum=None,
+        serialized_key_size=5,
+        serialized_value_size=len(raw),
+        headers=(),
+    )
+
+
+@pytest.fixture
+async def rig(database_url: str) -> AsyncIterator[Rig]:
+    async with open_scene(database_url) as scene:
+        yield Rig(scene)
+
+
+async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
+    unknown = rig.detections(range(2, 3), minor=65535)
+    broken = [record(DETECTIONS, 3, b"{")]
+    ours = rig.detections(range(2))
+    tested = rig.detections(range(4, 5), device={"udid": "of-the-team"}, ip="10.0.0.1\0")
+    await rig.recorder(DETECTIONS).handle([*ours, *unknown, *broken, *tested])
+    assert await rig.counters() == (2, 0)
+    assert await rig.counters("of-the-team") == (1, 0)
+    assert await rig.count(DetectionTrace) == 3
+    assert await rig.statistics() == {"venue": (2, 1, 0), "beacon": (2, 1, 0)}
+    assert rig.letters.reasons == []  # those are the trigger's
+    assert await rig.scene.ledger.next_offsets(DETECTIONS) == {0: 5}
+
+
+async def test_the_same_records_again_count_nothing(rig: Rig):
+    records = rig.detections(range(10))
+    for batch in (records[:6], records[:6], records[3:8], records):
+        await rig.recorder(DETECTIONS).handle(batch)
+    assert await rig.counters() == (10, 0)
+    assert await rig.count(DetectionTrace) == 10
+
+
+async def test_an_owner_of_old_cannot_write(rig: Rig):
+    old, new = rig.recorder(DETECTIONS), rig.recorder(DETECTIONS)
+    await old.handle(rig.detections(range(3)))
+    await new.handle(rig.detections(range(3, 6)))
+    await old.handle(rig.detections(range(3, 6)))  # it has them in hand and does not know
+    await old.handle(rig.detections(range(6, 8)))
+    await new.handle(rig.detections(range(6, 9)))
+    assert await rig.counters() == (9, 0)
+    assert await rig.count(DetectionTrace) == 9
+
+
+async def test_offsets_that_went_back_are_told(rig: Rig):
+    recorder: PartitionRecorder = rig.recorder(DETECTIONS)
+    await recorder.handle(rig.detections(range(3)))
+    async with rig.scene.ledger.entry() as entry:
+        assert await entry.advance(DETECTIONS, 0, 3, 1)
+    with pytest.raises(OffsetsError, match=r"went back from 3 to 1"):
+        await recorder.handle(rig.detections(range(3, 6)))
+
+
+class FailingLedger:
+    """The ledger behind a connection that fails as told, before or after the commit."""
+
+    def __init__(self, ledger: Ledger, failures: list[str]) -> None:
+        self._ledger = ledger
+        self._failures = failures
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    @asynccontextmanager
+    async def entry(self) -> AsyncIterator[Entry]:
+        failure = self._failures.pop(0) if self._failures else ""
+        async with self._ledger.entry() as entry:
+            yield entry
+            if failure == "before":
+                raise ConnectionResetError
+        if failure == "after":
+            raise ConnectionResetError
+
+
+@pytest.mark.parametrize("failures", [["before"], ["after"], ["before", "before", "after"]])
+async def test_a_lost_answer_counts_once(rig: Rig, failures: list[str]):
+    ledger: Any = FailingLedger(rig.scene.ledger, failures)
+    recorder = rig.recorder(DETECTIONS, ledger=ledger)
+    await recorder.handle(rig.detections(range(4)))
+    await recorder.handle(rig.detections(range(4, 6)))
+    assert await rig.counters() == (6, 0)
+    assert await rig.count(DetectionTrace) == 6
+
+
+async def test_notifications_count_once_by_their_id(rig: Rig):
+    first, second = str(uuid4()), str(uuid4())
+    recorder = rig.recorder(NOTIFICATIONS)
+    await recorder.handle([rig.notification(0, first), rig.notification(1, first.upper())])
+    await recorder.handle([rig.notification(2, first), rig.notification(3, second)])
+    assert await rig.counters() == (0, 2)
+    assert await rig.count(Reception) == 2
+    assert await rig.statistics() == dict.fromkeys(("venue", "beacon", "campaign"), (0, 1, 2))
+
+
+async def test_notifications_of_no_company_and_broken_ones_go_aside(rig: Rig):
+    stranger = rig.notification(1, str(uuid4()), company={"id": 999})
+    broken = [record(NOTIFICATIONS, 2, b"{"), rig.notification(3, "no-uuid")]
+    good = rig.notification(4, str(uuid4()))
+    await rig.recorder(NOTIFICATIONS).handle([stranger, *broken, good])
+    assert await rig.counters() == (0, 1)
+    assert sorted(rig.letters.reasons) == [b"invalid_field", b"malformed_json", b"unknown_company"]
+
+
+async def test_authentications_leave_a_trace(rig: Rig):
+    device = {"udid": "phone", "name": "ios", "version": "18"}
+    message = {"api_key": "key-1", "device": device, "ip": "10.0.0.2"}
+    unknown = message | {"api_key": "key-2"}
+    records = [record(AUTHENTICATIONS, n, value) for n, value in enumerate([message, unknown])]
+    await rig.recorder(AUTHENTICATIONS).handle(records)
+    assert await rig.count(AuthenticationTrace) == 1
+    assert await rig.counters() == (0, 0)
+    assert rig.letters.reasons == [b"unknown_application"]
+
+
+@pytest.mark.parametrize(("trace", "expected"), [("all", 130), ("changes", 4), ("none", 0)])
+async def test_the_trace_setting(rig: Rig, trace: Trace, expected: int):
+    records = rig.detections(range(65)) + rig.detections(range(65, 130), proximity="far")
+    for begin in range(0, 130, 26):  # each time by another process
+        await rig.recorder(DETECTIONS, trace=trace).handle(records[begin : begin + 26])
+    assert await rig.counters() == (130, 0)
+    assert await rig.count(DetectionTrace) == expected

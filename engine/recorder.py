@@ -17,7 +17,7 @@ from aiokafka import TopicPartition
 from engine.failures import database_may_recover, describe
 from engine.kafka.worker import Records
 from engine.metrics import Metrics
-from engine.recording.ledger import AlreadyCountedError, Entry, Ledger
+from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, Entry, Ledger
 
 log = structlog.get_logger(__name__)
 
@@ -130,12 +130,14 @@ class PartitionRecorder:
         """Write what the records lead to, once. Raises what no retry can mend."""
         rest = await self._unrecorded(records)
         while rest and not await self._record(rest):
-            # Another recorder was here, or we were, and the answer to the commit was lost.
-            log.warning("offset moved meanwhile", topic=self._topic, partition=self._partition)
+            # Another recorder was here, or we were, and the answer to the commit was lost; or a
+            # company has gone.
+            log.warning("looking at a batch again", topic=self._topic, partition=self._partition)
             rest = await self._unrecorded(rest)
 
     async def _record(self, records: Records) -> bool:
-        """Read and write; False if the offset in SQL is not the one that we know."""
+        """Read and write; False if the offset in SQL is not the one that we know, or if what was
+        read is true no more."""
         shared = self._shared
         end = records[-1].offset + 1
         with self._step("read"):
@@ -143,7 +145,7 @@ class PartitionRecorder:
         try:
             with self._step("write"):
                 await shared.until_sql_answers(lambda: self._write(batch, end))
-        except _OvertakenError:
+        except (_OvertakenError, CompanyGoneError):
             return False
         shared.metrics.batch_size.observe(len(records))
         return True

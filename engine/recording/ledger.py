@@ -41,7 +41,10 @@ class Entry(Protocol):
     async def add_devices(
         self, news: Mapping[DeviceKey, DeviceNews], now: datetime
     ) -> Mapping[DeviceKey, KnownDevice]:
-        """Create or update devices and add to their counters; what is None stays as it is."""
+        """Create or update devices and add to their counters; what is None stays as it is.
+
+        Raises CompanyGoneError.
+        """
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
         """Append to the trace."""
@@ -84,6 +87,10 @@ class Ledger(Protocol):
 
     async def applications(self, keys: Collection[str]) -> Mapping[str, Application]:
         """Applications by their api_key."""
+
+
+class CompanyGoneError(Exception):
+    """A company was deleted after it was looked up: look again."""
 
 
 class AlreadyCountedError(Exception):

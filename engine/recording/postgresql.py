@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from asyncpg import Connection, UniqueViolationError
+from asyncpg import Connection, ForeignKeyViolationError, UniqueViolationError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from engine.recording.ledger import AlreadyCountedError
+from engine.recording.ledger import AlreadyCountedError, CompanyGoneError
 from engine.recording.rows import (
     Application,
     AuthenticationRow,
@@ -96,9 +96,12 @@ class PostgresEntry:
     async def add_devices(
         self, news: Mapping[DeviceKey, DeviceNews], now: datetime
     ) -> Mapping[DeviceKey, KnownDevice]:
-        """Create or update devices and add to their counters."""
+        """Create or update devices and add to their counters. Raises CompanyGoneError."""
         rows = [(*key, *_values(known)) for key, known in sorted(news.items())]
-        found = await self._connection.fetch(_SQL["add_devices"], *_columns(rows, 9), now)
+        try:
+            found = await self._connection.fetch(_SQL["add_devices"], *_columns(rows, 9), now)
+        except ForeignKeyViolationError as error:
+            raise CompanyGoneError from error
         return {DeviceKey(row[0], row[1]): KnownDevice(row[2], row[3]) for row in found}
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:

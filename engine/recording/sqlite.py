@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.database import writing
-from engine.recording.ledger import AlreadyCountedError
+from engine.recording.ledger import AlreadyCountedError, CompanyGoneError
 from engine.recording.rows import (
     Application,
     AuthenticationRow,
@@ -97,9 +97,12 @@ class SqliteEntry:
     async def add_devices(
         self, news: Mapping[DeviceKey, DeviceNews], now: datetime
     ) -> Mapping[DeviceKey, KnownDevice]:
-        """Create or update devices and add to their counters."""
+        """Create or update devices and add to their counters. Raises CompanyGoneError."""
         rows = [(*key, *_values(known)) for key, known in sorted(news.items())]
-        found = await self._fetch("add_devices", _json(rows), _text(now))
+        try:
+            found = await self._fetch("add_devices", _json(rows), _text(now))
+        except IntegrityError as error:
+            raise CompanyGoneError from error
         return {DeviceKey(row[0], row[1]): KnownDevice(row[2], bool(row[3])) for row in found}
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:

@@ -17,7 +17,7 @@ from catalog.models import (
     Statistic,
 )
 from catalog.models import StatisticDevice as StatisticDeviceRow
-from engine.recording.ledger import AlreadyCountedError, Ledger
+from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, Ledger
 from engine.recording.retention import DAYS_AHEAD, Retention
 from engine.recording.rows import (
     BEACON,
@@ -127,6 +127,15 @@ async def test_devices_are_created_and_added_to(scene: Scene):
     )
     assert (device.token_push, device.model, device.id_connector) == ("t", "m", -(2**63))
     assert (device.create_on, device.update_on) == (NOW, later)
+
+
+async def test_a_company_that_has_gone_is_told(scene: Scene):
+    async def add() -> None:
+        async with scene.ledger.entry() as entry:
+            await entry.add_devices({DeviceKey(999, "phone"): DeviceNews(nb_beacon=1)}, NOW)
+
+    with pytest.raises(CompanyGoneError):
+        await add()
 
 
 async def test_transactions_with_the_same_devices_wait_for_each_other(scene: Scene):

@@ -1,6 +1,6 @@
 """The recorder's data path on both databases: exact, whoever else writes and whatever fails."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -243,6 +243,26 @@ async def test_notifications_of_no_company_and_broken_ones_go_aside(rig: Rig):
     await rig.recorder(NOTIFICATIONS).handle([stranger, *broken, good])
     assert await rig.counters() == (0, 1)
     assert sorted(rig.letters.reasons) == [b"invalid_field", b"malformed_json", b"unknown_company"]
+
+
+async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig):
+    gone, good = rig.scene.other, rig.notification(1, str(uuid4()))
+    async with rig.scene.database.write() as session, session.begin():
+        await session.delete(await session.merge(gone))
+
+    class Late(FailingLedger):
+        """Still sees the company once."""
+
+        seen = False
+
+        async def companies(self, ids: Collection[int]) -> set[int]:
+            first, self.seen = not self.seen, True
+            return set(ids) if first else await rig.scene.ledger.companies(ids)
+
+    recorder = rig.recorder(NOTIFICATIONS, ledger=Late(rig.scene.ledger, []))
+    await recorder.handle([rig.notification(0, str(uuid4()), company={"id": gone.id}), good])
+    assert await rig.counters() == (0, 1)
+    assert rig.letters.reasons == [b"unknown_company"]
 
 
 async def test_authentications_leave_a_trace(rig: Rig):

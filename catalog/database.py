@@ -20,6 +20,7 @@ from catalog.outbox import CatalogSession
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
+_IDLE_SECONDS = 60.0
 _ACCEPTED = "accepted: postgresql://user:password@host:port/name or sqlite:///path/of/a/file"
 _DRIVERS = {
     "postgresql": "postgresql+asyncpg",
@@ -100,6 +101,7 @@ def _parse(url: str) -> URL:
 
 def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
     query = dict(url.query)
+    idle = max(_IDLE_SECONDS, command_timeout)
     if "sslmode" in query:
         # libpq's name, which people copy from elsewhere; asyncpg's is ssl, with the same values.
         query["ssl"] = query.pop("sslmode")
@@ -112,7 +114,11 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
         connect_args={
             "timeout": CONNECT_SECONDS,
             "command_timeout": command_timeout,
-            "server_settings": {"application_name": "proximity"},
+            "server_settings": {
+                "application_name": "proximity",
+                # A host that dies in a transaction would keep its locks until TCP gives up.
+                "idle_in_transaction_session_timeout": str(int(idle * 1000)),
+            },
         },
     )
 

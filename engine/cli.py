@@ -18,7 +18,19 @@ from engine.settings import SettingsError
 USAGE = 2
 FAILED = 1
 _ENV_FILE = "--env-file"
-_COMMANDS = ("run", "migrate", "catalog", "publish", "dead_letters", "demo", "settings")
+_COMMANDS = (
+    "run",
+    "api",
+    "migrate",
+    "account",
+    "catalog",
+    "publish",
+    "dead_letters",
+    "demo",
+    "statistics",
+    "verify",
+    "settings",
+)
 
 app = typer.Typer(
     name="proximity",

@@ -13,6 +13,7 @@ from asyncpg import InterfaceError, PostgresError
 from prometheus_client import Counter
 from redis import exceptions as redis_errors
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +36,8 @@ _REFUSALS_THAT_PASS = (
 _CODES_THAT_PASS = ("MISCONF ", "NOREPLICAS ", "BUSY ", "-OOM ", "-READONLY ")
 
 
-# Shutting down, starting up, too many connections, connection gone, lock or deadlock given up.
+# Shutting down, starting up, too many connections, connection gone, lock or deadlock given up,
+# serialization, a standby that is no primary yet, disk full, out of memory.
 _SQL_STATES_THAT_PASS = {
     "57P01",
     "57P02",
@@ -47,6 +49,10 @@ _SQL_STATES_THAT_PASS = {
     "08001",
     "55P03",
     "40P01",
+    "40001",
+    "25006",
+    "53100",
+    "53200",
 }
 
 
@@ -81,7 +87,7 @@ def database_may_recover(error: Exception) -> bool:
     # asyncpg's own, where SQLAlchemy does not wrap them: while it connects.
     if isinstance(error, PostgresError):
         return error.sqlstate in _SQL_STATES_THAT_PASS
-    return isinstance(error, InterfaceError | OSError | TimeoutError)
+    return isinstance(error, InterfaceError | PoolTimeoutError | OSError | TimeoutError)
 
 
 async def until_redis_answers(

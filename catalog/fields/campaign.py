@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from catalog.fields.display import colour, link
 from catalog.fields.reading import Field
 from catalog.fields.values import (
     boolean,
@@ -24,7 +25,6 @@ from catalog.models.base import offset_minutes
 from rules.cache_delay import parse_delay
 
 _text = text(None)
-_color = text(64, shortest=0)
 _source = text(None, shortest=0)
 
 TIES = ("beacons", "geofencings", "tags")
@@ -43,10 +43,10 @@ CAMPAIGN = (
     Field(name="title", read=_text, required=True),
     Field(name="format", read=choice("template", "url", "html", "connector"), required=True),
     Field(name="template", read=_source, nullable=True),
-    Field(name="url", read=_source, nullable=True),
+    Field(name="url", read=link, nullable=True),
     Field(name="html", read=_source, nullable=True),
-    Field(name="background", read=_color, nullable=True),
-    Field(name="color", read=_color, nullable=True),
+    Field(name="background", read=colour, nullable=True),
+    Field(name="color", read=colour, nullable=True),
     Field(name="cache", read=cache, required=True),
     Field(name="start", read=timestamp, required=True),
     Field(name="end", read=timestamp, required=True),

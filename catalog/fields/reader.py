@@ -41,16 +41,18 @@ def any_case(*words: str) -> str:
     return "|".join("".join(_either(letter) for letter in word) for word in words)
 
 
-def digits(highest: int, longest: int) -> str:
-    """A pattern for the decimal digits of 0 to `highest`, at most `longest` of them."""
+def digits(lowest: int, highest: int, longest: int) -> str:
+    """A pattern for the digits of `lowest` (0 or 1) to `highest`, at most `longest` of them."""
     text = str(highest)
     length = len(text)
-    choices = [f"[0-9]{{1,{length - 1}}}"] if length > 1 else []
+    shorter = f"[1-9][0-9]{{0,{length - 2}}}" if lowest else f"[0-9]{{1,{length - 1}}}"
+    choices = [shorter] if length > 1 else []
     for place, digit in enumerate(text):
-        if digit != "0":
+        first = 0 if place else lowest
+        if int(digit) > first:
             rest = length - place - 1
             tail = f"[0-9]{{{rest}}}" if rest else ""
-            choices.append(f"{text[:place]}[0-{int(digit) - 1}]{tail}")
+            choices.append(f"{text[:place]}[{first}-{int(digit) - 1}]{tail}")
     return f"0{{0,{longest - length}}}(?:{'|'.join([*choices, text])})"
 
 

@@ -68,11 +68,12 @@ def read_fields(
     values: dict[str, Any] = {}
     for field in fields:
         names = [name for name in (field.name, *field.also) if name in given]
-        here = f"{place}.{names[0] if names else field.name}" if place else field.name
+        name = names[0] if names else field.name
+        here = f"{place}.{name}" if place else name
         if len(names) > 1:
             faults.note(here, f"given twice, also as {names[1]}")
         elif names:
-            _read_one(field, given[names[0]], here, values, faults)
+            _read_one(field, given[name], here, values, faults)
         elif field.required and require:
             faults.note(here, "required, and not given")
     return values

@@ -74,9 +74,9 @@ def integer(lowest: int, highest: int) -> Reader:
             raise FieldError(f"accepted: a whole number from {lowest} to {highest}")
         return value
 
-    written = digits(highest, _LONGEST_NUMBER)
+    written = digits(min(max(lowest, 0), 1), highest, _LONGEST_NUMBER)
     if lowest < 0:
-        written += f"|-{digits(-lowest, _LONGEST_NUMBER)}"
+        written += f"|-{digits(0, -lowest, _LONGEST_NUMBER)}"
     plain = {"type": "integer", "minimum": lowest, "maximum": highest}
     return Reader(read, {"anyOf": [plain, {"type": "string", "pattern": f"^(?:{written})$"}]})
 

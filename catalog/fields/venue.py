@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from catalog.fields.display import colour
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
 from catalog.fields.values import (
@@ -72,7 +73,7 @@ BEACON = (
     Field(name="proximity", read=choice("immediate", "near", "far"), required=True),
     Field(name="x", read=_POSITION, nullable=True),
     Field(name="y", read=_POSITION, nullable=True),
-    Field(name="color", read=text(64, shortest=0), nullable=True),
+    Field(name="color", read=colour, nullable=True),
     Field(name="tags", read=names),
 )
 GEOFENCE = (

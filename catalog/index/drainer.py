@@ -33,7 +33,8 @@ class Drainer:
 
     An outage of SQL or Redis is logged and tried again, after a pause that doubles up to
     `longest_pause`; any other error is a mistake in the program and ends `run`. `jitter` spreads
-    pauses: a factor near 1. `failures` counts those in a row: 0 while all is well.
+    pauses: a factor near 1. `failures` counts those in a row: 0 while all is well. `nudge` ends a
+    pause at once, for who has just written; not one after a failure.
     """
 
     def __init__(
@@ -56,13 +57,19 @@ class Drainer:
         self._jitter = jitter
         self.failures = 0
         self._looked: float | None = None
+        self._nudged = asyncio.Event()
+
+    def nudge(self) -> None:
+        """Say that the outbox has something."""
+        self._nudged.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. May also be cancelled: what was not committed is drained again."""
         while not stop.is_set():
+            self._nudged.clear()
             pause = await self._step()
             if pause:
-                await _wait(stop, pause)
+                await _wait(stop, pause, None if self.failures else self._nudged)
 
     async def _step(self) -> float:
         try:
@@ -93,12 +100,14 @@ class Drainer:
         return pause * self._jitter()
 
 
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
+async def _wait(stop: asyncio.Event, seconds: float, nudged: asyncio.Event | None) -> None:
+    events = [event for event in (stop, nudged) if event is not None]
+    waits = {asyncio.create_task(event.wait()) for event in events}
     try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _one_line(error: Exception) -> str:

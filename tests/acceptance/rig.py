@@ -28,7 +28,7 @@ class Command:
     """One `proximity` process, its output in a file. `port` is its (first) metrics port."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str], *arguments: str) -> None:
-        self.port = _free_ports()
+        self.port = free_ports()
         self.log = directory / f"{arguments[0]}-{self.port}.log"
         settings = {"METRICS_PORT": str(self.port), "METRICS_HOST": "127.0.0.1", **environment}
         with self.log.open("wb") as output:
@@ -126,13 +126,17 @@ class Rig:
         """Start a trigger."""
         return self.start("run", "--role", "trigger", **settings)
 
+    def recorder(self, **settings: str) -> Command:
+        """Start a recorder."""
+        return self.start("run", "--role", "recorder", **settings)
+
     def close(self) -> None:
         """Kill what still runs."""
         for command in self._started:
             command.kill()
 
 
-def _free_ports() -> int:
+def free_ports() -> int:
     """The first of two free ports in a row, below those that the system gives to others."""
     while True:
         first = random.randrange(20_000, 30_000)

@@ -5,6 +5,7 @@ import pytest
 from aiokafka import errors as kafka
 from redis import exceptions as redis
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from engine.failures import (
     database_may_recover,
@@ -47,6 +48,11 @@ def test_redis(error: Exception, passes: bool) -> None:
         (DBAPIError("", None, asyncpg.exceptions.AdminShutdownError("")), True),
         (asyncpg.exceptions.CannotConnectNowError("starting up"), True),
         (asyncpg.exceptions.TooManyConnectionsError(""), True),
+        (asyncpg.exceptions.SerializationError(""), True),
+        (asyncpg.exceptions.DeadlockDetectedError(""), True),
+        (asyncpg.exceptions.ReadOnlySQLTransactionError(""), True),
+        (asyncpg.exceptions.DiskFullError(""), True),
+        (PoolTimeoutError(), True),
         (asyncpg.InterfaceError("connection is closed"), True),
         (ConnectionRefusedError(), True),
         (TimeoutError(), True),

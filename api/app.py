@@ -1,0 +1,152 @@
+"""The application: routes, errors, middleware around them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from asyncpg import InterfaceError, PostgresError
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from api.answers import answer, error_answer
+from api.errors import ApiError, bad_fields, unavailable
+from api.metrics import ApiMetrics
+from api.middleware import RequestMiddleware
+from api.openapi import page
+from api.openapi.document import document
+from api.permissions import KEY_HEADER, TOKEN_HEADER
+from api.routes import auth, beacon, campaign, connector, device, geofence, profile, venue
+from api.services import Services
+from catalog.fields.values import INT64
+
+_log = structlog.get_logger(__name__)
+_ROUTERS = (auth, profile, device, venue, beacon, geofence, campaign, connector)
+_LOWEST = {"after": 0}
+
+Check = Callable[[], Awaitable[bool]]
+
+
+def build_app(
+    *,
+    services: Services,
+    metrics: ApiMetrics,
+    version: str,
+    ready: Callable[[], Awaitable[Mapping[str, bool]]],
+    cors_origins: Sequence[str] = (),
+) -> FastAPI:
+    """The interface under /v2, /docs, /openapi.json, /healthz and /readyz.
+
+    `ready` says by name what is ready; /readyz is 200 when all is. `cors_origins` are the sites
+    whose pages may call from a browser.
+    """
+    app = FastAPI(
+        title="Proximity management interface",
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    for module in _ROUTERS:
+        app.include_router(module.router)
+    app.include_router(page.router)
+    app.include_router(_plain_routes(app, version, ready))
+    _handle_errors(app)
+    if cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors_origins),
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
+            expose_headers=["x-request-id", "retry-after"],
+        )
+    app.add_middleware(RequestMiddleware, metrics=metrics, seconds=services.limits.answer_seconds)
+    return app
+
+
+def _plain_routes(
+    app: FastAPI, version: str, ready: Callable[[], Awaitable[Mapping[str, bool]]]
+) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+    told: dict[str, Any] = {}
+
+    @router.get("/openapi.json")
+    async def openapi() -> Response:
+        if not told:
+            told.update(document(app, version))
+        return answer(told)
+
+    @router.get("/healthz")
+    async def healthz() -> Response:
+        return answer({"status": "ok"})
+
+    @router.get("/readyz")
+    async def readyz() -> Response:
+        checks = await ready()
+        good = all(checks.values())
+        content = {"status": "ready" if good else "not ready", "checks": checks}
+        return answer(content, 200 if good else 503)
+
+    return router
+
+
+def _handle_errors(app: FastAPI) -> None:
+    handlers: dict[type[Exception], Any] = {
+        ApiError: _api_error,
+        HTTPException: _http_error,
+        RequestValidationError: _bad_parameters,
+        SQLAlchemyError: _database_error,
+        PostgresError: _database_error,
+        InterfaceError: _database_error,
+        OSError: _database_error,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def _api_error(_request: Request, error: ApiError) -> Response:
+    return error_answer(error)
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    """No such path, or not with this method: the framework's own, in the interface's shape."""
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"allow": ", ".join(_methods(request))}
+    message = HTTPStatus(error.status_code).phrase.lower()
+    return error_answer(ApiError(error.status_code, message, headers=headers))
+
+
+async def _bad_parameters(_request: Request, error: RequestValidationError) -> Response:
+    places = (str(fault["loc"][-1]) for fault in error.errors())
+    fields = {
+        place: f"accepted: a whole number from {_LOWEST.get(place, 1)} to {INT64}"
+        for place in places
+    }
+    return error_answer(bad_fields(fields))
+
+
+async def _database_error(_request: Request, error: Exception) -> Response:
+    """The text of the statement goes no further than its first line, and that only to the log."""
+    text = str(getattr(error, "orig", None) or error).partition("\n")[0]
+    _log.error("the database failed", error=f"{type(error).__name__}: {text}")
+    return error_answer(unavailable("the database does not answer; try again"))
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method that the path has."""
+    scope = dict(request.scope)
+    found: set[str] = set()
+    for method in ("DELETE", "GET", "POST", "PUT"):
+        probe = scope | {"method": method, "path": request.scope["path"]}
+        if any(route.matches(probe)[0] is Match.FULL for route in request.app.routes):
+            found.add(method)
+    return sorted(found)

@@ -1,0 +1,75 @@
+"""The body of a request: a JSON object of limited size that arrives in limited time."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+
+from api.errors import ApiError, bad_fields
+from catalog.fields.reading import Fault, Faults, Field, read_fields
+
+_CLOSE = {"connection": "close"}
+
+
+async def read_object(request: Request, *, longest: int, seconds: float) -> dict[str, Any]:
+    """The object. Raises ApiError: 415, 413 past `longest` bytes, 408 past `seconds`, 400."""
+    _check_type(request.headers.get("content-type"))
+    raw = await _read(request, longest, seconds)
+    try:
+        content = orjson.loads(raw)
+    except ValueError:
+        raise ApiError(400, "the body is not JSON (UTF-8, numbers of 64 bits)") from None
+    if not isinstance(content, dict):
+        raise ApiError(400, "the body is not a JSON object")
+    return content
+
+
+def read_values(
+    fields: Sequence[Field], given: Mapping[str, Any], faults: Faults
+) -> dict[str, Any]:
+    """The good values by attribute; what is wrong goes to `faults`. Unknown names are ignored:
+    clients send back what they have read."""
+    return read_fields(fields, given, place="", faults=faults)
+
+
+def raise_faults(faults: Sequence[Fault]) -> None:
+    """Raise ApiError 400 if there are any."""
+    if not faults:
+        return
+    by_place: dict[str, str] = {}
+    for fault in faults:
+        before = by_place.get(fault.place)
+        by_place[fault.place] = f"{before}; {fault.message}" if before else fault.message
+    raise bad_fields(by_place)
+
+
+def _check_type(written: str | None) -> None:
+    if written is None:
+        return
+    kind, _, parameters = written.lower().partition(";")
+    charset = parameters.strip().removeprefix("charset=").strip('" ')
+    if kind.strip() != "application/json" or charset not in ("", "utf-8", "utf8"):
+        raise ApiError(415, "the body must be application/json in UTF-8", headers=_CLOSE)
+
+
+async def _read(request: Request, longest: int, seconds: float) -> bytes:
+    if int(request.headers.get("content-length", 0)) > longest:
+        raise _too_large(longest)
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.stream():
+                raw += piece
+                if len(raw) > longest:
+                    raise _too_large(longest)
+    except TimeoutError:
+        raise ApiError(408, "the body took too long", headers=_CLOSE) from None
+    except ClientDisconnect:
+        raise ApiError(400, "the body ended too soon", headers=_CLOSE) from None
+    return bytes(raw)
+
+
+def _too_large(longest: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {longest} bytes", headers=_CLOSE)

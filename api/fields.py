@@ -1,0 +1,54 @@
+"""What requests are read with: the tables of catalog.fields, and what only requests have."""
+
+from typing import Any
+
+from api.ties import CAMPAIGN_TIES, TAGS
+from catalog.fields import campaign, venue
+from catalog.fields.reader import FieldError, reader
+from catalog.fields.reading import Field
+from catalog.fields.values import boolean, text
+
+_MOST = 1000
+_DEEPEST = 16
+
+
+@reader(type="array", items={}, maxItems=_MOST)
+def shallow_list(value: Any) -> list[Any]:
+    """A list of anything that is not nested deeply: writers and readers of JSON have limits."""
+    if not isinstance(value, list) or len(value) > _MOST or _depth(value) > _DEEPEST:
+        raise FieldError(f"accepted: a list of at most {_MOST}, nested {_DEEPEST} deep at most")
+    return value
+
+
+def _depth(value: list[Any]) -> int:
+    level: list[Any] = [value]
+    depth = 0
+    while level and depth <= _DEEPEST:
+        depth += 1
+        inner = (
+            item
+            for outer in level
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+        )
+        level = [item for item in inner if isinstance(item, list | dict)]
+    return depth
+
+
+CREDENTIALS = (
+    Field(name="email", read=text(1024), required=True),
+    Field(name="password", read=text(1024), required=True, secret=True),
+)
+BEACON = (*(field for field in venue.BEACON if field.name != "tags"), TAGS)
+_LISTS = tuple(Field(name=name, read=shallow_list) for name in ("nfcs", "qrcodes"))
+_CAMPAIGN = (
+    *(f for f in campaign.CAMPAIGN if f.name not in ("tags", "nfcs", "qrcodes")),
+    *campaign.HOURS,
+    *_LISTS,
+    *CAMPAIGN_TIES,
+)
+CAMPAIGN_CREATE = (*_CAMPAIGN, *campaign.DAYS)
+CAMPAIGN_EDIT = (
+    *_CAMPAIGN,
+    *(Field(name=day.name, also=day.also, read=day.read) for day in campaign.DAYS),
+)
+TEST = (Field(name="test", read=boolean, required=True),)

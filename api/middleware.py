@@ -1,0 +1,129 @@
+"""Around every request: its id, headers, deadline, log line and metrics, and its last resort."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from uuid import uuid4
+
+import structlog
+
+from api.answers import error_answer
+from api.errors import ApiError, unavailable
+from api.metrics import ApiMetrics
+
+_log = structlog.get_logger(__name__)
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_KEEP_NOTHING = (b"cache-control", b"no-store")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+class RequestMiddleware:
+    """The outermost one.
+
+    `seconds` bounds the time until an answer begins, and then the time that each piece of it
+    waits for a slow reader. An error that nobody expected is logged, with the request's id, and
+    answered with 500 and nothing else; when the answer has begun, the connection ends.
+    """
+
+    def __init__(self, app: App, *, metrics: ApiMetrics, seconds: float) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, send, self._seconds)
+        begun = time.perf_counter()
+        with (
+            structlog.contextvars.bound_contextvars(request=exchange.id),
+            self._metrics.in_flight.track_inprogress(),
+        ):
+            try:
+                await self._answer(exchange, receive)
+            finally:
+                self._note(exchange, time.perf_counter() - begun)
+
+    async def _answer(self, exchange: "_Exchange", receive: Receive) -> None:
+        try:
+            async with asyncio.timeout(self._seconds) as exchange.deadline:
+                await self._app(exchange.scope, receive, exchange.send)
+        except TimeoutError as error:
+            await _give_up(exchange, error, unavailable("the answer took too long"))
+        except Exception as error:  # the last resort: logged, told without internals
+            _log.exception("request failed", error=type(error).__name__)
+            await _give_up(exchange, error, ApiError(500, "internal error"))
+
+    def _note(self, exchange: "_Exchange", seconds: float) -> None:
+        method, route = exchange.scope["method"], _route(exchange.scope)
+        self._metrics.answered(method, route, exchange.status, seconds)
+        _log.info(
+            "request",
+            method=method,
+            route=route,
+            status=exchange.status,
+            milliseconds=round(seconds * 1000, 1),
+            company=exchange.scope.get("company"),
+        )
+
+
+async def _give_up(exchange: "_Exchange", error: Exception, told: ApiError) -> None:
+    if exchange.status:
+        raise error
+    await error_answer(told)(exchange.scope, _nothing, exchange.send)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
+class _Exchange:
+    """A request and what has been answered so far; `status` is 0 until the answer begins."""
+
+    def __init__(self, scope: Scope, send: Send, seconds: float) -> None:
+        self.scope = scope
+        self.status = 0
+        self.deadline: asyncio.Timeout | None = None
+        self._send = send
+        self._seconds = seconds
+        given = next((v for k, v in scope["headers"] if k == b"x-request-id"), b"")
+        self.id = given.decode() if _SANE_ID.fullmatch(given) else uuid4().hex
+
+    async def send(self, message: Message) -> None:
+        """Send on, with the headers that every answer has."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = self._with_ours(message["headers"])
+        await self._send(message)
+        if self.deadline is not None and not self.deadline.expired():
+            # The answer moves on: each piece has its own time.
+            self.deadline.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def _with_ours(self, headers: Any) -> list[tuple[bytes, bytes]]:
+        given = list(headers)
+        names = {name for name, _ in given}
+        defaults = [own for own in (_POLICY, _KEEP_NOTHING) if own[0] not in names]
+        return [*given, *_HEADERS, *defaults, (b"x-request-id", self.id.encode())]
+
+
+def _route(scope: Scope) -> str:
+    """The template of the route; all paths that nobody serves are one."""
+    route = scope.get("route")
+    return str(getattr(route, "path", None) or "none")

@@ -1,0 +1,71 @@
+"""How an operation is told in the document: what it takes, answers and refuses."""
+
+from typing import Any
+
+_ERROR = {"$ref": "#/components/schemas/Error"}
+_AUTH_ERROR = {"$ref": "#/components/schemas/AuthenticationError"}
+_REASONS = {
+    400: "The request is not accepted; `fields` names each bad field and what it accepts.",
+    401: "No session: a header is missing, or the session has ended.",
+    403: "The account's permission is too low.",
+    404: "No such record in the account's company.",
+    408: "The body took too long to arrive.",
+    409: "In conflict with another record.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    429: "Too many attempts to sign in; `retry-after` says how many seconds to wait.",
+    503: "Not now: the database does not answer, or too many ask at once.",
+}
+_WITH_BODY = (400, 408, 413, 415)
+
+
+def operation(
+    summary: str,
+    *,
+    tag: str,
+    answers: str,
+    many: bool = False,
+    body: str | None = None,
+    status: int = 200,
+    conflicts: str | None = None,
+) -> dict[str, Any]:
+    """The keywords of a route. `answers` and `body` name schemas; `many` answers an array."""
+    errors = {} if tag == "session" else _errors(401, 403)
+    errors |= _errors(400, 404, 503)
+    if body is not None:
+        errors |= _errors(*_WITH_BODY)
+    if conflicts is not None:
+        errors |= {409: _response(conflicts, _ERROR)}
+    if tag == "session":
+        errors |= {404: _response("No user matches.", _AUTH_ERROR), **_told_as(429, _AUTH_ERROR)}
+    schema: dict[str, Any] = {"$ref": f"#/components/schemas/{answers}"}
+    if many:
+        schema = {"type": "array", "items": schema}
+    return {
+        "summary": summary,
+        "tags": [tag],
+        "status_code": status,
+        "responses": {status: _response("Success.", schema), **errors},
+        "openapi_extra": _extra(body, tag),
+    }
+
+
+def _errors(*statuses: int) -> dict[int, Any]:
+    return {status: _response(_REASONS[status], _ERROR) for status in statuses}
+
+
+def _told_as(status: int, schema: dict[str, Any]) -> dict[int, Any]:
+    return {status: _response(_REASONS[status], schema)}
+
+
+def _response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _extra(body: str | None, tag: str) -> dict[str, Any]:
+    extra: dict[str, Any] = {"security": []} if tag == "session" else {}
+    if body is not None:
+        schema = {"$ref": f"#/components/schemas/{body}"}
+        content = {"application/json": {"schema": schema}}
+        extra["requestBody"] = {"required": True, "content": content}
+    return extra

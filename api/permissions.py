@@ -1,0 +1,96 @@
+"""Which permission area each kind of record belongs to, and the check of it.
+
+    record       area        level 1        level 2
+    profile      profile     read
+    application  profile     read
+    device       crm         list, read     update
+    venue        region      list, read     create, update, delete
+    geofence     region      list           create, update, delete
+    beacon       beacon      list           create, update, delete
+    campaign     campaign    list, read     create, update, delete
+    connector    connector   read           update
+
+Deleting a venue takes what is in it along and needs `region` alone. The other areas (device,
+analytic, realtime, nfc, qrcode, tag, fidelity, form) are kept and shown; no operation needs them.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from api.body import read_object
+from api.errors import forbidden, no_session
+from api.services import Services
+from api.sessions.account import SignedIn
+from catalog.fields.company import READ, WRITE
+
+AREAS = {
+    "profile": "profile",
+    "application": "profile",
+    "device": "crm",
+    "venue": "region",
+    "geofence": "region",
+    "beacon": "beacon",
+    "campaign": "campaign",
+    "connector": "connector",
+}
+KEY_HEADER = "x-service-key"
+TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """A request of somebody who is signed in and may make it."""
+
+    account: SignedIn
+    services: Services
+    request: Request
+
+    @property
+    def company_id(self) -> int:
+        """The company whose records the caller sees."""
+        return self.account.company_id
+
+    async def body(self) -> dict[str, Any]:
+        """The body's object. Raises ApiError."""
+        limits = self.services.limits
+        return await read_object(
+            self.request, longest=limits.body_bytes, seconds=limits.body_seconds
+        )
+
+
+def services_of(request: Request) -> Services:
+    """What the application was built with."""
+    services: Services = request.app.state.services
+    return services
+
+
+def may_read(record: str) -> Any:
+    """A dependency: the caller, if the account may read records of this kind."""
+    return Depends(_needs(AREAS[record], READ))
+
+
+def may_write(record: str) -> Any:
+    """A dependency: the caller, if the account may change records of this kind."""
+    return Depends(_needs(AREAS[record], WRITE))
+
+
+def _needs(area: str, level: int) -> Callable[[Request], Awaitable[Caller]]:
+    async def caller(request: Request) -> Caller:
+        services = services_of(request)
+        email = request.headers.get(KEY_HEADER)
+        token = request.headers.get(TOKEN_HEADER)
+        if not email or not token:
+            raise no_session()
+        account = await services.sessions.find(email, token)
+        if account is None:
+            raise no_session()
+        request.scope["company"] = account.company_id
+        if account.level(area) < level:
+            raise forbidden(area, level)
+        return Caller(account=account, services=services, request=request)
+
+    return caller

@@ -1,0 +1,109 @@
+"""Devices, and the traces that they left."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.answers import timestamp
+from api.records.page import Page, Record, fetch
+from api.records.venue import beacons
+from catalog.models import Beacon, Device, Venue
+from catalog.models.traces import AuthenticationTrace, DetectionTrace
+
+_DEVICE = select(
+    Device.id,
+    Device.nb_beacon,
+    Device.nb_campaign,
+    Device.udid,
+    Device.token_push,
+    Device.name,
+    Device.version,
+    Device.model,
+    Device.id_connector,
+    Device.create_on,
+    Device.update_on,
+    Device.test,
+)
+_PRESENT_ON_SOME = ("token_push", "id_connector")
+_NEVER_NULL = ("name", "version", "model")
+
+
+async def devices(
+    session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
+) -> list[Record]:
+    """Devices: one query."""
+    return [_told(row) for row in await fetch(session, _DEVICE, Device.id, where, page)]
+
+
+async def authentications(session: AsyncSession, device_id: int, limit: int) -> list[Record]:
+    """The newest `limit` authentications of a device: one query."""
+    trace = AuthenticationTrace
+    query = (
+        select(trace.id, trace.create_on, trace.ip)
+        .where(trace.device_id == device_id)
+        .order_by(trace.create_on.desc(), trace.id.desc())
+        .limit(limit)
+    )
+    return [
+        {"id": number, "create_on": timestamp(instant), "ip": ip or ""}
+        for number, instant, ip in await session.execute(query)
+    ]
+
+
+async def detections(
+    session: AsyncSession, company_id: int, device_id: int, limit: int
+) -> list[Record]:
+    """The newest `limit` detections of a device: four queries.
+
+    A beacon that is no longer the company's is told by its id alone, and such a venue has no name.
+    """
+    trace = DetectionTrace
+    query = (
+        select(trace.id, trace.venue_id, trace.beacon_id, trace.status, trace.create_on, trace.ip)
+        .where(trace.device_id == device_id)
+        .order_by(trace.create_on.desc(), trace.id.desc())
+        .limit(limit)
+    )
+    rows = (await session.execute(query)).all()
+    names = await _names(session, company_id, {row.venue_id for row in rows})
+    known = await _beacons(session, company_id, {row.beacon_id for row in rows})
+    return [
+        {
+            "lieu": names.get(row.venue_id, ""),
+            "lieu_id": row.venue_id,
+            "id": row.id,
+            "beacon": known.get(row.beacon_id, {"id": row.beacon_id}),
+            "status": row.status,
+            "create_on": timestamp(row.create_on),
+            "ip": row.ip or "",
+        }
+        for row in rows
+    ]
+
+
+async def _names(session: AsyncSession, company_id: int, ids: set[int]) -> dict[int, str]:
+    if not ids:
+        return {}
+    query = select(Venue.id, Venue.name).where(Venue.company_id == company_id, Venue.id.in_(ids))
+    return {row.id: row.name for row in await session.execute(query)}
+
+
+async def _beacons(session: AsyncSession, company_id: int, ids: set[int]) -> dict[int, Record]:
+    if not ids:
+        return {}
+    where = (Venue.company_id == company_id, Beacon.id.in_(ids))
+    found = await beacons(session, where, Page(limit=len(ids)))
+    return {record["id"]: record for record in found}
+
+
+def _told(row: dict[str, Any]) -> Record:
+    for name in _NEVER_NULL:
+        row[name] = row[name] or ""
+    for name in _PRESENT_ON_SOME:
+        if row[name] is None:
+            del row[name]
+    row["create_on"] = timestamp(row["create_on"])
+    row["update_on"] = timestamp(row["update_on"])
+    return row

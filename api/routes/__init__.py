@@ -1,0 +1,1 @@
+"""The operations of the interface, a file a kind of record."""

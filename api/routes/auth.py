@@ -1,0 +1,43 @@
+"""POST /auth."""
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answers import answer, timestamp
+from api.body import raise_faults, read_object, read_values
+from api.errors import ApiError
+from api.fields import CREDENTIALS
+from api.openapi.operations import operation
+from api.permissions import services_of
+from api.routes.parameters import PREFIX
+from catalog.fields.reading import Faults
+
+router = APIRouter(prefix=PREFIX)
+
+
+@router.post(
+    "/auth",
+    **operation("Authenticate", tag="session", answers="SessionEnvelope", body="Credentials"),
+)
+async def authenticate(request: Request) -> Response:
+    """A session for an e-mail and a password.
+
+    An unknown address and a wrong password are answered alike, and take alike.
+    """
+    services = services_of(request)
+    limits = services.limits
+    body = await read_object(request, longest=limits.body_bytes, seconds=limits.body_seconds)
+    faults = Faults()
+    values = read_values(CREDENTIALS, body, faults)
+    raise_faults(faults)
+    address = request.client.host if request.client else ""
+    granted = await services.sign_in.sign_in(values["email"], values["password"], address)
+    if granted is None:
+        raise ApiError(404, "no user matches", text="error_message")
+    session = {
+        "token": granted.token,
+        "email": granted.email,
+        "valid": timestamp(granted.valid),
+    }
+    return answer({"status": "success", "session": session, "code": 200})

@@ -1,0 +1,104 @@
+"""The company's connector: /connector."""
+
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.responses import Response
+
+from api.answers import answer
+from api.body import raise_faults, read_values
+from api.errors import bad_fields, not_found, unavailable
+from api.openapi.operations import operation
+from api.permissions import Caller, may_read, may_write
+from api.records import company
+from api.records.page import Record
+from api.routes.parameters import PREFIX
+from api.writing import write
+from catalog.fields.connector import CONNECTOR, connector_conflicts
+from catalog.fields.reading import Fault, Faults
+from catalog.load.companies import encrypted
+from catalog.models import Connector
+from catalog.secrets import Cipher, DecryptionError
+from connectors.egress import EgressError, UnresolvedError
+
+router = APIRouter(prefix=PREFIX)
+_log = structlog.get_logger(__name__)
+Writer = Annotated[Caller, may_write("connector")]
+Reader = Annotated[Caller, may_read("connector")]
+
+
+@router.get("/connector", **operation("Get connector", tag="connector", answers="Connector"))
+async def get_connector(caller: Reader) -> Response:
+    """The connector, its parameters in plain text; 404 until there is one.
+
+    The signing secret is never told, only whether there is one.
+    """
+    cipher = _cipher(caller)
+    async with caller.services.database.read() as session:
+        stored = await _stored(session, caller)
+    if stored is None:
+        raise not_found("connector: it has not been set up")
+    return answer(_told(stored, cipher))
+
+
+@router.put(
+    "/connector",
+    **operation("Update connector", tag="connector", answers="Connector", body="ConnectorInput"),
+)
+async def update_connector(caller: Writer) -> Response:
+    """The connector, made or changed.
+
+    The url may only lead to public addresses. A name that does not resolve now is accepted: each
+    call looks again.
+    """
+    cipher = _cipher(caller)
+    values = await _values(caller)
+
+    async def work(session: AsyncSession) -> Record:
+        stored = await _stored(session, caller, lock=True)
+        tokens = encrypted(cipher, stored, values)
+        if stored is None:
+            stored = Connector(**tokens, company_id=caller.company_id)
+            session.add(stored)
+        for name, value in tokens.items():
+            setattr(stored, name, value)
+        await session.flush()
+        return _told(stored, cipher)
+
+    return answer(await write(caller.services, work))
+
+
+async def _values(caller: Caller) -> dict[str, Any]:
+    faults = Faults()
+    values = read_values(CONNECTOR, await caller.body(), faults)
+    faults.extend(Fault(place, message) for place, message in connector_conflicts(values))
+    raise_faults(faults)
+    try:
+        await caller.services.check_url(values["url"])
+    except UnresolvedError as error:
+        _log.info("a connector's name does not resolve", error=str(error))
+    except EgressError as error:
+        raise bad_fields({"url": str(error)}) from None
+    return values
+
+
+async def _stored(session: AsyncSession, caller: Caller, *, lock: bool = False) -> Connector | None:
+    query = select(Connector).where(Connector.company_id == caller.company_id)
+    return (await session.scalars(query.with_for_update() if lock else query)).one_or_none()
+
+
+def _cipher(caller: Caller) -> Cipher:
+    if caller.services.cipher is None:
+        raise unavailable("connectors are off: the service has no key to encrypt them with")
+    return caller.services.cipher
+
+
+def _told(stored: Connector, cipher: Cipher) -> Record:
+    try:
+        return company.connector(stored, cipher)
+    except DecryptionError as error:
+        _log.error("connector cannot be shown", company=stored.company_id, error=str(error))
+        raise unavailable("the connector was stored with a key that the service lacks") from None

@@ -1,0 +1,106 @@
+"""The CRM: devices, what they did, and their test flag."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.responses import Response
+
+from api.answers import answer
+from api.body import raise_faults, read_values
+from api.errors import bad_fields, not_found
+from api.fields import TEST
+from api.openapi.operations import operation
+from api.permissions import Caller, may_read, may_write
+from api.records import device
+from api.records.page import ONE, Page, Record
+from api.routes.parameters import PREFIX, DeviceId
+from api.streaming import After, Limit, listed
+from api.writing import write
+from catalog.fields.reading import Fault, Faults
+from catalog.models import Device
+
+router = APIRouter(prefix=PREFIX)
+Traces = Annotated[
+    int,
+    Query(ge=1, le=1000, description="At most so many of `auth` and of `beacon`."),
+]
+_NEWEST = 100
+_ACCEPTED = "accepted: an array with this device and its test flag, or the flag alone as test"
+
+
+@router.get("/crm", **operation("List devices", tag="crm", answers="Device", many=True))
+async def list_devices(
+    caller: Annotated[Caller, may_read("device")], limit: Limit = None, after: After = 0
+) -> Response:
+    """The company's devices."""
+
+    async def read(session: AsyncSession, page: Page) -> list[Record]:
+        return await device.devices(session, (Device.company_id == caller.company_id,), page)
+
+    return await listed(caller.services.database, read, after=after, limit=limit)
+
+
+@router.get("/crm/{id}", **operation("Get device", tag="crm", answers="DeviceDetail"))
+async def get_device(
+    caller: Annotated[Caller, may_read("device")], number: DeviceId, limit: Traces = _NEWEST
+) -> Response:
+    """A device and its traces, the newest first."""
+    async with caller.services.database.read() as session:
+        return answer(await _detail(session, caller.company_id, number, limit))
+
+
+@router.put(
+    "/crm/{id}",
+    **operation("Update device", tag="crm", answers="DeviceDetail", body="DeviceUpdate"),
+)
+async def update_device(
+    caller: Annotated[Caller, may_write("device")], number: DeviceId, limit: Traces = _NEWEST
+) -> Response:
+    """Set the test flag. Everything else in the body is ignored: only devices change it."""
+    test = _test_flag(await caller.body(), number)
+
+    async def work(session: AsyncSession) -> Record:
+        query = select(Device).where(Device.id == number, Device.company_id == caller.company_id)
+        found = await session.scalar(query.with_for_update())
+        if found is None:
+            raise not_found("device")
+        if found.test != test:
+            found.test, found.update_on = test, caller.services.clock()
+            await session.flush()
+        return await _detail(session, caller.company_id, number, limit)
+
+    return answer(await write(caller.services, work))
+
+
+async def _detail(session: AsyncSession, company_id: int, number: int, limit: int) -> Record:
+    where = (Device.id == number, Device.company_id == company_id)
+    found = await device.devices(session, where, ONE)
+    if not found:
+        raise not_found("device")
+    return {
+        "device": found,
+        "auth": await device.authentications(session, number, limit),
+        "beacon": await device.detections(session, company_id, number, limit),
+    }
+
+
+def _test_flag(body: Mapping[str, Any], number: int) -> bool:
+    """The flag, wherever it is. Raises ApiError 400."""
+    name = next((name for name in ("device", "datas") if name in body), None)
+    if name is None:
+        return _read_flag(body, "")
+    items = body[name] if isinstance(body[name], list) else [body[name]]
+    for place, item in enumerate(items):
+        if isinstance(item, dict) and item.get("id", number) in (number, str(number)):
+            return _read_flag(item, f"{name}[{place}].")
+    raise bad_fields({name: _ACCEPTED})
+
+
+def _read_flag(item: Mapping[str, Any], place: str) -> bool:
+    faults = Faults()
+    values = read_values(TEST, item, faults)
+    raise_faults([Fault(place + fault.place, fault.message) for fault in faults])
+    return bool(values["test"])

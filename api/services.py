@@ -1,0 +1,38 @@
+"""What the operations work with, made once by whoever builds the application."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from api.sessions.check import Sessions
+from api.sessions.sign_in import SignIn
+from catalog.database import Database
+from catalog.secrets import Cipher
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bytes of a body, seconds for it to arrive, seconds for an answer to begin and to go on."""
+
+    body_bytes: int = 1024 * 1024
+    body_seconds: float = 15.0
+    answer_seconds: float = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """Open for as long as the application serves.
+
+    `nudge` is called after each commit, so that the index in Redis learns of it at once.
+    `check_url` raises connectors.egress.EgressError for where no connector may lead. Without
+    `cipher` connectors can be neither stored nor shown.
+    """
+
+    database: Database
+    sessions: Sessions
+    sign_in: SignIn
+    cipher: Cipher | None
+    nudge: Callable[[], None]
+    check_url: Callable[[str], Awaitable[None]]
+    clock: Callable[[], datetime]
+    limits: Limits = Limits()

@@ -1,0 +1,1 @@
+"""Signing in, and knowing who is signed in."""

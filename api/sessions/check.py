@@ -1,0 +1,92 @@
+"""Finds the account of a session token; a session that was seen lately costs no query."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from api.sessions.account import SignedIn
+from api.sessions.revision import AccessRevision
+from catalog.database import Database
+from catalog.models import Account, Company, Session
+
+_QUERY = (
+    select(Account.id, Account.company_id, Account.email, Account.permission, Session.valid)
+    .join_from(Session, Account, Session.account_id == Account.id)
+    .join(Company, Account.company_id == Company.id)
+    .where(Account.active, Company.active)
+)
+
+
+def token_hash(token: str) -> str:
+    """What is stored of a token."""
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()
+
+
+class _Remembered(NamedTuple):
+    revision: int
+    signed_in: SignedIn
+
+
+class Sessions:
+    """Looks sessions up in SQL and remembers up to `capacity` of them, the latest used.
+
+    What is remembered counts for as long as nobody's access has changed (AccessRevision).
+    `clock` tells when a session ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        revision: AccessRevision,
+        clock: Callable[[], datetime],
+        capacity: int = 10_000,
+    ) -> None:
+        self._database = database
+        self._revision = revision
+        self._clock = clock
+        self._capacity = capacity
+        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
+
+    async def find(self, email: str, token: str) -> SignedIn | None:
+        """The account behind a token, if the session is valid and the e-mail is its own.
+
+        Raises what SQL raises.
+        """
+        key = token_hash(token)
+        revision = self._revision.known()
+        found = self._recall(key, revision) or await self._look_up(key, revision)
+        if found is None or found.valid <= self._clock() or found.email != email.strip().lower():
+            return None
+        return found
+
+    def _recall(self, key: str, revision: int | None) -> SignedIn | None:
+        held = self._remembered.get(key)
+        if held is None or revision is None or held.revision != revision:
+            return None
+        self._remembered.move_to_end(key)
+        return held.signed_in
+
+    async def _look_up(self, key: str, revision: int | None) -> SignedIn | None:
+        async with self._database.read() as session:
+            row = (await session.execute(_QUERY.where(Session.token_hash == key))).one_or_none()
+        if row is None:
+            self._remembered.pop(key, None)
+            return None
+        found = SignedIn(
+            account_id=row.id,
+            company_id=row.company_id,
+            email=row.email,
+            permission=row.permission,
+            valid=row.valid,
+        )
+        if revision is not None:
+            # Under the count from before the query: a change in between makes it worthless.
+            self._remembered[key] = _Remembered(revision, found)
+            if len(self._remembered) > self._capacity:
+                self._remembered.popitem(last=False)
+        return found

@@ -1,0 +1,123 @@
+"""Signing in: e-mail and password for a session token."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import delete, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.errors import unavailable
+from api.sessions.attempts import Attempts
+from api.sessions.check import token_hash
+from catalog.database import Database
+from catalog.models import Account, Company, Session
+from catalog.passwords import hash_password, verify_password
+
+LIFETIME = timedelta(hours=24)
+_TOKEN_BYTES = 32
+_VERIFY_SECONDS = 10.0
+_STORED = select(Account.password_hash).join(Account.company).where(Account.active, Company.active)
+
+
+class Granted(NamedTuple):
+    """A new session."""
+
+    token: str
+    email: str
+    valid: datetime
+
+
+class Passwords:
+    """Checks passwords in threads of its own, `workers` at once: each takes tens of MB.
+
+    Closed by its owner.
+    """
+
+    def __init__(self, *, workers: int = 2) -> None:
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="password")
+        # Whoever has no account waits as long as who has one.
+        self._nobody = hash_password(secrets.token_urlsafe())
+
+    async def is_right(self, stored: str | None, password: str) -> bool:
+        """Whether it is; never for an account that is not there. Raises ApiError 503."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_VERIFY_SECONDS):
+                right = await loop.run_in_executor(
+                    self._threads, verify_password, stored or self._nobody, password
+                )
+        except TimeoutError:
+            raise unavailable("too many sign in at once") from None
+        return right and stored is not None
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class SignIn:
+    """Makes sessions. `clock` is now, aware."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        attempts: Attempts,
+        passwords: Passwords,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._attempts = attempts
+        self._passwords = passwords
+        self._clock = clock
+
+    async def sign_in(self, email: str, password: str, address: str) -> Granted | None:
+        """A session; None when no account matches, for whatever reason.
+
+        Raises ApiError 429 or 503, and what SQL raises.
+        """
+        email = email.strip().lower()
+        await self._attempts.take(email, address)
+        async with self._database.read() as session:
+            stored = await session.scalar(_STORED.where(Account.email == email))
+        if not await self._passwords.is_right(stored, password):
+            return None
+        granted = await self._grant(email, stored or "")
+        if granted is not None:
+            await self._attempts.forgive(email, address)
+        return granted
+
+    async def _grant(self, email: str, stored: str) -> Granted | None:
+        now = self._clock()
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        async with self._database.write.begin() as session:
+            account_id = await _still(session, email, stored)
+            if account_id is None:
+                return None
+            await session.execute(delete(Session).where(Session.valid <= now))
+            valid = now + LIFETIME
+            session.add(
+                Session(
+                    account_id=account_id,
+                    token_hash=token_hash(token),
+                    create_on=now,
+                    valid=valid,
+                )
+            )
+        return Granted(token, email, valid)
+
+
+async def _still(session: AsyncSession, email: str, stored: str) -> int | None:
+    """The account, locked, if the password that was checked is still its own."""
+    query = (
+        select(Account.id)
+        .join(Account.company)
+        .where(Account.email == email, Account.password_hash == stored)
+        .where(Account.active, Company.active)
+        .with_for_update(read=True, of=Account)
+    )
+    return await session.scalar(query)

@@ -1,0 +1,117 @@
+"""Accounts, as those who run the service make and change them: there is no sign-up."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from catalog.database import Database
+from catalog.fields.company import AREAS, NOTHING
+from catalog.models import Account, Company
+from catalog.passwords import SHORTEST, hash_password
+
+
+class AccountError(Exception):
+    """An account cannot be made or changed; the message says why, on one line."""
+
+
+class Listed(NamedTuple):
+    """An account in a list."""
+
+    email: str
+    company: str
+    active: bool
+    permission: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewAccount:
+    """An account to be made; areas that `permission` lacks get level 0."""
+
+    company: str
+    email: str
+    password: str
+    permission: Mapping[str, int]
+    name: str | None = None
+    fonction: str | None = None
+
+
+async def create_account(
+    database: Database, new: NewAccount, *, create_company: bool, now: datetime
+) -> None:
+    """Make an account, and its company if that is asked for.
+
+    Raises AccountError, and what SQL raises; then nothing has changed.
+    """
+    hashed = _hashed(new.password)
+    try:
+        async with database.write.begin() as session:
+            company = await session.scalar(select(Company).where(Company.name == new.company))
+            if company is None and not create_company:
+                raise AccountError(f"there is no company {new.company!r}; see --create-company")
+            session.add(
+                Account(
+                    company=company or Company(name=new.company, create_on=now),
+                    email=new.email,
+                    password_hash=hashed,
+                    name=new.name,
+                    fonction=new.fonction,
+                    permission=dict.fromkeys(AREAS, NOTHING) | dict(new.permission),
+                    create_on=now,
+                )
+            )
+    except IntegrityError:
+        raise AccountError(f"there is an account {new.email} already") from None
+
+
+async def set_password(database: Database, email: str, password: str) -> None:
+    """Change the password, which ends the account's sessions. Raises as `create_account`."""
+    hashed = _hashed(password)
+    async with _changing(database, email) as account:
+        account.password_hash = hashed
+
+
+async def set_permissions(
+    database: Database, email: str, permission: Mapping[str, int]
+) -> dict[str, int]:
+    """Change the levels of the areas that are given; all levels as they are then."""
+    async with _changing(database, email) as account:
+        account.permission = account.permission | dict(permission)
+        return dict(account.permission)
+
+
+async def set_active(database: Database, email: str, active: bool) -> None:
+    """Let the account sign in, or not; then its sessions stop too."""
+    async with _changing(database, email) as account:
+        account.active = active
+
+
+async def list_accounts(database: Database) -> list[Listed]:
+    """Every account, by company and e-mail."""
+    query = (
+        select(Account.email, Company.name, Account.active, Account.permission)
+        .join(Account.company)
+        .order_by(Company.name, Account.email)
+    )
+    async with database.read() as session:
+        return [Listed(*row) for row in await session.execute(query)]
+
+
+@asynccontextmanager
+async def _changing(database: Database, email: str) -> AsyncIterator[Account]:
+    query = select(Account).where(Account.email == email).with_for_update()
+    async with database.write.begin() as session:
+        account = await session.scalar(query)
+        if account is None:
+            raise AccountError(f"there is no account {email}")
+        yield account
+
+
+def _hashed(password: str) -> str:
+    if len(password) < SHORTEST:
+        raise AccountError(f"the password is too short: {SHORTEST} characters at least")
+    return hash_password(password)

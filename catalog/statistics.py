@@ -1,0 +1,91 @@
+"""The figures of days, as the recorder keeps them: of venues, of beacons, of campaigns."""
+
+from collections.abc import AsyncIterator
+from datetime import date
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, case, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from catalog.models import Beacon, Campaign, Company, Statistic, Venue
+
+_LONGEST_ID = 18  # digits
+KINDS = ("venue", "beacon", "campaign")
+
+
+class StatisticLine(NamedTuple):
+    """One day of a venue, a beacon or a campaign. `day` is that of the venue's time zone.
+
+    `devices` are distinct within the line, so they do not add up. Names are None where the record
+    was deleted meanwhile. Test devices are in none of the figures.
+    """
+
+    day: date
+    company: str | None
+    venue_id: int
+    venue: str | None
+    kind: str
+    id: int
+    name: str | None
+    detections: int
+    devices: int
+    notifications: int
+
+
+class Choice(NamedTuple):
+    """Which lines: days from `first` to `last`, both included; None is any."""
+
+    first: date
+    last: date
+    company: str | None = None
+    venue: str | None = None
+    kind: str | None = None
+
+
+async def statistic_lines(session: AsyncSession, choice: Choice) -> AsyncIterator[StatisticLine]:
+    """The lines in the order of day, venue, kind, id. `company` and `venue` are names or ids.
+
+    Raises SQLAlchemyError or OSError.
+    """
+    async for row in await session.stream(_query(choice)):
+        yield StatisticLine._make(row)
+
+
+def _query(choice: Choice) -> Select[Any]:
+    of = Statistic
+    name = case(
+        (of.kind == "venue", Venue.name), (of.kind == "beacon", Beacon.name), else_=Campaign.name
+    )
+    query = (
+        select(
+            of.day,
+            Company.name,
+            of.venue_id,
+            Venue.name,
+            of.kind,
+            of.ref,
+            name,
+            of.detections,
+            of.devices,
+            of.notifications,
+        )
+        .outerjoin(Venue, Venue.id == of.venue_id)
+        .outerjoin(Company, Company.id == Venue.company_id)
+        .outerjoin(Beacon, and_(of.kind == "beacon", Beacon.id == of.ref))
+        .outerjoin(Campaign, and_(of.kind == "campaign", Campaign.id == of.ref))
+        .where(of.day.between(choice.first, choice.last))
+    )
+    if choice.kind is not None:
+        query = query.where(of.kind == choice.kind)
+    if choice.company is not None:
+        query = query.where(_named(Company, choice.company))
+    if choice.venue is not None:
+        query = query.where(_named(Venue, choice.venue))
+    order = case({kind: number for number, kind in enumerate(KINDS)}, value=of.kind)
+    return query.order_by(of.day, of.venue_id, order, of.ref)
+
+
+def _named(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:
+    by_name = table.name == wanted
+    is_id = wanted.isascii() and wanted.isdecimal() and len(wanted) <= _LONGEST_ID
+    return or_(by_name, table.id == int(wanted)) if is_id else by_name

@@ -1,0 +1,52 @@
+"""`proximity api`: the management interface."""
+
+import asyncio
+
+import typer
+
+from engine.commands import CommandError
+from engine.commands.context import settings_of
+from engine.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("api")(api)
+
+
+def api(context: typer.Context) -> None:
+    """Serve the management interface until SIGTERM or SIGINT; then finish requests, exit with 0.
+
+    /v2 as documented, /docs for people, /openapi.json for programs, /healthz and /readyz;
+    metrics on API_METRICS_PORT.
+    """
+    import uvloop
+
+    from engine.logs import configure_logs
+
+    settings = settings_of(context)
+    configure_logs(settings)
+    uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.database import DatabaseUrlError
+    from catalog.redis_connection import RedisUrlError
+    from catalog.secrets import SecretKeyError
+    from engine.app.stores import SchemaError
+    from engine.health import PortInUseError
+    from engine.lifecycle import ServiceDiedError, stop_on_signals
+    from engine.serve_api import serve_api
+
+    stop = asyncio.Event()
+    try:
+        with stop_on_signals(stop):
+            await serve_api(settings, stop)
+    except SQLAlchemyError as error:
+        raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
+    except (RedisUrlError, DatabaseUrlError, SchemaError, SecretKeyError) as error:
+        raise CommandError(str(error)) from error
+    except (PortInUseError, ServiceDiedError) as error:
+        raise CommandError(str(error)) from error

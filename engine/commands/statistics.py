@@ -1,0 +1,160 @@
+"""`proximity statistics`: what was detected and sent, by day."""
+
+import csv
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from engine.commands import CommandError
+from engine.commands.context import settings_of
+from engine.commands.reporting import quiet_logs
+from engine.settings import Settings
+
+if TYPE_CHECKING:
+    from catalog.statistics import Choice, StatisticLine
+
+_WEEK = timedelta(days=6)
+_WIDTH_OF_A_FILE = 160
+
+Keep = Callable[["StatisticLine"], None]
+
+
+class Kind(StrEnum):
+    """What `--kind` takes."""
+
+    VENUE = "venue"
+    BEACON = "beacon"
+    CAMPAIGN = "campaign"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("statistics")(statistics)
+
+
+def statistics(
+    context: typer.Context,
+    first: Annotated[
+        str | None, typer.Option("--from", help="First day, 2026-11-20; else a week up to --to.")
+    ] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last day; else today.")] = None,
+    company: Annotated[str | None, typer.Option(help="Only of this company: name or id.")] = None,
+    venue: Annotated[str | None, typer.Option(help="Only of this venue: name or id.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only lines of this kind.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--csv", help="Write CSV into this file; - is standard output.")
+    ] = None,
+) -> None:
+    """Show detections, devices and notifications by day, venue, beacon and campaign.
+
+    A day is that of the venue's time zone (UTC without one) in which the beacon was heard.
+    Devices are distinct within their line: they do not add up. Test devices are left out. The
+    role recorder keeps these figures up to date.
+    """
+    import uvloop
+
+    settings = settings_of(context)
+    quiet_logs(settings)
+    choice = _choice(first, last, company, venue, kind)
+    if file is None:
+        lines: list[StatisticLine] = []
+        uvloop.run(_read(settings, choice, lines.append))
+        _show(lines, choice)
+    elif str(file) == "-":
+        _export(settings, choice, sys.stdout)
+    else:
+        with _opened(file) as stream:
+            count = _export(settings, choice, stream)
+        typer.echo(f"{count:,} lines written to {file}")
+
+
+def _choice(
+    first: str | None, last: str | None, company: str | None, venue: str | None, kind: Kind | None
+) -> "Choice":
+    from catalog.statistics import Choice
+
+    end = _day(last, "to") if last else datetime.now(UTC).date()
+    begin = _day(first, "from") if first else end - _WEEK
+    if begin > end:
+        raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
+    return Choice(begin, end, company, venue, kind.value if kind else None)
+
+
+def _day(text: str, option: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("a day is written 2026-11-20", param_hint=option) from None
+
+
+def _opened(file: Path) -> TextIO:
+    try:
+        return file.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _export(settings: Settings, choice: "Choice", stream: TextIO) -> int:
+    """Write CSV with a header; how many lines follow it."""
+    import uvloop
+
+    from catalog.statistics import StatisticLine
+
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(StatisticLine._fields)
+    return uvloop.run(_read(settings, choice, writer.writerow))
+
+
+async def _read(settings: Settings, choice: "Choice", keep: Keep) -> int:
+    """Give every line to `keep`; how many there are."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.database import DatabaseUrlError, open_database
+    from catalog.migrate import pending_on
+    from catalog.statistics import statistic_lines
+
+    try:
+        database = open_database(settings.database_url.get_secret_value())
+    except DatabaseUrlError as error:
+        raise CommandError(str(error)) from None
+    count = 0
+    try:
+        if await pending_on(database.engine):
+            raise CommandError("the database lacks what this version needs; run: proximity migrate")
+        async with database.read() as session:
+            async for line in statistic_lines(session, choice):
+                keep(line)
+                count += 1
+    except (SQLAlchemyError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
+        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
+    finally:
+        await database.close()
+    return count
+
+
+def _show(lines: "list[StatisticLine]", choice: "Choice") -> None:
+    if not lines:
+        typer.echo(f"nothing from {choice.first} to {choice.last}")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("day", "company", "venue", "kind", "id", "name", box=None)
+    for figure in ("detections", "devices", "notifications"):
+        table.add_column(figure, justify="right")
+    for line in lines:
+        names = (str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})")
+        what = (line.kind, str(line.id), line.name or "deleted")
+        figures = (f"{line.detections:,}", f"{line.devices:,}", f"{line.notifications:,}")
+        table.add_row(*(Text(cell) for cell in (*names, *what, *figures)))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH_OF_A_FILE)
+    console.print(table)

@@ -1,0 +1,197 @@
+"""The management interface as a process: opens what it needs, serves, closes."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import text
+
+from api.app import build_app
+from api.metrics import ApiMetrics
+from api.services import Limits, Services
+from api.sessions.attempts import Allowance, Attempts
+from api.sessions.check import Sessions
+from api.sessions.revision import AccessRevision
+from api.sessions.sign_in import Passwords, SignIn
+from catalog.index.drainer import Drainer
+from catalog.secrets import open_cipher
+from connectors.egress import check_url
+from engine.app.stores import Stores, open_stores, refuse_old_schema
+from engine.health import HealthServer, PortInUseError
+from engine.lifecycle import run_services
+from engine.metrics import Metrics, engine_version
+from engine.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+_READY_SECONDS = 2.0
+_BACKLOG = 2048
+
+Ready = Callable[[], Awaitable[Mapping[str, bool]]]
+
+
+class ApiServer(uvicorn.Server):
+    """Serves one application until told to stop; signals are lifecycle.py's.
+
+    Opens its port at once, so that a taken one is known. Raises PortInUseError.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        self._socket = _listen(settings.api_host, settings.api_port)
+        self.port: int = self._socket.getsockname()[1]
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=bool(settings.api_trusted_proxies),
+                forwarded_allow_ips=[str(network) for network in settings.api_trusted_proxies],
+                timeout_graceful_shutdown=int(settings.drain_timeout) or 1,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None: see the class."""
+        yield
+
+    async def serve_until(self, stop: asyncio.Event) -> None:
+        """Serve; at `stop` finish the requests in hand within DRAIN_TIMEOUT."""
+        serving = asyncio.create_task(self.serve(sockets=[self._socket]))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        self.should_exit = True
+        stopping.cancel()
+        await serving
+
+
+async def serve_api(
+    settings: Settings,
+    stop: asyncio.Event,
+    *,
+    on_started: Callable[[int, int], None] | None = None,
+) -> None:
+    """Serve until `stop` is set. Raises what stopped it otherwise.
+
+    `on_started` is called with the port and the metrics port once both are open.
+    """
+    metrics = Metrics()
+    passwords = Passwords()
+    async with open_stores(settings) as stores, contextlib.AsyncExitStack() as stack:
+        stack.callback(passwords.close)
+        await refuse_old_schema(stores)
+        drainer = Drainer(database=stores.database, store=stores.index_store, clock=time.monotonic)
+        revision = AccessRevision(database=stores.database, clock=time.monotonic)
+        services = build_services(settings, stores, drainer, revision, passwords)
+        ready = partial(_ready, stores, stop)
+        app = build_app(
+            services=services,
+            metrics=ApiMetrics(metrics.registry),
+            version=engine_version(),
+            ready=ready,
+            cors_origins=settings.api_cors_origins,
+        )
+        server = ApiServer(app, settings)
+        health = _health(settings, metrics, ready)
+        log.info("serving", host=settings.api_host, port=server.port, metrics_port=health.port)
+        if on_started is not None:
+            on_started(server.port, health.port)
+        await run_services(
+            foreground={"management interface": server.serve_until(stop)},
+            background={
+                "outbox drain": drainer.run(asyncio.Event()),
+                "access revision": revision.run(),
+                "metrics port": health.run(),
+            },
+            stop=stop,
+        )
+
+
+def build_services(
+    settings: Settings,
+    stores: Stores,
+    drainer: Drainer,
+    revision: AccessRevision,
+    passwords: Passwords,
+) -> Services:
+    """What the operations work with."""
+    key = settings.secret_key
+    if key is None:
+        log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
+    clock = partial(datetime.now, UTC)
+    allowance = Allowance(
+        account=settings.login_attempts_account,
+        address=settings.login_attempts_address,
+        window=settings.login_window,
+    )
+    attempts = Attempts(
+        redis=stores.redis, prefix=settings.redis_prefix, allowance=allowance, clock=time.monotonic
+    )
+    return Services(
+        database=stores.database,
+        sessions=Sessions(database=stores.database, revision=revision, clock=clock),
+        sign_in=SignIn(
+            database=stores.database, attempts=attempts, passwords=passwords, clock=clock
+        ),
+        cipher=None if key is None else open_cipher(key.get_secret_value()),
+        nudge=drainer.nudge,
+        check_url=partial(check_url, allow_networks=settings.connector_allow_networks),
+        clock=clock,
+        limits=Limits(
+            body_bytes=settings.api_max_body,
+            body_seconds=settings.api_body_timeout,
+            answer_seconds=settings.api_answer_timeout,
+        ),
+    )
+
+
+def _health(settings: Settings, metrics: Metrics, ready: Ready) -> HealthServer:
+    async def is_ready() -> bool:
+        return all((await ready()).values())
+
+    return HealthServer(
+        registry=metrics.registry,
+        checks={"serving": is_ready},
+        host=settings.metrics_host,
+        port=settings.api_metrics_port,
+    )
+
+
+async def _ready(stores: Stores, stop: asyncio.Event) -> Mapping[str, bool]:
+    return {"running": not stop.is_set(), "database": await _database_answers(stores)}
+
+
+async def _database_answers(stores: Stores) -> bool:
+    try:
+        async with asyncio.timeout(_READY_SECONDS), stores.database.read() as session:
+            await session.execute(text("SELECT 1"))
+    except Exception:  # a check that cannot be made is the answer: not ready
+        return False
+    return True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise PortInUseError(
+            f"cannot open {host}:{port}: {error.strerror}; "
+            "choose another with PROXIMITY_API_PORT (0 for any)"
+        ) from None
+    return listener

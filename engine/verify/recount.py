@@ -1,0 +1,180 @@
+"""What the topics add up to. Pure, and written without the recorder's code: it checks that."""
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+from aiokafka import ConsumerRecord
+
+from engine.decode import decode_record
+from engine.messages import Authentication, Device, Timestamp
+from engine.state.beacons import BeaconKey
+from engine.timestamps import parse
+
+Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
+DeviceKey: TypeAlias = tuple[int, str]  # company id, udid
+
+# What the decoders raise for a record that is a dead letter, and so counts nothing.
+_MALFORMED = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class _Numbered(msgspec.Struct):
+    id: int
+
+
+class _Notification(msgspec.Struct):
+    id: UUID
+    campaign: _Numbered
+    company: _Numbered
+    venue: _Numbered
+    beacon: _Numbered
+    device: Device
+    detected_at: Timestamp
+
+
+_decode_notification = msgspec.json.Decoder(_Notification).decode
+_decode_authentication = msgspec.json.Decoder(Authentication).decode
+
+
+class Share(NamedTuple):
+    """One of `passes` parts into which devices fall, so that each part fits into memory."""
+
+    number: int = 0
+    passes: int = 1
+
+    def has(self, udid: str) -> bool:
+        """Whether the device belongs to this part."""
+        return self.passes == 1 or zlib.crc32(udid.encode()) % self.passes == self.number
+
+
+class BeaconFact(NamedTuple):
+    """A beacon of the catalog: whose it is, and whether it and its venue are active now."""
+
+    company_id: int
+    active: bool
+
+
+class ApplicationFact(NamedTuple):
+    """An application of the catalog: whose it is, and until when its key is good."""
+
+    company_id: int
+    active: bool
+    expire_on: datetime | None
+
+
+class Catalog(NamedTuple):
+    """What decides which records count, as it is now."""
+
+    beacons: Mapping[BeaconKey, BeaconFact]
+    companies: frozenset[int]
+    applications: Mapping[str, ApplicationFact]
+
+
+class Tally(msgspec.Struct):
+    """What the topics say of one device.
+
+    `traces`, `receptions` and `authentications` are those from the first instant on whose rows are
+    all kept. `uncounted` are detections at beacons that are not active now, `refused`
+    authentications with keys that are not good now: they counted if they were when recorded.
+    """
+
+    detections: int = 0
+    notifications: int = 0
+    traces: int = 0
+    receptions: int = 0
+    authentications: int = 0
+    uncounted: int = 0
+    refused: int = 0
+
+
+class Recount:
+    """Counts the records of one share of the devices, one by one.
+
+    `since` (epoch seconds) is the instant from which on all rows of traces are kept.
+    """
+
+    def __init__(
+        self, catalog: Catalog, *, since: float, path_loss_exponent: float, share: Share
+    ) -> None:
+        self.devices: dict[DeviceKey, Tally] = {}
+        self.unknown: Counter[str] = Counter()
+        self._catalog = catalog
+        self._since = since
+        self._path_loss_exponent = path_loss_exponent
+        self._share = share
+        self._seen: set[bytes] = set()
+
+    def add_detection(self, record: Record) -> None:
+        """Count a record of `detections`. Raises what its decoder raises."""
+        heard = decode_record(record, self._path_loss_exponent)
+        udid = heard.message.device.udid
+        if not self._share.has(udid):
+            return
+        beacon = self._catalog.beacons.get(heard.key)
+        if beacon is None:
+            self.unknown[udid] += 1
+            return
+        tally = self._of(beacon.company_id, udid)
+        if beacon.active:
+            tally.detections += 1
+            tally.traces += heard.detected_at >= self._since
+        else:
+            tally.uncounted += 1
+
+    def add_notification(self, record: Record) -> None:
+        """Count a record of `notifications`, unless its id was counted before."""
+        message = _decode_notification(record.value or b"")
+        detected_at = parse(message.detected_at)
+        udid, company_id = _udid(message.device), message.company.id
+        if not self._share.has(udid) or company_id not in self._catalog.companies:
+            return
+        if message.id.bytes in self._seen:
+            return
+        self._seen.add(message.id.bytes)
+        tally = self._of(company_id, udid)
+        tally.notifications += 1
+        tally.receptions += detected_at >= self._since
+
+    def add_authentication(self, record: Record) -> None:
+        """Count a record of `authentications`."""
+        message = _decode_authentication(record.value or b"")
+        written = message.authenticated_at
+        at = record.timestamp / 1000 if written is None else parse(written)
+        udid = _udid(message.device)
+        application = self._catalog.applications.get(message.api_key)
+        if application is None or not self._share.has(udid) or at < self._since:
+            return
+        end = application.expire_on
+        tally = self._of(application.company_id, udid)
+        if application.active and (end is None or at < end.timestamp()):
+            tally.authentications += 1
+        else:
+            tally.refused += 1
+
+    def _of(self, company_id: int, udid: str) -> Tally:
+        key = (company_id, udid)
+        tally = self.devices.get(key)
+        if tally is None:
+            tally = self.devices[key] = Tally()
+        return tally
+
+
+def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
+    """Count the records; how many of them are malformed."""
+    malformed = 0
+    for record in records:
+        try:
+            count(record)
+        except _MALFORMED:
+            malformed += 1
+    return malformed
+
+
+def _udid(device: Device) -> str:
+    if "\0" in device.udid:
+        raise ValueError("a udid has no NUL character")
+    return device.udid

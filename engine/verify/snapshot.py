@@ -1,0 +1,99 @@
+"""SQL at one moment: offsets, catalog and figures of one transaction that changes nothing."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from aiokafka import TopicPartition
+from sqlalchemy import and_, func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from catalog.database import Database
+from catalog.models import (
+    Application,
+    AuthenticationTrace,
+    Beacon,
+    Company,
+    DetectionTrace,
+    Device,
+    Reception,
+    RecorderOffset,
+    Venue,
+)
+from engine.state.beacons import BeaconKey
+from engine.verify.difference import Written
+from engine.verify.recount import ApplicationFact, BeaconFact, Catalog, Share
+
+Traces = DetectionTrace | AuthenticationTrace | Reception
+
+
+class Snapshot:
+    """Reads within the transaction; what is committed meanwhile is not seen."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def offsets(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        """The first record of each partition that is not recorded, where any is."""
+        offset = RecorderOffset
+        query = select(offset.topic, offset.partition, offset.next_offset)
+        rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
+        return {TopicPartition(topic, number): at for topic, number, at in rows}
+
+    async def catalog(self) -> Catalog:
+        """Every beacon, company and application."""
+        companies = await self._connection.scalars(select(Company.id))
+        return Catalog(await self._beacons(), frozenset(companies), await self._applications())
+
+    async def devices(self, share: Share, since: float, traces: bool) -> AsyncIterator[Written]:
+        """The devices of a share; their traces from `since` (epoch seconds) on."""
+        begin = datetime.fromtimestamp(since, UTC)
+        heard = await self._counts(DetectionTrace, begin) if traces else None
+        received = await self._counts(Reception, begin)
+        signed_in = await self._counts(AuthenticationTrace, begin)
+        columns = (Device.id, Device.company_id, Device.udid, Device.nb_beacon, Device.nb_campaign)
+        async with self._connection.stream(select(*columns)) as rows:
+            async for row in rows:
+                if share.has(row.udid):
+                    number = row.id
+                    count = None if heard is None else heard.get(number, 0)
+                    yield Written(*row, count, received.get(number, 0), signed_in.get(number, 0))
+
+    async def _beacons(self) -> dict[BeaconKey, BeaconFact]:
+        active = and_(Beacon.active, Venue.active)
+        query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
+        async with self._connection.stream(query.join(Venue)) as rows:
+            return {
+                BeaconKey(uuid, major, minor): BeaconFact(company_id, bool(is_active))
+                async for uuid, major, minor, company_id, is_active in rows
+            }
+
+    async def _applications(self) -> dict[str, ApplicationFact]:
+        of = Application
+        query = select(of.api_key, of.company_id, of.active, of.expire_on)
+        async with self._connection.stream(query) as rows:
+            return {
+                key: ApplicationFact(company_id, active, expire_on)
+                async for key, company_id, active, expire_on in rows
+            }
+
+    async def _counts(self, table: type[Traces], begin: datetime) -> dict[int, int]:
+        """Rows from `begin` on, by device."""
+        query = select(table.device_id, func.count()).where(table.create_on >= begin)
+        async with self._connection.stream(query.group_by(table.device_id)) as rows:
+            return {device_id: count async for device_id, count in rows}
+
+
+@asynccontextmanager
+async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
+    """A snapshot for as long as the context lasts. Raises SQLAlchemyError or OSError."""
+    async with database.engine.connect() as connection:
+        if database.dialect == "postgresql":
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+        async with connection.begin():
+            if database.dialect == "postgresql":
+                # It waits for Kafka, for as long as that takes.
+                await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield Snapshot(connection)

@@ -1,0 +1,48 @@
+"""Completes generated requests by what a schema cannot say. Loaded by schemathesis itself.
+
+Only requests that the schema allows are touched, and only where they are about several fields at
+once (an end after its start, the content that a format names) or about records that must be there.
+"""
+
+from typing import Any
+
+import schemathesis
+
+from catalog.fields.reader import FieldError
+from catalog.fields.values import timestamp
+
+_DEVICE = 1
+_CONTENT = {"template": "a template", "url": "https://www.example.com/", "html": "<p>"}
+
+
+@schemathesis.hook
+def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
+    """Complete a request."""
+    meta = case.meta
+    if meta is None or not meta.generation.mode.is_positive:
+        return
+    if case.path_parameters and case.path.startswith("/v2/crm/"):
+        case.path_parameters["id"] = _DEVICE
+    if isinstance(case.body, dict):
+        _complete(case.body)
+
+
+def _complete(body: dict[str, Any]) -> None:
+    for name in ("tags", "beacons", "geofencings"):
+        if isinstance(body.get(name), list):
+            body[name] = [item for item in body[name] if _may_be_new(name, item)]
+    content = str(body.get("format", "")).strip().lower()
+    if content in _CONTENT and not str(body.get(content) or "").strip():
+        body[content] = _CONTENT[content]
+    try:
+        start, end = timestamp(body.get("start")), timestamp(body.get("end"))
+    except FieldError:
+        return
+    if end <= start:
+        body["start"], body["end"] = "1999-01-01T00:00:00Z", body["start"]
+        if timestamp(body["end"]) <= timestamp(body["start"]):
+            body["end"] = "1999-01-02T00:00:00Z"
+
+
+def _may_be_new(name: str, item: Any) -> bool:
+    return name == "tags" and (isinstance(item, str) or (isinstance(item, dict) and "name" in item))

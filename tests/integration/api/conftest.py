@@ -1,0 +1,42 @@
+"""The application in this process, on each database and a real Redis."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from api.sessions.sign_in import Passwords
+from catalog.migrate import migrate
+from engine.settings import Settings, load_settings
+from tests.integration.api.bodies import Bodies
+from tests.integration.api.harness import Harness, harness
+
+
+@pytest.fixture
+def settings(database_url: str, redis_url: str) -> Settings:
+    return load_settings(
+        database_url=database_url,
+        redis_url=redis_url,
+        secret_key="a passphrase of the test",
+        connector_allow_networks="127.0.0.0/8",
+        login_attempts_account=3,
+        login_attempts_address=5,
+    )
+
+
+@pytest.fixture(scope="session")
+def passwords() -> Iterator[Passwords]:
+    made = Passwords()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def api(settings: Settings, passwords: Passwords) -> AsyncIterator[Harness]:
+    await migrate(settings.database_url.get_secret_value())
+    async with harness(settings, passwords) as made:
+        yield made
+
+
+@pytest.fixture
+def bodies() -> Bodies:
+    return Bodies()

@@ -1,0 +1,46 @@
+"""Every operation that the document tells of, so that no test forgets one."""
+
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI
+
+from api.openapi import examples
+from api.openapi.document import document
+
+_BODIES = {
+    "Credentials": examples.CREDENTIALS,
+    "VenueInput": examples.VENUE,
+    "BeaconInput": examples.BEACON,
+    "GeofenceInput": examples.GEOFENCE,
+    "CampaignCreate": examples.CAMPAIGN,
+    "CampaignEdit": examples.CAMPAIGN,
+    "ConnectorInput": examples.CONNECTOR | {"url": "http://127.0.0.1:9/"},
+    "DeviceUpdate": {"test": True},
+}
+
+
+class Operation(NamedTuple):
+    """A method and the template of a path below /v2, with a body that is good."""
+
+    method: str
+    path: str
+    body: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def filled(self, **ids: int) -> str:
+        """The path with ids in it."""
+        return self.path.format(**ids)
+
+
+def operations(app: FastAPI) -> list[Operation]:
+    """All but signing in."""
+    found = []
+    for path, methods in document(app, "0")["paths"].items():
+        for method, told in methods.items():
+            content = told.get("requestBody", {}).get("content", {})
+            name = content.get("application/json", {}).get("schema", {}).get("$ref", "/")
+            body = _BODIES.get(name.rpartition("/")[2])
+            found.append(Operation(method.upper(), path.removeprefix("/v2"), body))
+    return [operation for operation in found if operation.path != "/auth"]

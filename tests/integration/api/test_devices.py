@@ -1,0 +1,95 @@
+"""Devices, what they did, and their test flag."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from catalog.models import Account, Device
+from catalog.models.traces import AuthenticationTrace, DetectionTrace
+from tests.integration.api.bodies import Bodies
+from tests.integration.api.counting import counted
+from tests.integration.api.harness import Harness, Headers
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+async def owner(api: Harness) -> Headers:
+    holder = await api.account()
+    await api.call("GET", "/profile", holder)
+    return holder
+
+
+@pytest.fixture
+async def venue(api: Harness, owner: Headers, bodies: Bodies) -> int:
+    return int((await api.call("POST", "/region", owner, bodies.venue())).json()["id"])
+
+
+async def test_a_device_with_many_traces(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    beacons = [
+        (await api.call("POST", f"/region/{venue}/beacon", owner, bodies.beacon())).json()
+        for _ in range(5)
+    ]
+    async with api.database.write.begin() as session:
+        company = await session.scalar(
+            select(Account.company_id).where(Account.email == owner["x-service-key"])
+        )
+        device = Device(company_id=company, udid="phone", create_on=NOW, update_on=NOW)
+        session.add(device)
+        await session.flush()
+        session.add_all(
+            DetectionTrace(
+                device_id=device.id,
+                venue_id=venue,
+                beacon_id=beacons[number % 5]["id"],
+                status="near",
+                create_on=NOW.replace(minute=number % 60),
+            )
+            for number in range(150)
+        )
+        session.add_all(
+            AuthenticationTrace(
+                device_id=device.id, application_id=1, create_on=NOW.replace(second=number)
+            )
+            for number in range(60)
+        )
+    with counted(api.database) as statements:
+        detail = (await api.call("GET", f"/crm/{device.id}", owner)).json()
+    assert len(statements) == 6
+    assert [len(detail[name]) for name in ("device", "auth", "beacon")] == [1, 60, 100]
+    for name in ("auth", "beacon"):
+        order = [(item["create_on"], item["id"]) for item in detail[name]]
+        assert order == sorted(order, reverse=True)
+    assert {item["beacon"]["id"] for item in detail["beacon"]} <= {b["id"] for b in beacons}
+    few = (await api.call("GET", f"/crm/{device.id}?limit=3", owner)).json()
+    assert few["beacon"] == detail["beacon"][:3]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"test": "1"},
+        {"test": True},
+        {"device": [{"id": 1, "test": "true"}], "auth": [], "beacon": []},
+        {"device": {"test": 1}},
+        {"datas": [{"id": "1", "udid": "x", "test": "1"}]},
+    ],
+)
+async def test_the_test_flag(api: Harness, owner: Headers, body: dict[str, Any]):
+    async with api.database.write.begin() as session:
+        company = await session.scalar(
+            select(Account.company_id).where(Account.email == owner["x-service-key"])
+        )
+        session.add(Device(company_id=company, udid="phone", create_on=NOW, update_on=NOW))
+    before = (await api.call("GET", "/crm", owner)).json()
+    changed = await api.call("PUT", "/crm/1", owner, body)
+    assert changed.status_code == 200
+    detail = changed.json()
+    assert detail == {"device": detail["device"], "auth": [], "beacon": []}
+    (device,) = detail["device"]
+    assert device | {"update_on": 0} == before[0] | {"test": True, "update_on": 0}
+    assert device["update_on"] > before[0]["update_on"]
+    other = await api.call("PUT", "/crm/1", owner, {"device": [{"id": 2, "test": 0}]})
+    assert (other.status_code, list(other.json()["fields"])) == (400, ["device"])

@@ -20,6 +20,7 @@ from catalog.outbox import CatalogSession
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
+POOL_SIZE = 16
 _IDLE_SECONDS = 60.0
 _ACCEPTED = "accepted: postgresql://user:password@host:port/name or sqlite:///path/of/a/file"
 _DRIVERS = {
@@ -40,16 +41,19 @@ class DatabaseUrlError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """An engine and its two kinds of session.
+    """An engine and its kinds of session.
 
     `write` sessions fill the outbox (catalog.outbox) and, on SQLite, take the write lock when
     their transaction begins, so that it never fails half-way; `read` sessions take no lock.
+    `glance` sessions are for one statement, or several that need not agree: on PostgreSQL they
+    have no transaction, which saves two round trips.
     """
 
     engine: AsyncEngine
     dialect: Literal["postgresql", "sqlite"]
     write: SessionFactory
     read: SessionFactory
+    glance: SessionFactory
 
     async def close(self) -> None:
         """Close every pooled connection."""
@@ -69,6 +73,7 @@ def open_database(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Data
         dialect="sqlite" if engine.dialect.name == "sqlite" else "postgresql",
         write=_sessions(writing),
         read=_sessions(engine),
+        glance=_sessions(_without_transactions(engine)),
     )
 
 
@@ -83,6 +88,12 @@ def create_engine(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Asyn
 def writing(engine: AsyncEngine) -> AsyncEngine:
     """The same engine, whose transactions take SQLite's write lock when they begin."""
     return engine.execution_options(**{_WRITES: True})
+
+
+def _without_transactions(engine: AsyncEngine) -> AsyncEngine:
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def _sessions(engine: AsyncEngine) -> SessionFactory:
@@ -109,6 +120,9 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
         url.set(query=query),
         hide_parameters=True,
         pool_pre_ping=True,
+        # No overflow: connections beyond the pool would be opened and closed again for each use.
+        pool_size=POOL_SIZE,
+        max_overflow=0,
         pool_timeout=CONNECT_SECONDS,
         pool_recycle=1800,
         connect_args={

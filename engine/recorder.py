@@ -17,7 +17,13 @@ from aiokafka import TopicPartition
 from engine.failures import database_may_recover, describe
 from engine.kafka.worker import Records
 from engine.metrics import Metrics
-from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, Entry, Ledger
+from engine.recording.ledger import (
+    AlreadyCountedError,
+    CompanyGoneError,
+    DayMadeError,
+    Entry,
+    Ledger,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -104,9 +110,10 @@ class Recorder:
                 async with asyncio.timeout(self.deadline):
                     result = await call()
             except Exception as error:  # sorted: passes again, or goes up and stops the process
-                if not (isinstance(error, AlreadyCountedError) or database_may_recover(error)):
+                answered = isinstance(error, AlreadyCountedError | DayMadeError)
+                if not (answered or database_may_recover(error)):
                     raise
-                self.answers = isinstance(error, AlreadyCountedError)
+                self.answers = answered
                 self.metrics.sql_errors.inc()
                 log.warning("SQL failed, trying again", error=describe(error))
             else:

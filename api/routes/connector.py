@@ -37,7 +37,7 @@ async def get_connector(caller: Reader) -> Response:
     The signing secret is never told, only whether there is one.
     """
     cipher = _cipher(caller)
-    async with caller.services.database.read() as session:
+    async with caller.services.database.glance() as session:
         stored = await _stored(session, caller)
     if stored is None:
         raise not_found("connector: it has not been set up")

@@ -48,7 +48,7 @@ async def get_device(
     caller: Annotated[Caller, may_read("device")], number: DeviceId, limit: Traces = _NEWEST
 ) -> Response:
     """A device and its traces, the newest first."""
-    async with caller.services.database.read() as session:
+    async with caller.services.database.glance() as session:
         return answer(await _detail(session, caller.company_id, number, limit))
 
 

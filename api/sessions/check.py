@@ -72,7 +72,7 @@ class Sessions:
         return held.signed_in
 
     async def _look_up(self, key: str, revision: int | None) -> SignedIn | None:
-        async with self._database.read() as session:
+        async with self._database.glance() as session:
             row = (await session.execute(_QUERY.where(Session.token_hash == key))).one_or_none()
         if row is None:
             self._remembered.pop(key, None)

@@ -82,7 +82,7 @@ class SignIn:
         """
         email = email.strip().lower()
         await self._attempts.take(email, address)
-        async with self._database.read() as session:
+        async with self._database.glance() as session:
             stored = await session.scalar(_STORED.where(Account.email == email))
         if not await self._passwords.is_right(stored, password):
             return None

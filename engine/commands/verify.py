@@ -45,7 +45,7 @@ def verify(
     authentications and (where TRACE is all) of detections that TRACE_RETENTION keeps for sure.
     SQL is read in one transaction that changes nothing and stays open until the end; recorders
     may go on. Which beacons and keys count is taken from the catalog as it is now: a difference
-    that an edit of it may explain is marked. Memory: about 400 bytes a device and 100 a
+    that an edit of it may explain is marked. Memory: about 300 bytes a device and 100 a
     notification of the topics; --passes 4 takes a quarter of it and four times as long. Exit
     status 0: all is equal; 1: there are differences.
     """

@@ -95,3 +95,7 @@ class CompanyGoneError(Exception):
 
 class AlreadyCountedError(Exception):
     """Another transaction has just counted one of these notifications: look again."""
+
+
+class DayMadeError(Exception):
+    """A day's partition came into being while rows were on their way elsewhere: write again."""

@@ -12,6 +12,8 @@ _DAY = timedelta(days=1)
 _ROWS = 10_000
 # Any number will do as long as every process takes the same: one makes and drops at a time.
 _LOCK = text("SELECT pg_advisory_xact_lock(7076921)")
+# Whoever waits for these locks stops all who write behind it: better to try again later.
+_BRIEFLY = text("SET LOCAL lock_timeout = '2s'")
 _PARTITIONS = text(
     "SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid "
     "WHERE inhparent = CAST(CAST(:parent AS text) AS regclass)"
@@ -72,6 +74,7 @@ class PostgresStore:
 async def _partitions(connection: AsyncConnection, parent: str) -> set[str]:
     """The names of the parent's partitions; nobody changes them until the transaction ends."""
     await connection.execute(_LOCK)
+    await connection.execute(_BRIEFLY)
     return set((await connection.execute(_PARTITIONS, {"parent": parent})).scalars())
 
 

@@ -6,10 +6,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from asyncpg import Connection, ForeignKeyViolationError, UniqueViolationError
+from asyncpg import (
+    CheckViolationError,
+    Connection,
+    ForeignKeyViolationError,
+    UniqueViolationError,
+)
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from engine.recording.ledger import AlreadyCountedError, CompanyGoneError
+from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, DayMadeError
 from engine.recording.rows import (
     Application,
     AuthenticationRow,
@@ -149,10 +154,15 @@ class PostgresEntry:
         await self._connection.execute(_SQL["add_statistics"], *_columns(rows, 7))
 
     async def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
-        if rows:
+        if not rows:
+            return
+        try:
             await self._connection.copy_records_to_table(
                 table, records=rows, columns=columns, timeout=None
             )
+        except CheckViolationError as error:
+            # The default partition does not take them any more, though it did when COPY began.
+            raise DayMadeError from error
 
 
 def _values(news: DeviceNews) -> tuple[Any, ...]:

@@ -46,6 +46,7 @@ class Difference(msgspec.Struct, frozen=True):
 class Comparison:
     """Compares devices as SQL gives them; `missing` at the end yields those that SQL lacks.
 
+    It takes the devices out of `recount` as it goes.
     Without `traces` the rows of detection_trace are not compared, as in Written.
     Of `partial` figures the topics do not hold the beginning any more: SQL may have more.
     """
@@ -56,7 +57,7 @@ class Comparison:
         self._recount = recount
         self._partial = partial
         self._no_traces = 0 if traces else None
-        self._left = dict(recount.devices)
+        self._left = recount.devices
 
     def of(self, written: Written) -> Iterator[Difference]:
         """The differences of one device."""

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from aiokafka import TopicPartition
-from sqlalchemy import and_, func, select, text
+from sqlalchemy import Subquery, and_, func, null, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.database import Database
@@ -48,16 +48,25 @@ class Snapshot:
     async def devices(self, share: Share, since: float, traces: bool) -> AsyncIterator[Written]:
         """The devices of a share; their traces from `since` (epoch seconds) on."""
         begin = datetime.fromtimestamp(since, UTC)
-        heard = await self._counts(DetectionTrace, begin) if traces else None
-        received = await self._counts(Reception, begin)
-        signed_in = await self._counts(AuthenticationTrace, begin)
-        columns = (Device.id, Device.company_id, Device.udid, Device.nb_beacon, Device.nb_campaign)
-        async with self._connection.stream(select(*columns)) as rows:
+        heard, received, signed_in = (
+            _counts(table, begin) for table in (DetectionTrace, Reception, AuthenticationTrace)
+        )
+        query = select(
+            Device.id,
+            Device.company_id,
+            Device.udid,
+            Device.nb_beacon,
+            Device.nb_campaign,
+            func.coalesce(heard.c.rows, 0) if traces else null(),
+            func.coalesce(received.c.rows, 0),
+            func.coalesce(signed_in.c.rows, 0),
+        )
+        for counts in (heard, received, signed_in) if traces else (received, signed_in):
+            query = query.outerjoin(counts, counts.c.device_id == Device.id)
+        async with self._connection.stream(query) as rows:
             async for row in rows:
                 if share.has(row.udid):
-                    number = row.id
-                    count = None if heard is None else heard.get(number, 0)
-                    yield Written(*row, count, received.get(number, 0), signed_in.get(number, 0))
+                    yield Written._make(row)
 
     async def _beacons(self) -> dict[BeaconKey, BeaconFact]:
         active = and_(Beacon.active, Venue.active)
@@ -77,12 +86,6 @@ class Snapshot:
                 async for key, company_id, active, expire_on in rows
             }
 
-    async def _counts(self, table: type[Traces], begin: datetime) -> dict[int, int]:
-        """Rows from `begin` on, by device."""
-        query = select(table.device_id, func.count()).where(table.create_on >= begin)
-        async with self._connection.stream(query.group_by(table.device_id)) as rows:
-            return {device_id: count async for device_id, count in rows}
-
 
 @asynccontextmanager
 async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
@@ -97,3 +100,9 @@ async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
                 # It waits for Kafka, for as long as that takes.
                 await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             yield Snapshot(connection)
+
+
+def _counts(table: type[Traces], begin: datetime) -> Subquery:
+    """Rows from `begin` on, by device."""
+    query = select(table.device_id, func.count().label("rows")).where(table.create_on >= begin)
+    return query.group_by(table.device_id).subquery()

@@ -1,0 +1,127 @@
+"""`python -m benchmarks.connector`: HTTP clients and the role connector, 512 calls in flight,
+against a service that answers in 50 ms."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from engine.embedded.child import free_port
+from engine.embedded.servers import EmbeddedServers
+
+SUBJECTS = ("httpx", "httpx-a-company", "caller", "aiohttp", "role")
+_SECONDS = 300.0
+
+
+def main() -> None:
+    """Parse the arguments, run, print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.connector", description=__doc__)
+    parser.add_argument("--calls", type=int, default=6000, help="calls a round")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
+    parser.add_argument("--answer", type=float, default=0.05, help="seconds the service takes")
+    arguments = parser.parse_args()
+    console = Console()
+    with servers_on_the_last_processor(), service(arguments.answer) as url:
+        rates = asyncio.run(_measure(arguments, url, console))
+    table = Table("subject", "calls/s", "processor time a call")
+    for name, (rate, cost) in rates.items():
+        table.add_row(name, f"{rate:,.0f}", f"{cost * 1e6:,.0f} us")
+    console.print(table)
+
+
+@contextlib.contextmanager
+def servers_on_the_last_processor() -> Iterator[None]:
+    """What is started within shares the last processor; the subjects choose the first."""
+    mine = os.sched_getaffinity(0)
+    if len(mine) > 1:
+        os.sched_setaffinity(0, {max(mine)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, mine)
+
+
+@contextlib.contextmanager
+def service(seconds: float) -> Iterator[str]:
+    """The customer's service, in a process of its own; its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.connector_service", str(port), str(seconds), "-1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield f"http://127.0.0.1:{port}/content"
+        finally:
+            process.kill()
+
+
+async def _measure(
+    arguments: argparse.Namespace, url: str, console: Console
+) -> dict[str, tuple[float, float]]:
+    rates: dict[str, list[float]] = {name: [] for name in SUBJECTS}
+    costs: dict[str, list[float]] = {name: [] for name in SUBJECTS}
+    for number in range(arguments.rounds):
+        for name in SUBJECTS:
+            result = await _round(name, arguments.calls, url)
+            rates[name].append(result["calls"] / result["seconds"])
+            costs[name].append(result["seconds_processor"] / result["calls"])
+            console.print(f"round {number + 1}: {name} {rates[name][-1]:,.0f}/s")
+    return {
+        name: (statistics.median(rates[name]), statistics.median(costs[name])) for name in SUBJECTS
+    }
+
+
+async def _round(name: str, calls: int, url: str) -> dict[str, float]:
+    if name == "httpx":
+        calls = min(calls, 1000)  # it takes its time
+    if name != "role":
+        return await asyncio.to_thread(_run, name, calls, url, {})
+    with tempfile.TemporaryDirectory() as directory:
+        async with EmbeddedServers() as servers:
+            return await asyncio.to_thread(
+                _run,
+                name,
+                calls,
+                url,
+                {
+                    "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": servers.kafka_bootstrap,
+                    "PROXIMITY_REDIS_URL": servers.redis_url,
+                    "PROXIMITY_DATABASE_URL": await _empty_catalog(Path(directory)),
+                    "PROXIMITY_CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
+                },
+            )
+
+
+async def _empty_catalog(directory: Path) -> str:
+    from catalog.migrate import migrate
+
+    url = f"sqlite:///{directory / 'catalog.sqlite3'}"
+    await migrate(url)
+    return url
+
+
+def _run(name: str, calls: int, url: str, environment: dict[str, str]) -> dict[str, float]:
+    own = min(os.sched_getaffinity(1)) if os.cpu_count() else -1
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.connector_subjects", name, str(calls), url, str(own)],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        timeout=_SECONDS,
+        check=True,
+    )
+    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+if __name__ == "__main__":
+    main()

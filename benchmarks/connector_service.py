@@ -1,0 +1,69 @@
+"""A customer's service as fast as Python can be: an asyncio protocol that answers after a while.
+
+Arguments: port, seconds until it answers, processor to run on (or -1). A path /hangs never answers.
+"""
+
+import asyncio
+import os
+import sys
+from typing import cast
+
+import uvloop
+
+BODY = b'{"format":"template","template":"<p>hello</p>","title":"T","push":"P"}'
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+_LENGTH = b"content-length:"
+
+
+class Service(asyncio.Protocol):
+    """One connection."""
+
+    seconds = 0.05
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods
+        self._loop = asyncio.get_running_loop()
+        self._arrived = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._arrived += data
+        while (request := self._whole_request()) is not None:
+            if b" /hangs" not in request[:64]:
+                self._loop.call_later(self.seconds, self._answer)
+
+    def _whole_request(self) -> bytes | None:
+        end = self._arrived.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        head = self._arrived[:end].lower()
+        at = head.find(_LENGTH)
+        length = 0 if at < 0 else int(head[at + len(_LENGTH) :].split(b"\r\n", 1)[0])
+        whole = end + 4 + length
+        if len(self._arrived) < whole:
+            return None
+        self._arrived = self._arrived[whole:]
+        return head
+
+    def _answer(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(_HEAD % len(BODY) + BODY)
+
+
+async def serve(port: int) -> None:
+    """Until killed."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Service, "127.0.0.1", port, backlog=4096)
+    print("serving", flush=True)
+    await server.serve_forever()
+
+
+def main() -> None:
+    """See above."""
+    port, Service.seconds, processor = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    if processor >= 0:
+        os.sched_setaffinity(0, {processor})
+    uvloop.run(serve(port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""What is measured against the service, each in a process of its own.
+
+Arguments: subject, calls, url of the service, processor to run on (or -1). A subject prints one
+JSON line: calls, seconds, and seconds on the processor.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from ipaddress import ip_network
+
+import aiohttp
+import httpx
+import uvloop
+
+from benchmarks.connector_role import role
+from connectors.call import Caller, CallLimits, client_context
+from connectors.egress import Egress
+from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place
+from connectors.names import Names
+from connectors.request import build_request
+from engine.memory import settle_garbage_collector
+
+IN_FLIGHT = 512
+COMPANIES = 16  # of 32 calls each
+_DEADLINE = 120.0
+
+Result = dict[str, float]
+Ask = Callable[[int], Awaitable[None]]
+
+
+async def _closed_loop(calls: int, ask: Ask) -> Result:
+    """So many calls, IN_FLIGHT at a time; `ask` is given the number of its company."""
+    left = calls
+
+    async def one_after_the_other(company: int) -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            await ask(company)
+
+    async with asyncio.timeout(_DEADLINE):
+        await asyncio.gather(*(ask(number % COMPANIES) for number in range(IN_FLIGHT)))
+        begin, cpu = time.perf_counter(), time.process_time()
+        await asyncio.gather(
+            *(one_after_the_other(number % COMPANIES) for number in range(IN_FLIGHT))
+        )
+    seconds = time.perf_counter() - begin
+    return {"calls": calls, "seconds": seconds, "seconds_processor": time.process_time() - cpu}
+
+
+def _call(url: str) -> Call:
+    return Call(
+        id="5b65e1ab-325a-5714-9e85-1624f7c33474",
+        company_id=1,
+        campaign=Named(7, "campaign"),
+        venue=Named(8, "venue"),
+        beacon=Beacon(
+            id=9, name="door", uuid="f7826da6-4fa2-4e98-8024-bc5b71e0893e", major=1, minor=2
+        ),
+        proximity="near",
+        device=Device(udid="phone 1", name="android", test=False),
+        detected_at="2026-11-20T10:00:00+0000",
+        fresh_until=0.0,
+        endpoint=Endpoint(
+            url=url, method=Method.POST, place=Place.HEADER, parameters=(("token", "abc"),)
+        ),
+    )
+
+
+async def aiohttp_session(calls: int, url: str) -> Result:
+    """aiohttp, one session."""
+    request = build_request(_call(url), agent="benchmark", now=0.0)
+    headers = {name.decode(): value.decode() for name, value in request.headers}
+    connector = aiohttp.TCPConnector(limit=IN_FLIGHT)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def ask(_company: int) -> None:
+            async with (
+                asyncio.timeout(30),
+                session.post(url, data=request.body, headers=headers) as response,
+            ):
+                assert response.status == 200
+                await response.read()
+
+        return await _closed_loop(calls, ask)
+
+
+async def _httpx_clients(calls: int, url: str, clients: int) -> Result:
+    request = build_request(_call(url), agent="benchmark", now=0.0)
+    each = IN_FLIGHT // clients
+    limits = httpx.Limits(max_connections=each, max_keepalive_connections=each)
+    async with AsyncExitStack() as stack:
+        opened = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(limits=limits, timeout=30, trust_env=False)
+            )
+            for _ in range(clients)
+        ]
+
+        async def ask(company: int) -> None:
+            client = opened[company % clients]
+            response = await client.post(url, content=request.body, headers=request.headers)
+            assert response.status_code == 200
+
+        return await _closed_loop(calls, ask)
+
+
+async def httpx_client(calls: int, url: str) -> Result:
+    """The bare loop: httpx as it comes, one client."""
+    return await _httpx_clients(calls, url, 1)
+
+
+async def httpx_client_a_company(calls: int, url: str) -> Result:
+    """The bare loop with a client, and so a pool of 32 connections, a company."""
+    return await _httpx_clients(calls, url, COMPANIES)
+
+
+async def caller(calls: int, url: str) -> Result:
+    """connectors/call.py: an httpx transport over connections of its own keeping, guarded."""
+    egress = Egress(allow_networks=[ip_network("127.0.0.0/8")], resolve=Names())
+    one = Caller(
+        egress=egress, ssl_context=client_context(), limits=CallLimits(connect=5.0, call=30.0)
+    )
+    call = _call(url)
+
+    async def ask(company: int) -> None:
+        request = build_request(call, agent="benchmark", now=0.0)
+        assert (await one.send(company, request)).status == 200
+
+    try:
+        return await _closed_loop(calls, ask)
+    finally:
+        await one.close()
+
+
+SUBJECTS: dict[str, Callable[[int, str], Awaitable[Result]]] = {
+    "aiohttp": aiohttp_session,
+    "httpx": httpx_client,
+    "httpx-a-company": httpx_client_a_company,
+    "caller": caller,
+    "role": role,
+}
+
+
+async def _run(name: str, calls: int, url: str) -> Result:
+    return await SUBJECTS[name](calls, url)
+
+
+def main() -> None:
+    """See above."""
+    name, calls, url, processor = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    settle_garbage_collector()
+    if processor >= 0:
+        os.sched_setaffinity(0, {processor})
+    print(json.dumps(uvloop.run(_run(name, calls, url))))
+
+
+if __name__ == "__main__":
+    main()

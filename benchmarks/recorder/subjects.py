@@ -1,0 +1,142 @@
+"""What is measured, each in a process of its own: a bare COPY loop, and the recorder itself.
+
+A subject prints one JSON line: rows of the trace, seconds from the first of them to the last, and
+what the time was spent on.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import uvloop
+from sqlalchemy import make_url
+
+from catalog.database import open_database
+from engine.app.recorder import build_recorder
+from engine.app.role import Parts
+from engine.app.stores import open_stores
+from engine.kafka.publisher import Publisher
+from engine.lifecycle import run_services
+from engine.memory import settle_garbage_collector
+from engine.metrics import Metrics
+from engine.recording.partitions import PostgresStore
+from engine.recording.retention import Retention
+from engine.settings import Settings, load_settings
+
+_DEADLINE = 600.0
+_COLUMNS = ("device_id", "venue_id", "beacon_id", "status", "create_on", "ip")
+
+Result = dict[str, float]
+
+
+async def recorder(settings: Settings, count: int) -> Result:
+    """The product: decode, look up, write devices, traces, statistics and the offset, commit."""
+    metrics = Metrics()
+    stop = asyncio.Event()
+    publisher = Publisher.from_settings(settings)
+    async with open_stores(settings) as stores:
+        await _make_days(settings)
+        parts = Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
+        role = build_recorder(parts)
+        await publisher.start()
+        result: Result = {}
+
+        async def watch() -> None:
+            result.update(await _time(metrics, count))
+            stop.set()
+            await asyncio.Event().wait()
+
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                await run_services(
+                    foreground={"recorder": role.consumer.run(stop)},
+                    background={"measurement": watch()},
+                    stop=stop,
+                )
+        finally:
+            await publisher.close()
+    return result
+
+
+async def copy(settings: Settings, _count: int) -> Result:
+    """The least that writes the same rows: they are read into memory, the table is emptied, and
+    they are copied back in batches, one transaction each."""
+    url = make_url(settings.database_url.get_secret_value())
+    connection = await asyncpg.connect(url.render_as_string(hide_password=False))
+    try:
+        found = await connection.fetch(f"SELECT {', '.join(_COLUMNS)} FROM detection_trace")  # noqa: S608
+        rows = [tuple(row) for row in found]
+        await connection.execute("TRUNCATE detection_trace")
+        begin, cpu = time.perf_counter(), time.process_time()
+        async for batch in _batches(rows, settings.batch_records):
+            await connection.copy_records_to_table(
+                "detection_trace", records=batch, columns=_COLUMNS
+            )
+        seconds, processor = time.perf_counter() - begin, time.process_time() - cpu
+        assert await connection.fetchval("SELECT count(*) FROM detection_trace") == len(rows)
+    finally:
+        await connection.close()
+    return {"rows": len(rows), "seconds": seconds, "seconds_processor": processor}
+
+
+async def _batches(rows: list[Any], size: int) -> AsyncIterator[list[Any]]:
+    for begin in range(0, len(rows), size):
+        yield rows[begin : begin + size]
+
+
+async def _make_days(settings: Settings) -> None:
+    """As a recorder that has been running for a while finds them."""
+    database = open_database(settings.database_url.get_secret_value())
+    store = PostgresStore(database.engine)
+    await Retention(store, days=1, clock=lambda: datetime.now(UTC)).tend()
+    await database.close()
+
+
+async def _time(metrics: Metrics, count: int) -> Result:
+    """From the first transaction on to the last row; progress is read from the metrics."""
+    begin = 0.0
+    while True:
+        done = metrics.registry.get_sample_value(
+            "proximity_recorder_rows_total", {"table": "detection_trace"}
+        )
+        if done and not begin:
+            begin, first, cpu = time.perf_counter(), done, time.process_time()
+        if done and done >= count:
+            seconds = time.perf_counter() - begin
+            steps = {
+                f"seconds_{sample.labels['step']}": sample.value
+                for family in metrics.batch_seconds.collect()
+                for sample in family.samples
+                if sample.name == "proximity_batch_seconds_sum"
+            }
+            processor = time.process_time() - cpu
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            counts = {"rows": done - first, "seconds": seconds, "peak_mib": peak}
+            return counts | steps | {"seconds_processor": processor}
+        await asyncio.sleep(0.002)
+
+
+_SUBJECTS: dict[str, Callable[[Settings, int], Coroutine[None, None, Result]]] = {
+    "copy": copy,
+    "recorder": recorder,
+}
+
+
+def main() -> None:
+    """Arguments: subject, number of records, processor to run on (or -1)."""
+    name, count, processor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    settle_garbage_collector()
+    if processor >= 0:
+        os.sched_setaffinity(0, {processor})
+    print(json.dumps(uvloop.run(_SUBJECTS[name](load_settings(), count))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Very many records, and what they add up to, counted as they are made."""
+
+import random
+import uuid
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from tests.acceptance.recorder.estate import TEST_DEVICES, UUID, Estate, Spot
+
+ZONES = ("immediate", "near", "far", "unknown")
+_DAY_MS = 86_400_000
+_MALFORMED = (b"no json", b"{}", b'{"uuid": 7}', b"\xff")
+
+Device = tuple[int, str]  # company id, udid
+
+
+class Message(NamedTuple):
+    """A record to publish: the topic's short name, key, value."""
+
+    topic: str
+    key: bytes
+    value: bytes
+
+
+class Print:
+    """How many rows, and a sum over what stands in them, in any order."""
+
+    def __init__(self) -> None:
+        self.rows = self.sum = 0
+
+    def add(self, *content: object) -> None:
+        """One more row."""
+        self.rows += 1
+        self.sum += zlib.crc32(repr(content).encode())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Print) and (self.rows, self.sum) == (other.rows, other.sum)
+
+    def __repr__(self) -> str:
+        return f"{self.rows} rows ({self.sum})"
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+
+class Expected:
+    """What SQL has to say in the end."""
+
+    def __init__(self) -> None:
+        self.nb_beacon: Counter[Device] = Counter()
+        self.nb_campaign: Counter[Device] = Counter()
+        self.detections: dict[Device, Print] = defaultdict(Print)
+        self.authentications: dict[Device, Print] = defaultdict(Print)
+        self.receptions: dict[str, tuple[int, str, int]] = {}
+        self.figures: dict[tuple[date, str, int], list[int]] = defaultdict(lambda: [0, 0])
+        self.visitors: dict[tuple[date, str, int], set[str]] = defaultdict(set)
+        self.dead_letters: Counter[str] = Counter()
+
+    def note_figures(self, day: date, refs: Iterator[tuple[str, int]], what: int, who: str) -> None:
+        """Add to the figures of a day, unless a test device did it."""
+        if int(who.split()[1]) < TEST_DEVICES:
+            return
+        for kind, ref in refs:
+            self.figures[day, kind, ref][what] += 1
+            self.visitors[day, kind, ref].add(who)
+
+
+class Flood:
+    """Makes records of all three topics; `expected` keeps up. `now_ms` is the end of their time."""
+
+    def __init__(self, estate: Estate, dice: random.Random, *, devices: int, now_ms: int) -> None:
+        self.expected = Expected()
+        self._estate = estate
+        self._dice = dice
+        self._now_ms = now_ms
+        # Each phone has its places, some of them of both companies.
+        self._places = [dice.sample(estate.spots, 3) for _ in range(devices)]
+        self._sent: list[bytes] = []
+
+    def detections(self, count: int) -> Iterator[Message]:
+        """So many detections, a few of them malformed or of beacons that nobody knows."""
+        for _ in range(count):
+            fate = self._dice.random()
+            if fate < 0.005:
+                yield Message("detections", b"-", self._dice.choice(_MALFORMED))
+            else:
+                yield self._detection(unknown=fate < 0.015)
+
+    def notifications(self, count: int) -> Iterator[Message]:
+        """So many notifications, one in ten a repeat of an earlier one."""
+        for _ in range(count):
+            fate = self._dice.random()
+            if fate < 0.1 and self._sent:
+                value = self._dice.choice(self._sent)
+                yield Message("notifications", _key(value), value)
+            elif fate < 0.105:
+                self.expected.dead_letters["notifications"] += 1
+                yield Message("notifications", b"-", self._dice.choice(_MALFORMED))
+            else:
+                yield self._notification()
+
+    def authentications(self, count: int) -> Iterator[Message]:
+        """So many authentications, some with a key that opens nothing."""
+        for _ in range(count):
+            udid = self._udid()
+            key = self._dice.choice([*self._estate.keys, "no key"])
+            at, ip = self._instant(), f"192.0.2.{self._dice.randrange(256)}"
+            body = {"api_key": key, "device": {"udid": udid}, "authenticated_at": at, "ip": ip}
+            company = self._estate.keys.get(key)
+            if company is None:
+                self.expected.dead_letters["authentications"] += 1
+            else:
+                self.expected.authentications[company, udid].add(at, ip)
+            yield Message("authentications", udid.encode(), orjson.dumps(body))
+
+    def _detection(self, *, unknown: bool) -> Message:
+        dice, udid = self._dice, self._udid()
+        spot = dice.choice(self._places[int(udid.split()[1])])
+        zone, at = dice.choice(ZONES), self._instant()
+        body: dict[str, Any] = {
+            "uuid": UUID,
+            "major": 2 if unknown else 1,
+            "minor": spot.minor,
+            "proximity": zone,
+            "device": {"udid": udid, "name": "iOS", "version": "17.1", "token_push": "t" * 64},
+            "detected_at": at,
+        }
+        if spot.counts and not unknown:
+            self._expect_detection(spot, udid, zone, at)
+        return Message("detections", udid.encode(), orjson.dumps(body))
+
+    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int) -> None:
+        device = (spot.company, udid)
+        self.expected.nb_beacon[device] += 1
+        self.expected.detections[device].add(spot.venue, spot.beacon, zone, at)
+        refs = iter((("venue", spot.venue), ("beacon", spot.beacon)))
+        self.expected.note_figures(_day(at, spot), refs, 0, udid)
+
+    def _notification(self) -> Message:
+        dice, udid = self._dice, self._udid()
+        spot = dice.choice(self._places[int(udid.split()[1])])
+        number = str(uuid.UUID(int=dice.getrandbits(128), version=4))
+        at = self._instant() // 1000 * 1000  # as the trigger writes it: whole seconds
+        value = orjson.dumps(_notification(number, spot, udid, at))
+        self._sent.append(value)
+        self.expected.nb_campaign[spot.company, udid] += 1
+        self.expected.receptions[number] = (spot.company, udid, spot.campaign)
+        refs = iter((("venue", spot.venue), ("beacon", spot.beacon), ("campaign", spot.campaign)))
+        self.expected.note_figures(_day(at, spot), refs, 1, udid)
+        return Message("notifications", udid.encode(), value)
+
+    def _udid(self) -> str:
+        return f"phone {self._dice.randrange(len(self._places))}"
+
+    def _instant(self) -> int:
+        return self._now_ms - self._dice.randrange(2 * _DAY_MS)
+
+
+def _day(at_ms: int, spot: Spot) -> date:
+    instant = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return instant.astimezone(ZoneInfo(spot.time_zone or "UTC")).date()
+
+
+def _key(value: bytes) -> bytes:
+    return str(orjson.loads(value)["device"]["udid"]).encode()
+
+
+def _notification(number: str, spot: Spot, udid: str, at: int) -> dict[str, Any]:
+    written = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")
+    return {
+        "id": number,
+        "campaign": {"id": spot.campaign, "name": "-", "hash": None},
+        "company": {"id": spot.company},
+        "venue": {"id": spot.venue, "name": "-"},
+        "beacon": {"id": spot.beacon, "name": "-", "uuid": UUID, "major": 1, "minor": spot.minor},
+        "proximity": "near",
+        "device": {"udid": udid},
+        "title": "-",
+        "push": "-",
+        "format": "html",
+        "html": "-",
+        "background": None,
+        "color": None,
+        "detected_at": written,
+        "triggered_at": written,
+        "expires_at": written,
+    }

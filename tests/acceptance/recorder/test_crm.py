@@ -1,0 +1,106 @@
+"""From a detection to the CRM: trigger and recorder write what the interface shows."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from catalog.database import open_database
+from catalog.migrate import migrate
+from catalog.models import Application, Company
+from tests.acceptance.api.process import ApiProcess, make_account
+from tests.acceptance.recorder.estate import UUID
+from tests.acceptance.recorder.flood import Message
+from tests.acceptance.recorder.publishing import publish
+from tests.acceptance.rig import Rig
+from tests.acceptance.topics import TopicSet
+from tests.acceptance.world import World
+from tests.servers.waiting import eventually
+
+UDID = "00008030-001C2D3E4F50802E"
+DEVICE = {"udid": UDID, "name": "iOS", "version": "26.1", "model": "iPhone 17", "id_connector": 42}
+ZONES = ("far", "near", "immediate")
+
+
+async def furnish(url: str) -> None:
+    """An account's company with an application, a venue, a beacon, and two campaigns at it."""
+    await migrate(url)
+    database = open_database(url)
+    try:
+        await make_account(database)
+        async with database.write.begin() as session:
+            company = (await session.scalars(select(Company))).one()
+            world = World(datetime.now(UTC).replace(microsecond=0))
+            venue = world.venue(company, "Hall")
+            beacon = world.beacon(venue, 1, uuid=UUID, major=1)
+            world.campaign(venue, "always", [beacon])
+            world.campaign(venue, "seldom", [beacon], delay=86_400)
+            session.add_all(world.records)
+            session.add(Application(company=company, name="app", type="ios", api_key="key"))
+    finally:
+        await database.close()
+
+
+def messages(begin: datetime) -> list[Message]:
+    """One authentication, then a detection of each zone, a second apart."""
+    signed_in = {"api_key": "key", "device": DEVICE, "ip": "192.0.2.7"}
+    signed_in["authenticated_at"] = _written(begin)
+    found = [Message("authentications", UDID.encode(), json.dumps(signed_in).encode())]
+    for second, zone in enumerate(ZONES, 1):
+        heard = {"uuid": UUID, "major": 1, "minor": 1, "proximity": zone, "device": DEVICE}
+        heard |= {"detected_at": _written(begin + timedelta(seconds=second)), "ip": "192.0.2.8"}
+        found.append(Message("detections", UDID.encode(), json.dumps(heard).encode()))
+    return found
+
+
+def _written(instant: datetime) -> str:
+    return instant.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+@pytest.mark.timeout(90)
+async def test_the_interface_shows_what_was_recorded(
+    rig: Rig,
+    topics: TopicSet,
+    kafka_bootstrap: str,
+    redis_url: str,
+    database_url: str,
+) -> None:
+    await topics.create()
+    await furnish(database_url)
+    secret = "a passphrase of the test"
+    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": database_url, "SECRET_KEY": secret}
+    roles = rig.trigger(), rig.recorder()
+    interface = ApiProcess(rig)
+    await asyncio.gather(interface.until_ready(), *(role.until_ready() for role in roles))
+    begin = datetime.now(UTC).replace(microsecond=0)
+    await publish(kafka_bootstrap, topics.name(""), messages(begin))
+
+    headers = await interface.sign_in()
+    async with httpx.AsyncClient(base_url=interface.url, headers=headers) as client:
+
+        async def device() -> dict[str, Any] | None:
+            listed = (await client.get("/v2/crm")).json()
+            done = listed and (listed[0]["nb_beacon"], listed[0]["nb_campaign"]) == (3, 4)
+            return dict(listed[0]) if done else None
+
+        listed = await eventually(device, deadline=30, what="three detections, four notifications")
+        detail = (await client.get(f"/v2/crm/{listed['id']}")).json()
+    said = {key: listed[key] for key in DEVICE}
+    assert said == DEVICE
+    assert detail["device"] == [listed]
+    assert [(each["create_on"], each["ip"]) for each in detail["auth"]] == [
+        (_written(begin), "192.0.2.7")
+    ]
+    traces = [(each["status"], each["create_on"], each["ip"]) for each in detail["beacon"]]
+    assert traces == [
+        (zone, _written(begin + timedelta(seconds=second)), "192.0.2.8")
+        for second, zone in reversed(list(enumerate(ZONES, 1)))
+    ]
+    assert {each["lieu"] for each in detail["beacon"]} == {"Hall"}
+    assert {each["beacon"]["name"] for each in detail["beacon"]} == {"beacon 1"}
+    for role in roles:
+        await role.stop()

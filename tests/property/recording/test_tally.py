@@ -1,0 +1,98 @@
+"""What a batch adds up to, held against a count that takes one detection after the other."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from hypothesis import given
+
+from engine.recording.rows import DeviceKey, DeviceNews
+from engine.recording.tally import (
+    counted_detections,
+    detection_rows,
+    news_of_detections,
+    statistics_of_detections,
+)
+from engine.timestamps import parse
+from tests.property.recording.detections import PLACES, Message, Scene, scenes
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@given(scenes)
+def test_counters_and_the_last_that_is_said_of_a_device(scene: Scene) -> None:
+    expected: dict[DeviceKey, DeviceNews] = {}
+    for message in scene.messages:
+        place = scene.place(message)
+        if place is None:
+            continue
+        news = expected.setdefault(DeviceKey(place.company_id, message.udid), DeviceNews())
+        news.nb_beacon += 1
+        for field, said in message.device.items():
+            if said is not None:
+                _say(news, field, said)
+    assert news_of_detections(counted_detections(scene.heard, PLACES)) == expected
+
+
+def _say(news: DeviceNews, field: str, said: str | int) -> None:
+    if isinstance(said, int):
+        if said < 2**63:
+            news.id_connector = said
+        return
+    kept = "".join(letter for letter in said if letter != "\0")
+    setattr(news, field, kept if field == "token_push" else kept[:255])
+
+
+@given(scenes)
+def test_every_detection_that_counts_has_its_row(scene: Scene) -> None:
+    known = scene.known()
+    expected = []
+    for message in scene.messages:
+        place = scene.place(message)
+        if place is not None:
+            device = known[DeviceKey(place.company_id, message.udid)]
+            ip = None if message.ip is None else message.ip.replace("\0", "")
+            expected.append((device.id, place.venue_id, place.beacon_id, message.zone, ip))
+    rows = detection_rows(counted_detections(scene.heard, PLACES), known)
+    assert [(r.device_id, r.venue_id, r.beacon_id, r.status, r.ip) for r in rows] == expected
+    assert all(row.create_on.tzinfo is UTC for row in rows)
+
+
+@given(scenes)
+def test_rows_carry_the_instant_where_sql_can_hold_it(scene: Scene) -> None:
+    told = [m for m in scene.messages if scene.place(m) is not None]
+    rows = detection_rows(counted_detections(scene.heard, PLACES), scene.known())
+    for message, row in zip(told, rows, strict=True):
+        if isinstance(message.at, int):
+            assert row.create_on == EPOCH + timedelta(milliseconds=message.at)
+
+
+@given(scenes)
+def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
+    known = scene.known()
+    heard: dict[tuple[date, str, int], list[int]] = {}
+    for message in scene.messages:
+        place = scene.place(message)
+        if place is None or DeviceKey(place.company_id, message.udid) in scene.test_devices:
+            continue
+        device = known[DeviceKey(place.company_id, message.udid)].id
+        day = _day(message, place.time_zone)
+        heard.setdefault((day, "venue", place.venue_id), []).append(device)
+        heard.setdefault((day, "beacon", place.beacon_id), []).append(device)
+    found = statistics_of_detections(counted_detections(scene.heard, PLACES), known)
+    figures = {tuple(key): (f.detections, f.notifications) for key, f in found.figures.items()}
+    assert figures == {key: (len(devices), 0) for key, devices in heard.items()}
+    venues = {place.beacon_id: place.venue_id for place in PLACES.values()}
+    for key, figure in found.figures.items():
+        assert figure.venue_id == (key.ref if key.kind == "venue" else venues[key.ref])
+    expected = {(*key, device) for key, devices in heard.items() for device in devices}
+    assert {tuple(device) for device in found.devices} == expected
+
+
+def _day(message: Message, time_zone: str | None) -> date:
+    """By the calendar; at its two ends, where no local time can be told, the last day there is."""
+    if message.at == "0001-01-01T00:00:00+1400":
+        return date.min
+    if message.at == "9999-12-31T23:59:59-1400":
+        return date.max
+    instant = datetime.fromtimestamp(parse(message.at), UTC)
+    return instant.astimezone(ZoneInfo(time_zone or "UTC")).date()

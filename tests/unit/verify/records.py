@@ -1,0 +1,54 @@
+"""Records of the three topics, and a small catalog for them."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.state.beacons import BeaconKey
+from engine.verify.recount import ApplicationFact, BeaconFact, Catalog, Record, Recount, Share
+from tests.unit.engine.records import UUID, detection, record
+
+BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
+CATALOG = Catalog(
+    beacons={
+        BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
+        BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
+        BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
+    },
+    companies=frozenset({1, 2}),
+    applications={
+        "good": ApplicationFact(1, active=True, expire_on=None),
+        "expired": ApplicationFact(1, active=True, expire_on=datetime(2026, 11, 1, tzinfo=UTC)),
+        "off": ApplicationFact(1, active=False, expire_on=None),
+    },
+)
+
+
+def recount(share: Share = Share()) -> Recount:  # noqa: B008  # immutable
+    """Nothing counted yet."""
+    return Recount(CATALOG, since=BEGIN, path_loss_exponent=2.0, share=share)
+
+
+def heard(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
+    """A detection."""
+    return record(detection(minor=minor, device={"udid": udid}, detected_at=at))
+
+
+def sent(
+    number: int, udid: str = "a", company: int = 1, at: str = "2026-11-20T10:00:00+0000"
+) -> Record:
+    """A notification; `number` stands for its id."""
+    body: dict[str, Any] = {
+        "id": str(uuid.UUID(int=number)),
+        "device": {"udid": udid},
+        "detected_at": at,
+    }
+    body |= {name: {"id": 1} for name in ("campaign", "venue", "beacon")}
+    return record(body | {"company": {"id": company}})
+
+
+def signed_in(
+    key: str = "good", udid: str = "a", at: str | None = "2026-11-20T10:00:00+0000"
+) -> Record:
+    """An authentication."""
+    return record({"api_key": key, "device": {"udid": udid}, "authenticated_at": at})

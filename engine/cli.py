@@ -24,6 +24,7 @@ _COMMANDS = (
     "migrate",
     "account",
     "catalog",
+    "connector",
     "publish",
     "dead_letters",
     "demo",

@@ -84,7 +84,7 @@ class Claims:
         """Positions by script call: one call, or in a cluster one a slot."""
         by_tag: dict[int, list[int]] = {}
         for position, request in enumerate(requests):
-            tag = _tag(request.udid.encode()) if self._clustered else 0
+            tag = claim_tag(request.udid.encode()) if self._clustered else 0
             by_tag.setdefault(tag, []).append(position)
         return [
             positions[start : start + _LARGEST_CALL]
@@ -93,16 +93,18 @@ class Claims:
         ]
 
     async def _call(self, requests: list[ClaimRequest], now: float) -> list[int]:
-        keys = [self._key(request) for request in requests]
+        keys = [claim_key(self._prefix, each.campaign_id, each.udid) for each in requests]
         wishes = [_wish(request) for request in requests]
         replies: list[int] = await self._script(
             keys=keys, args=[round(now * 1000), self._retain_ms, *wishes]
         )
         return replies
 
-    def _key(self, request: ClaimRequest) -> bytes:
-        udid = request.udid.encode()
-        return b"%bclaim:{%d}:%d:%b" % (self._prefix, _tag(udid), request.campaign_id, udid)
+
+def claim_key(prefix: bytes, campaign_id: int, udid: str) -> bytes:
+    """Where the claims of one campaign on one device lie."""
+    name = udid.encode()
+    return b"%bclaim:{%d}:%d:%b" % (prefix, claim_tag(name), campaign_id, name)
 
 
 def _wish(request: ClaimRequest) -> bytes:
@@ -111,5 +113,6 @@ def _wish(request: ClaimRequest) -> bytes:
     return b"%b%014d%014d" % (request.owner, at, request.delay * 1000)
 
 
-def _tag(udid: bytes) -> int:
+def claim_tag(udid: bytes) -> int:
+    """The slot of a cluster in which a device's claims lie together."""
     return crc32(udid) % _TAGS

@@ -19,15 +19,21 @@ Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 
 
 class TopicSet:
-    """All topics under one prefix, on one broker; and the trigger's group."""
+    """All topics under one prefix, on one broker; and a group that reads one, the trigger's."""
 
     def __init__(
-        self, bootstrap: str, prefix: str, group: str, partitions: int = PARTITIONS
+        self,
+        bootstrap: str,
+        prefix: str,
+        group: str,
+        partitions: int = PARTITIONS,
+        source: str = "detections",
     ) -> None:
         self._partitions = partitions
         self._bootstrap = bootstrap
         self._prefix = prefix
         self._group = group
+        self._source = source
 
     def name(self, short: str) -> str:
         """The full name of a topic."""
@@ -91,27 +97,27 @@ class TopicSet:
             yield count
 
     async def lag(self) -> int:
-        """How many detections the trigger's group has yet to commit."""
+        """How many records the group has yet to commit."""
         async with self._reader(self._group) as consumer:
-            ends = await self._ends(consumer, "detections")
+            ends = await self._ends(consumer, self._source)
             return sum([end - (await consumer.committed(tp) or 0) for tp, end in ends.items()])
 
     async def committed(self) -> dict[int, int]:
-        """How far the trigger's group has come, by partition."""
+        """How far the group has come, by partition."""
         async with self._reader(self._group) as consumer:
-            ends = await self._ends(consumer, "detections")
+            ends = await self._ends(consumer, self._source)
             return {tp.partition: await consumer.committed(tp) or 0 for tp in ends}
 
     async def until_done(self, deadline: float = DEADLINE) -> None:
-        """Wait until every detection is decided and committed."""
+        """Wait until every record that the group reads is committed."""
         async with self._reader(self._group) as consumer:
-            ends = await self._ends(consumer, "detections")
+            ends = await self._ends(consumer, self._source)
 
             async def done() -> bool:
                 committed = [await consumer.committed(tp) or 0 for tp in ends]
                 return committed == list(ends.values())
 
-            await eventually(done, deadline=deadline, what="all detections are committed")
+            await eventually(done, deadline=deadline, what="all is committed")
 
     @asynccontextmanager
     async def _reader(self, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:

@@ -28,7 +28,7 @@ async def fill(database: Database, count: int) -> None:
                 "INSERT INTO device (company_id, udid, nb_beacon, nb_campaign, name, version, "
                 "model, test, create_on, update_on) SELECT 1, 'device ' || n, n, 0, 'android', "
                 "'14', 'a model', false, '2026-11-20 10:00:00', '2026-11-20 10:00:00' "
-                f"FROM ({numbers}) AS numbers"  # noqa: S608  # our own numbers
+                f"FROM ({numbers}) AS numbers"  # our own numbers
             )
         )
 

@@ -39,7 +39,7 @@ async def recorded(database: Database) -> int:
 
 async def _assert_counters(database: Database, expected: Expected) -> None:
     for counter in ("nb_beacon", "nb_campaign"):
-        query = f"SELECT company_id, udid, {counter} AS figure FROM device WHERE {counter} <> 0"  # noqa: S608
+        query = f"SELECT company_id, udid, {counter} AS figure FROM device WHERE {counter} <> 0"
         found = {(r.company_id, r.udid): r.figure for r in await _rows(database, query)}
         assert found == dict(getattr(expected, counter)), counter
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from engine import cli
 from engine.settings import PREFIX, Settings, load_settings
 from tests.unit.deploy.compose import DEPLOY, document, of_ours, services
 
+_ROLES = ("trigger", "connector", "recorder")
 _CONDITIONS = {
     "service_started": None,
     "service_healthy": "healthcheck",
@@ -27,8 +29,8 @@ def _dependencies() -> list[tuple[str, str, str]]:
 
 
 def test_the_servers_and_the_roles_are_there() -> None:
-    assert set(services()) >= {"kafka", "redis", "postgres", "migrate", "trigger", "prometheus"}
-    assert set(of_ours()) >= {"migrate", "trigger"}
+    assert set(services()) >= {"kafka", "redis", "postgres", "prometheus"}
+    assert set(of_ours()) == {"migrate", "api", *_ROLES}
 
 
 @pytest.mark.parametrize(("name", "needed", "condition"), _dependencies())
@@ -97,9 +99,16 @@ def test_redis_forgets_no_claim() -> None:
     assert options["--maxmemory-policy"] == "noeviction"
 
 
-def test_a_trigger_has_time_to_drain() -> None:
+@pytest.mark.parametrize("name", _ROLES)
+def test_a_role_has_time_to_drain(name: str) -> None:
     drain = Settings.model_fields["drain_timeout"].default
-    assert int(services()["trigger"]["stop_grace_period"].removesuffix("s")) > drain
+    assert int(services()[name]["stop_grace_period"].removesuffix("s")) > drain
+
+
+def test_prometheus_scrapes_whatever_serves_metrics() -> None:
+    (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert set(found["names"]) == {"api", *_ROLES}
 
 
 def _has_compose() -> bool:

@@ -1,0 +1,126 @@
+"""The guard of outgoing calls: which urls, ports and addresses a connector may lead to.
+
+It is asked when a connector is saved, at every call, and once more by the connection itself,
+which goes to an address that this guard gave and to no other. So a name that changes between
+the check and the connection leads nowhere.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from urllib.parse import SplitResult, urlsplit
+
+from connectors.addresses import Network, is_in, is_public, parse_address
+
+RESOLVE_SECONDS = 1.0
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+class EgressError(Exception):
+    """A url may not, or cannot now, be called. The message is for the person who wrote it.
+
+    It never holds the addresses: they may be those of the platform's own network.
+    """
+
+
+class ForbiddenError(EgressError):
+    """The url leads where no connector may lead; only another url mends that."""
+
+
+class UnresolvedError(EgressError):
+    """The name does not resolve now; it may later."""
+
+
+async def resolve_with_system(host: str, port: int) -> Sequence[str]:
+    """Every address of a name, as the system's resolver has them. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Egress:
+    """What is public is open, on the default port of its scheme.
+
+    `allow_networks` opens others besides, on every port: a port other than 80 and 443 is open
+    only where all addresses of the name lie in them. `deadline` (seconds) bounds one look-up;
+    `resolve` gives the addresses of a name and raises OSError or UnicodeError.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_networks: Collection[Network] = (),
+        resolve: Resolve = resolve_with_system,
+        deadline: float = RESOLVE_SECONDS,
+    ) -> None:
+        self._allowed = tuple(allow_networks)
+        self._resolve = resolve
+        self._deadline = deadline
+
+    async def check(self, url: str) -> None:
+        """Pass if the url may be called now. Raises ForbiddenError or UnresolvedError."""
+        parts = _split(url)
+        assert parts.hostname is not None  # noqa: S101  # _split refused it
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        other_port = port != _DEFAULT_PORTS[parts.scheme]
+        await self._addresses(parts.hostname, port, other_port)
+
+    async def addresses(self, host: str, port: int) -> Sequence[str]:
+        """Every address of `host`, all of them checked: one may connect to any.
+
+        Raises ForbiddenError or UnresolvedError.
+        """
+        return await self._addresses(host, port, port not in _DEFAULT_PORTS.values())
+
+    async def _addresses(self, host: str, port: int, other_port: bool) -> Sequence[str]:
+        found = await self._look_up(host, port)
+        addresses = [parse_address(text) for text in found]
+        allowed = [is_in(address, self._allowed) for address in addresses]
+        if other_port and not all(allowed):
+            raise ForbiddenError(
+                f"port {port} is not open to connectors; accepted: 80 for http, 443 for https"
+            )
+        if not all(
+            is_public(address) or opened for address, opened in zip(addresses, allowed, strict=True)
+        ):
+            raise ForbiddenError(f"{host} leads to an address that is not public")
+        return found
+
+    async def _look_up(self, host: str, port: int) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(self._deadline):
+                found = await self._resolve(host, port)
+        except UnicodeError:
+            raise ForbiddenError("the host is not a name that can be looked up") from None
+        except TimeoutError:
+            raise UnresolvedError(f"{host} could not be looked up in time") from None
+        except OSError:
+            raise UnresolvedError(f"{host} does not resolve") from None
+        if not found:
+            raise UnresolvedError(f"{host} does not resolve")
+        return found
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a url that may be called as far as its text goes. Raises ForbiddenError."""
+    try:
+        parts = urlsplit(url)
+        hostname, port = parts.hostname, parts.port
+    except ValueError:
+        raise ForbiddenError("accepted: an address http:// or https://") from None
+    if parts.scheme not in _DEFAULT_PORTS or not hostname or port == 0:
+        raise ForbiddenError("accepted: an address http:// or https://")
+    if parts.username is not None or parts.password is not None:
+        raise ForbiddenError("accepted: an address without a user and password")
+    return parts
+
+
+async def check_url(url: str, *, allow_networks: Collection[Network] = ()) -> None:
+    """Pass if a connector may have this url, as of now. For the moment when one is saved.
+
+    Raises ForbiddenError or, when its name does not resolve now, UnresolvedError; both are
+    EgressError, with a message for a person.
+    """
+    await Egress(allow_networks=allow_networks).check(url)

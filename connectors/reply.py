@@ -1,0 +1,92 @@
+"""From an HTTP reply to content, a refusal of it, or a fault. Strict, pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from connectors.model import CallError, Content, Declined, Fault, Format
+
+_OK = 200
+_NO_CONTENT = 204
+_RETRIED = frozenset({429, 502, 503, 504})
+_TOO_MANY = 429
+_SERVER_ERROR = 500
+_LONGEST_NUMBER = 12  # digits of a Retry-After worth reading
+
+
+class _Document(msgspec.Struct):
+    """What a service answers. Unknown fields are ignored."""
+
+    format: Format | None = None
+    send: bool = True
+    title: str | None = None
+    push: str | None = None
+    template: str | None = None
+    url: str | None = None
+    html: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Document).decode
+
+
+def read_reply(
+    status: int, headers: Mapping[str, str], body: bytes, *, now: float
+) -> Content | Declined:
+    """What a complete reply says. `now` (epoch s) is for a Retry-After that names a date.
+
+    Raises CallError.
+    """
+    if status == _NO_CONTENT:
+        return Declined()
+    if status != _OK:
+        raise CallError(
+            Fault.STATUS,
+            f"status {status}",
+            retriable=status in _RETRIED,
+            counts=status == _TOO_MANY or status >= _SERVER_ERROR,
+            retry_after=retry_after(headers.get("retry-after", ""), now),
+        )
+    if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise CallError(Fault.REPLY, "a reply in a content-encoding that was not asked for")
+    return _content(body)
+
+
+def _content(body: bytes) -> Content | Declined:
+    document = _document(body)
+    if not document.send:
+        return Declined()
+    if document.format is None:
+        raise CallError(Fault.REPLY, "format is missing; accepted: template, url, html")
+    content: str | None = getattr(document, document.format)
+    if content is None or not content.strip():
+        raise CallError(Fault.REPLY, f"format is {document.format}, but that field is empty")
+    return Content(
+        format=document.format, content=content, title=document.title, push=document.push
+    )
+
+
+def _document(body: bytes) -> _Document:
+    try:
+        return _decode(body)
+    except msgspec.ValidationError as error:
+        # Its text may quote a value; the place behind it names our own fields only.
+        _, _, place = str(error).rpartition(" - at ")
+        detail = f"a wrong value at {place}" if " - at " in str(error) else "not a JSON object"
+        raise CallError(Fault.REPLY, detail) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise CallError(Fault.REPLY, "not JSON in UTF-8") from None
+
+
+def retry_after(value: str, now: float) -> float | None:
+    """The seconds that a Retry-After asks for: a number, or a date. None for what is neither."""
+    value = value.strip()
+    if value.isascii() and value.isdigit() and len(value) <= _LONGEST_NUMBER:
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+    return max(0.0, (at - datetime.fromtimestamp(now, UTC)).total_seconds())

@@ -1,0 +1,151 @@
+"""From a call to the HTTP request that goes out. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from connectors.model import Call, Device, Method, Parameters, Place
+from connectors.signing import signature_headers
+
+# What a parameter may not say: it would change where the request goes, how it is framed, what it
+# claims to be, or its signature.
+RESERVED_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "http2-settings",
+        "idempotency-key",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+        "webhook-id",
+        "webhook-signature",
+        "webhook-timestamp",
+    }
+)
+_RESERVED_PREFIX = "proxy-"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_SAFE_IN_QUERY = "/?:@!$'()*,;"
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Ready to send. Header names are lower case; parameters may be among headers and query."""
+
+    method: str
+    url: str
+    headers: Headers
+    body: bytes
+
+
+def build_request(call: Call, *, agent: str, now: float) -> Request:
+    """The request of one try at `now` (epoch s)."""
+    endpoint = call.endpoint
+    query: list[tuple[str, str]] = []
+    body = b""
+    if endpoint.method is Method.GET:
+        query += _flat(call)
+    else:
+        body = msgspec.json.encode(_document(call))
+    usable = usable_parameters(call)
+    headers = _headers(call, agent)
+    if body:
+        headers.append((b"content-type", b"application/json"))
+    if endpoint.place is Place.QUERY:
+        query += usable
+    else:
+        headers += [(n.lower().encode(), v.strip(" \t").encode()) for n, v in usable]
+    if endpoint.secret:
+        signed = signature_headers(secret=endpoint.secret, id_=call.id, timestamp=now, body=body)
+        headers += [(name.encode(), value.encode()) for name, value in signed]
+    return Request(
+        method=endpoint.method.value,
+        url=_with_query(endpoint.url, query),
+        headers=headers,
+        body=body,
+    )
+
+
+def usable_parameters(call: Call) -> Parameters:
+    """The parameters that go out: all but those that would stand in for the request's own."""
+    endpoint = call.endpoint
+    if endpoint.place is Place.HEADER:
+        return tuple(p for p in endpoint.parameters if _may_be_header(*p))
+    own = {name for name, _ in _flat(call)} if endpoint.method is Method.GET else set()
+    return tuple(p for p in endpoint.parameters if p[0] not in own)
+
+
+def _may_be_header(name: str, value: str) -> bool:
+    lower = name.lower()
+    return (
+        _TOKEN.fullmatch(name) is not None
+        and _CONTROL.search(value) is None
+        and lower not in RESERVED_HEADERS
+        and not lower.startswith(_RESERVED_PREFIX)
+    )
+
+
+def _headers(call: Call, agent: str) -> Headers:
+    # identity: a reply is read as it comes, so that its size is the size of what is read.
+    return [
+        (b"user-agent", agent.encode()),
+        (b"accept", b"application/json"),
+        (b"accept-encoding", b"identity"),
+        (b"idempotency-key", call.id.encode()),
+    ]
+
+
+def _document(call: Call) -> dict[str, Any]:
+    return {
+        "id": call.id,
+        "campaign": call.campaign,
+        "venue": call.venue,
+        "beacon": call.beacon,
+        "proximity": call.proximity,
+        "device": call.device,
+        "detected_at": call.detected_at,
+    }
+
+
+def _flat(call: Call) -> list[tuple[str, str]]:
+    """The same, flat. Without `id_connector` where there is none."""
+    beacon, device = call.beacon, call.device
+    return [
+        ("id", call.id),
+        ("campaign", str(call.campaign.id)),
+        ("venue", str(call.venue.id)),
+        ("beacon", str(beacon.id)),
+        ("uuid", beacon.uuid),
+        ("major", str(beacon.major)),
+        ("minor", str(beacon.minor)),
+        ("proximity", call.proximity),
+        ("udid", device.udid),
+        *_id_connector(device),
+        ("detected_at", call.detected_at),
+    ]
+
+
+def _id_connector(device: Device) -> list[tuple[str, str]]:
+    return [] if device.id_connector is None else [("id_connector", str(device.id_connector))]
+
+
+def _with_query(url: str, query: list[tuple[str, str]]) -> str:
+    """The url with `query` behind the query it has; its fragment is dropped."""
+    parts = urlsplit(url)
+    added = urlencode(query, quote_via=quote, safe=_SAFE_IN_QUERY)
+    whole = "&".join(part for part in (parts.query, added) if part)
+    return parts._replace(query=whole, fragment="").geturl()

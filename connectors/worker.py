@@ -1,0 +1,270 @@
+"""The way of a call: its turn, the breaker, the request, the reply, another try, the result.
+
+One worker a process, for the calls of all companies. It knows nothing of Kafka: calls come in
+through `submit`, each comes out as one result, in whatever order customers' services answer.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from connectors.breaker import Standing, Wish
+from connectors.call import Caller
+from connectors.gate import Gate
+from connectors.jobs import Intake, Job, OnResult, WorkerLimits
+from connectors.model import Call, CallError, Content, Declined, Failed, Fault, Result
+from connectors.queues import FairQueue
+from connectors.reply import read_reply
+from connectors.request import build_request
+from connectors.retry import RetryPolicy
+
+_SWEEP_SECONDS = 1.0
+_ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
+_ASK_SOONEST_SECONDS = 0.01
+
+
+class Worker:
+    """Makes the calls that are submitted, fairly and within `limits`.
+
+    `run` must run; it raises what no call is answerable for. `agent` is the user-agent.
+    `on_try(seconds)` is called behind every try, `on_retry` when there will be another.
+    """
+
+    def __init__(
+        self,
+        *,
+        caller: Caller,
+        gate: Gate,
+        retries: RetryPolicy,
+        limits: WorkerLimits,
+        agent: str,
+        clock: Callable[[], float] = time.time,
+        on_try: Callable[[float], None] = lambda _seconds: None,
+        on_retry: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._caller = caller
+        self._gate = gate
+        self._gate.on_standing = self._on_standing
+        self._retries = retries
+        self._agent = agent
+        self._clock = clock
+        self._on_try = on_try
+        self._on_retry = on_retry
+        self._chance = random.Random()  # noqa: S311  # spreads tries, guards nothing
+        self._queue: FairQueue[Job] = FairQueue(in_all=limits.in_all, per_company=limits.company)
+        self._intake = Intake(limits.unfinished)
+        self._asking: dict[int, asyncio.TimerHandle | None] = {}
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        self._broken = asyncio.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """Calls taken in that have no result yet."""
+        return self._intake.total
+
+    def submit(self, call: Call, on_result: OnResult) -> Job:
+        """Take a call in. `on_result` is called once, unless the job is withdrawn before.
+
+        A company that has no room fails at once, within this call: a service that hangs takes no
+        room from others.
+        """
+        job = Job(call, on_result)
+        if self._intake.admit(call.company_id):
+            self._queue.add(call.company_id, job)
+            self._admit(call.company_id)
+        else:
+            job.ended = True
+            waiting = self._intake.of(call.company_id)
+            on_result(Failed(Fault.OVERLOAD, f"{waiting} calls of the company wait already"))
+        return job
+
+    async def drain(self, jobs: Collection[Job], deadline: float) -> None:
+        """Forget those that wait, let those in flight finish their try within `deadline` seconds,
+        and forget what is left. What is forgotten has no result."""
+        in_flight = [job.task for job in jobs if job.task is not None]
+        self.forget([job for job in jobs if job.task is None])
+        if in_flight:
+            await asyncio.wait(in_flight, timeout=deadline)
+        self.forget(jobs)
+
+    def forget(self, jobs: Iterable[Job]) -> None:
+        """Drop jobs that have no result yet, breaking off what is in flight. None will come."""
+        for job in jobs:
+            if job.ended:
+                continue
+            job.ended = True
+            self._intake.leave(job.call.company_id)
+            if job.retry is not None:
+                job.retry.cancel()
+            if job.task is not None:
+                job.task.cancel()
+        self._queue.discard(lambda job: job.ended)
+
+    async def run(self) -> None:
+        """Keep in step with other workers and see to what has waited too long, until cancelled;
+        then break off what is in flight. Calls begin no more."""
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(work)
+            for work in (self._gate.run(), self._sweep(), self._broken.wait())
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if self._error is not None:
+                raise self._error
+        finally:
+            self._stopped = True
+            tasks += self._in_flight
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _admit(self, company_id: int) -> None:
+        """Let the company's calls go if its breaker is known to be closed; else find out."""
+        if self._gate.is_closed(company_id):
+            self._dispatch()
+            return
+        self._queue.hold(company_id)
+        if company_id not in self._asking:
+            self._asking[company_id] = None
+            self._gate.ask(company_id)
+
+    def _on_standing(self, company_id: int, standing: Standing) -> None:
+        timer = self._asking.pop(company_id, None)
+        if timer is not None:
+            timer.cancel()
+        if not standing.is_open:
+            self._queue.release(company_id)
+            self._dispatch()
+            return
+        self._queue.hold(company_id)
+        if standing.is_prober:
+            self._probe(company_id)
+        else:
+            self._ask_later(company_id, min(standing.wait, _ASK_AGAIN_SECONDS))
+
+    def _ask_later(self, company_id: int, seconds: float) -> None:
+        def ask() -> None:
+            self._asking[company_id] = None
+            if self._queue.has_waiting(company_id):
+                self._gate.ask(company_id)
+            else:
+                del self._asking[company_id]
+
+        loop = asyncio.get_running_loop()
+        self._asking[company_id] = loop.call_later(max(seconds, _ASK_SOONEST_SECONDS), ask)
+
+    def _probe(self, company_id: int) -> None:
+        # Until the outcome of this call is told nothing more is asked.
+        self._asking[company_id] = None
+        job = None if self._stopped else self._queue.take_of(company_id)
+        if job is None:
+            self._gate.probed(company_id, Wish.LEAVE)
+        else:
+            self._start(job, is_probe=True)
+
+    def _dispatch(self) -> None:
+        while not self._stopped and (taken := self._queue.take()) is not None:
+            self._start(taken[1], is_probe=False)
+
+    def _start(self, job: Job, *, is_probe: bool) -> None:
+        job.task = asyncio.create_task(self._run_job(job, is_probe=is_probe))
+        self._in_flight.add(job.task)
+        job.task.add_done_callback(self._notice)
+
+    def _notice(self, task: asyncio.Task[None]) -> None:
+        """An error that no call is answerable for ends `run`."""
+        self._in_flight.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._error = self._error or error
+            self._broken.set()
+
+    async def _run_job(self, job: Job, *, is_probe: bool) -> None:
+        company_id = job.call.company_id
+        told = Wish.LEAVE
+        try:
+            failed = await self._try(job)
+            if failed is not None:
+                told = Wish.FAILED if failed else Wish.PASSED
+                if not is_probe:
+                    self._gate.note(company_id, failed)
+        finally:
+            job.task = None
+            if is_probe:
+                self._gate.probed(company_id, told)
+            self._queue.finished(company_id)
+            self._dispatch()
+
+    async def _try(self, job: Job) -> bool | None:
+        """One try, and what follows from it. For the breaker: did it fail? None: it was none."""
+        if job.call.fresh_until <= self._clock():
+            self._expire(job)
+            return None
+        begin = time.perf_counter()
+        job.tried += 1
+        try:
+            result = await self._ask_service(job.call)
+        except CallError as error:
+            self._on_try(time.perf_counter() - begin)
+            self._after_failure(job, error)
+            return None if error.fault is Fault.FORBIDDEN else error.counts
+        self._on_try(time.perf_counter() - begin)
+        self._end(job, result)
+        return False
+
+    async def _ask_service(self, call: Call) -> Content | Declined:
+        try:
+            request = build_request(call, agent=self._agent, now=self._clock())
+        except ValueError:
+            raise CallError(Fault.REQUEST, "url or parameters make no valid request") from None
+        reply = await self._caller.send(call.company_id, request)
+        return read_reply(reply.status, reply.headers, reply.body, now=self._clock())
+
+    def _after_failure(self, job: Job, error: CallError) -> None:
+        """Another try later, if there is to be one; the job holds no slot meanwhile."""
+        job.error = error
+        now = self._clock()
+        at = self._retries.next_try(
+            tried=job.tried,
+            error=error,
+            now=now,
+            fresh_until=job.call.fresh_until,
+            chance=self._chance.random(),
+        )
+        if at is None:
+            self._end(job, job.failed(error.fault))
+            return
+        self._on_retry()
+        job.retry = asyncio.get_running_loop().call_later(at - now, self._queue_again, job)
+
+    def _queue_again(self, job: Job) -> None:
+        job.retry = None
+        self._queue.add_first(job.call.company_id, job)
+        self._admit(job.call.company_id)
+
+    def _expire(self, job: Job) -> None:
+        is_open = self._gate.is_open(job.call.company_id)
+        self._end(job, job.failed(Fault.BREAKER if is_open else Fault.STALE))
+
+    def _end(self, job: Job, result: Result) -> None:
+        if not job.ended:
+            job.ended = True
+            self._intake.leave(job.call.company_id)
+            job.on_result(result)
+
+    async def _sweep(self) -> None:
+        """See to calls that grew old while they waited, and to connections nobody uses."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for job in self._queue.discard(self._is_old):
+                self._expire(job)
+            self._gate.forget_old()
+            await self._caller.close_expired()
+
+    def _is_old(self, job: Job) -> bool:
+        return job.call.fresh_until <= self._clock()

@@ -1,0 +1,95 @@
+"""From a record of connector-calls to the question that its company's service is asked."""
+
+import uuid
+
+import msgspec
+from aiokafka import ConsumerRecord
+
+from connectors.model import Beacon, Call, Device, Endpoint, Named
+from engine.decode import failure_reason
+from engine.kafka.dead_letters import DeadLetter
+from engine.kafka.worker import Records
+from engine.messages import ConnectorCall
+from engine.state.devices import NOT_ASKED, DeviceKey, KnownToCatalog
+from engine.timestamps import parse
+
+_decode = msgspec.json.Decoder(ConnectorCall).decode
+
+
+class Asked(msgspec.Struct, gc=False):
+    """A decoded record. `owner` is the id as a claim knows it; `detected_at` in epoch seconds."""
+
+    record: ConsumerRecord[bytes, bytes]
+    message: ConnectorCall
+    owner: bytes
+    detected_at: float
+
+    @property
+    def device_key(self) -> DeviceKey:
+        """Whom the catalog is asked for."""
+        return DeviceKey(self.message.company.id, self.message.device.udid)
+
+
+def decode_calls(records: Records) -> tuple[list[Asked], list[DeadLetter], list[int]]:
+    """The calls of a batch; what cannot be decoded, as dead letters, and their positions."""
+    asked: list[Asked] = []
+    dead: list[DeadLetter] = []
+    positions: list[int] = []
+    for position, record in enumerate(records):
+        try:
+            asked.append(_decode_call(record))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            dead.append(DeadLetter(record, failure_reason(error), str(error)))
+            positions.append(position)
+    return asked, dead, positions
+
+
+def _decode_call(record: ConsumerRecord[bytes, bytes]) -> Asked:
+    message = _decode(record.value or b"")
+    return Asked(record, message, uuid.UUID(message.id).bytes, parse(message.detected_at))
+
+
+def question(
+    asked: Asked, endpoint: Endpoint, known: KnownToCatalog | None, fresh_seconds: float
+) -> Call:
+    """What the service is asked, for as long as the detection is fresh.
+
+    `known` is the catalog's record of the device: None where it has none.
+    """
+    message = asked.message
+    beacon = message.beacon
+    return Call(
+        id=message.id,
+        company_id=message.company.id,
+        campaign=Named(message.campaign.id, message.campaign.name),
+        venue=Named(message.venue.id, message.venue.name),
+        beacon=Beacon(
+            id=beacon.id, name=beacon.name, uuid=beacon.uuid, major=beacon.major, minor=beacon.minor
+        ),
+        proximity=message.proximity,
+        device=_device(asked, known),
+        detected_at=message.detected_at,
+        fresh_until=asked.detected_at + fresh_seconds,
+        endpoint=endpoint,
+    )
+
+
+def _device(asked: Asked, known: KnownToCatalog | None) -> Device:
+    """The device as received, with what the catalog adds. Not in the catalog: no test device."""
+    device = asked.message.device
+    return Device(
+        udid=device.udid,
+        id_connector=id_connector(asked, known),
+        name=device.name,
+        version=device.version,
+        model=device.model,
+        test=None if known is NOT_ASKED else known is not None and known.test,
+    )
+
+
+def id_connector(asked: Asked, known: KnownToCatalog | None) -> int | None:
+    """The device's own word, else the catalog's."""
+    received = asked.message.device.id_connector
+    if received is not None or known is None:
+        return received
+    return known.id_connector

@@ -1,0 +1,117 @@
+"""The role `connector`: the way of a call, from the record to the notification.
+
+decode -> skip what a crash repeats -> look the devices up -> ask the customer's service -> publish
+-> settle the claim -> commit. Records are taken in by the batch; from the question on each call
+goes its own way, and only what is finished without a gap is committed.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from aiokafka import TopicPartition
+
+from connectors.model import Failed, Fault, Result
+from connectors.worker import Worker as CallWorker
+from engine.connecting.asked import Asked, decode_calls, question
+from engine.connecting.departures import ROLE, Departure, Departures
+from engine.connecting.opening import EndpointError, EndpointOpener
+from engine.connecting.partition import CallPartition
+from engine.connecting.results import Answered
+from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.worker import Records
+from engine.metrics import Metrics
+from engine.settings import Settings
+from engine.state.devices import NOT_ASKED, DeviceLookup, KnownToCatalog
+from engine.state.finished import FinishedCalls
+
+__all__ = ["ROLE", "Connector"]
+
+
+class Connector:
+    """What the partitions of one process share. Implements TakeIn for all of them."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        calls: CallWorker,
+        opener: EndpointOpener,
+        devices: DeviceLookup,
+        departures: Departures,
+        finished: FinishedCalls,
+        metrics: Metrics,
+    ) -> None:
+        self._settings = settings
+        self._calls = calls
+        self._opener = opener
+        self._devices = devices
+        self._departures = departures
+        self._finished = finished
+        self._limit = DeadLetterLimit(
+            share=settings.dead_letter_share, run=settings.dead_letter_run
+        )
+        self._metrics = metrics
+        self._seconds = {
+            step: metrics.batch_seconds.labels(ROLE, step) for step in ("decode", "devices")
+        }
+
+    def for_partition(
+        self, partition: TopicPartition, on_progress: Callable[[], None]
+    ) -> CallPartition:
+        """The worker for one assignment of one partition."""
+        return CallPartition(partition, role=self, calls=self._calls, on_progress=on_progress)
+
+    async def recall(self, partition: TopicPartition) -> dict[int, str]:
+        """What a crash would repeat: offsets and ids of calls that are finished already."""
+        return await self._finished.load(partition)
+
+    async def take_in(self, partition: CallPartition, records: Records) -> None:
+        """Begin every call of a batch. Raises what no retry can mend."""
+        with self._step("decode"):
+            asked, dead, positions = decode_calls(records)
+        self._limit.note(len(records), positions)
+        with self._step("devices"):
+            known = await self._devices.find([each.device_key for each in asked])
+        partition.begun([record.offset for record in records])
+        for letter in dead:
+            self._departures.add(Departure(partition, letter.record.offset, letter))
+        repeated = []
+        for each in asked:
+            if partition.finished_before.get(each.record.offset) == each.message.id:
+                repeated.append(each.record.offset)
+            else:
+                self._ask(partition, each, known[each.device_key])
+        partition.finished(repeated)
+        self._metrics.batch_size.observe(len(records))
+
+    def _ask(self, partition: CallPartition, asked: Asked, known: KnownToCatalog | None) -> None:
+        """Hand one call over; its result departs when it comes."""
+        offset = asked.record.offset
+        answerable = None if known is NOT_ASKED else known
+
+        def on_result(result: Result) -> None:
+            partition.jobs.pop(offset, None)
+            if partition.is_open:
+                answered = Answered(asked, answerable, result)
+                self._departures.add(Departure(partition, offset, answered))
+
+        endpoint = asked.message.connector
+        if endpoint is None:
+            on_result(Failed(Fault.NO_CONNECTOR, "the company has no connector"))
+            return
+        try:
+            opened = self._opener.open(endpoint)
+        except EndpointError as error:
+            on_result(Failed(Fault.SECRET, str(error)))
+            return
+        call = question(asked, opened, known, self._settings.max_detection_age)
+        job = self._calls.submit(call, on_result)
+        if not job.ended:
+            partition.jobs[offset] = job
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self._seconds[name].observe(time.perf_counter() - begin)

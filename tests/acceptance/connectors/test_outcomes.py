@@ -1,0 +1,329 @@
+"""A service that answers, declines, lies, fails, hangs: each outcome, each call accounted for."""
+
+import ssl
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import trustme
+
+from catalog.redis_connection import connect_redis
+from connectors.signing import signature_headers
+from engine.metrics import Metrics
+from engine.state.claims import ClaimRequest, Claims
+from engine.timestamps import parse
+from tests.acceptance.connectors.accounts import Account, account
+from tests.acceptance.connectors.customers import (
+    DELAY,
+    SECRET_KEY,
+    TOKEN,
+    Customers,
+    by_path,
+    times,
+)
+from tests.acceptance.rig import Rig, Samples
+from tests.acceptance.topics import TopicSet
+from tests.acceptance.world import World
+from tests.servers.http_service import (
+    CONTENT,
+    Answer,
+    Heard,
+    HttpService,
+    content,
+    endless,
+    hanging,
+    hanging_up,
+    replying,
+    resetting,
+    serving,
+    writing,
+)
+
+DEVICES = 4  # below what opens a breaker, with three tries each
+SIGNING_SECRET = "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="
+SETTINGS = {
+    "SECRET_KEY": SECRET_KEY,
+    "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
+    "CONNECTOR_CALL_TIMEOUT": "0.6",
+    "CONNECTOR_BREAKER_FAILURES": "20",
+}
+
+
+def first_busy_then_content() -> Answer:
+    """429 with a Retry-After to each call's first try."""
+    seen: set[str] = set()
+
+    async def answer(heard: Heard, writer: Any) -> None:
+        first = heard.id not in seen
+        seen.add(heard.id)
+        await (replying(429, retry_after="1") if first else content())(heard, writer)
+
+    return answer
+
+
+def answers(elsewhere: str) -> dict[str, Answer]:
+    """By company. Unless it says otherwise, each is called by POST."""
+    return {
+        "content": content(),
+        "defaults": replying(200, {"format": "url", "url": "https://example.org/a"}),
+        "slow": content(after=0.3),
+        "declines": replying(204),
+        "refuses": replying(200, {"send": False}),
+        "busy": first_busy_then_content(),
+        "fails": replying(500),
+        "unavailable": replying(503),
+        "redirects": replying(302, location=elsewhere),
+        "endless": endless,
+        "large": replying(200, CONTENT | {"template": "x" * 65_536}),
+        "list": replying(200, []),
+        "numbers": replying(200, CONTENT | {"title": 5}),
+        "pdf": replying(200, {"format": "pdf", "pdf": "x"}),
+        "nothing": replying(200, b""),
+        "packed": replying(200, CONTENT, content_encoding="gzip"),
+        "resets": resetting,
+        "hangs-up": hanging_up,
+        "babbles": writing(b"220 mail.example.org ESMTP\r\n"),
+        "drips": writing(b"HTTP/1.1 200 OK\r\n", *[b"a: b\r\n"] * 100, pause=0.1),
+        "hangs": hanging,
+    }
+
+
+REASONS = {
+    "busy": None,
+    "fails": "connector_status",
+    "unavailable": "connector_status",
+    "redirects": "connector_status",
+    "endless": "connector_reply_too_large",
+    "large": "connector_reply_too_large",
+    "list": "connector_reply",
+    "numbers": "connector_reply",
+    "pdf": "connector_reply",
+    "nothing": "connector_reply",
+    "packed": "connector_reply",
+    "resets": "connector_unreachable",
+    "hangs-up": "connector_unreachable",
+    "babbles": "connector_unreachable",
+    "drips": "connector_timeout",
+    "hangs": "connector_timeout",
+    "bad-tls": "connector_tls",
+    "no-tls": "connector_timeout",
+    "private": "connector_forbidden",
+    "metadata": "connector_forbidden",
+    "gone": "connector_unreachable",
+    "none": "no_connector",
+    "unreadable": "connector_secret",
+}
+TRIED_AGAIN = {
+    "busy": 2,
+    "unavailable": 3,
+    "resets": 3,
+    "hangs-up": 3,
+    "babbles": 3,
+    "drips": 3,
+    "hangs": 3,
+}
+PUBLISHED = {"content", "defaults", "slow", "busy", "asked-by-get", "signed", "good-tls"}
+DECLINED = {"declines", "refuses"}
+
+
+@pytest.mark.timeout(150)
+async def test_each_outcome(
+    rig: Rig,
+    topics: TopicSet,
+    call_topics: TopicSet,
+    redis_url: str,
+    sqlite_url: str,
+    tmp_path: Path,
+    topic_prefix: str,
+) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    ca_file = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(ca_file))
+    async with (
+        serving(replying(200)) as elsewhere,
+        serving(by_path(answers(elsewhere.url()))) as service,
+        serving(by_path({"good-tls": content()}), tls=_tls(authority, "localhost")) as good,
+        serving(content(), tls=_tls(stranger, "localhost")) as bad,
+    ):
+        service.answer = by_path(
+            answers(elsewhere.url()) | {"asked-by-get": content(), "signed": content()}
+        )
+        customers = _customers(service, good, bad)
+        await customers.world.save(sqlite_url)
+        await topics.create()
+        settings = {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
+        trigger = rig.trigger(**settings)
+        connector = rig.start(
+            "run", "--role", "connector", **settings, CONNECTOR_CA_FILE=str(ca_file)
+        )
+        await trigger.until_ready()
+        await connector.until_ready()
+        await topics.publish(
+            customer.detection(f"{name} {number}", name="android", id_connector=77)
+            for number in range(DEVICES)
+            for name, customer in customers.of.items()
+        )
+        await topics.until_done()
+        await call_topics.until_done()
+        samples = await connector.metrics()
+        await connector.stop()
+        await trigger.stop()
+        logs = connector.output + trigger.output
+    names = {customer.company.id: name for name, customer in customers.of.items()}
+    accounts = await account(topics, names)
+    _check_accounts(accounts, set(customers.of))
+    _check_requests(service)
+    assert elsewhere.heard == []
+    assert len(good.heard) == DEVICES
+    assert good.heard[0].headers["host"] == f"localhost:{good.port}"
+    _check_notifications(accounts)
+    _check_metrics(samples, accounts)
+    assert TOKEN not in logs
+    assert f":{service.port}/" not in logs
+    await _check_claims(accounts, customers, redis_url, topic_prefix)
+
+
+def _tls(authority: trustme.CA, name: str) -> Any:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+def _customers(service: HttpService, good: HttpService, bad: HttpService) -> Customers:
+    customers = Customers(World(datetime.now(UTC).replace(microsecond=0)))
+    for name in answers(""):
+        customers.add(name, service.url(f"/{name}"))
+    customers.add("asked-by-get", service.url("/asked-by-get?own=1"), method="GET", auth="get")
+    customers.add(
+        "signed", service.url("/signed"), secret=customers.encrypt(SIGNING_SECRET), auth="get"
+    )
+    customers.add("good-tls", good.url("/good-tls", host="localhost"))
+    customers.add("bad-tls", bad.url("/", host="localhost"))
+    customers.add("no-tls", f"https://127.0.0.1:{service.port}/content")
+    customers.add("private", "http://10.255.255.1/")
+    customers.add("metadata", "http://169.254.169.254/latest/meta-data")
+    customers.add("gone", "http://connector.invalid/")
+    customers.add("none", None)
+    customers.add("unreadable", service.url("/content"), parameters="not a token")
+    return customers
+
+
+def _check_accounts(accounts: Account, companies: set[str]) -> None:
+    assert set(accounts.calls) == companies
+    assert {name: set(calls.values()) for name, calls in accounts.calls.items()} == {
+        name: {1} for name in companies
+    }
+    assert all(len(calls) == DEVICES for calls in accounts.calls.values())
+    published = {name: len(sent) for name, sent in accounts.notifications.items()}
+    assert published == dict.fromkeys(PUBLISHED, DEVICES)
+    assert accounts.reasons == {
+        name: Counter({reason: DEVICES}) for name, reason in REASONS.items() if reason
+    }
+    assert {name for name in companies if accounts.declined(name)} == DECLINED
+    assert PUBLISHED | DECLINED | {name for name, reason in REASONS.items() if reason} == companies
+
+
+def _check_requests(service: HttpService) -> None:
+    tries = {
+        path: {len(at) for at in times(service, path).values()}
+        for path in {heard.path.strip("/") for heard in service.heard}
+    }
+    assert tries == {path: {TRIED_AGAIN.get(path, 1)} for path in tries}
+    for first, second in times(service, "busy").values():
+        assert second - first >= 0.99
+    post = next(heard for heard in service.heard if heard.path == "/content")
+    assert (post.method, post.headers["x-token"]) == ("POST", TOKEN)
+    assert post.headers["user-agent"].startswith("proximity-engine/")
+    body = post.json
+    assert body["id"] == post.id == str(UUID(post.id))
+    assert set(body) == {
+        *("id", "campaign", "venue", "beacon", "proximity", "device", "detected_at"),
+    }
+    assert body["device"] == {
+        "udid": body["device"]["udid"],
+        "id_connector": 77,
+        "name": "android",
+        "version": None,
+        "model": None,
+        "test": False,
+    }
+    get = next(heard for heard in service.heard if heard.path == "/asked-by-get")
+    assert (get.method, get.body) == ("GET", b"")
+    assert [name for name, _ in get.query] == [
+        *("own", "id", "campaign", "venue", "beacon", "uuid", "major", "minor"),
+        *("proximity", "udid", "id_connector", "detected_at", "x-token"),
+    ]
+    signed = next(heard for heard in service.heard if heard.path == "/signed")
+    assert signed.query == [("x-token", TOKEN)]
+    assert "x-token" not in signed.headers
+    told = {name: signed.headers[name] for name in signed.headers if name.startswith("webhook-")}
+    assert told == dict(
+        signature_headers(
+            secret=SIGNING_SECRET,
+            id_=signed.id,
+            timestamp=float(signed.headers["webhook-timestamp"]),
+            body=signed.body,
+        )
+    )
+
+
+def _check_notifications(accounts: Account) -> None:
+    content_ = accounts.notifications["content"][0]
+    assert {name: content_[name] for name in CONTENT} == CONTENT
+    default = accounts.notifications["defaults"][0]
+    assert (default["title"], default["push"]) == ("defaults's!", "defaults's: é 手机")
+    assert (default["format"], default["url"]) == ("url", "https://example.org/a")
+    assert default["device"]["id_connector"] == 77
+
+
+def _check_metrics(samples: Samples, accounts: Account) -> None:
+    outcomes = samples.by("connector_calls", "outcome")
+    letters = sum(accounts.reasons.values(), Counter[str]())
+    retried = sum((count - 1) * DEVICES for count in TRIED_AGAIN.values())
+    # A certificate that is refused, or a name that does not resolve, is tried again too.
+    retried += 3 * 2 * DEVICES
+    assert outcomes == {
+        "published": len(PUBLISHED) * DEVICES,
+        "declined": len(DECLINED) * DEVICES,
+        "retried": retried,
+        **letters,
+    }
+    assert samples.by("dead_letters", "reason") == dict(letters)
+    assert samples.by("notifications", "format") == {
+        "template": (len(PUBLISHED) - 1) * DEVICES,
+        "url": DEVICES,
+    }
+
+
+async def _check_claims(
+    accounts: Account, customers: Customers, redis_url: str, prefix: str
+) -> None:
+    """Content keeps the claim, a refusal keeps it for a minute, a failure gives it back."""
+    redis = connect_redis(redis_url)
+    claims = Claims(redis=redis, prefix=prefix, retain=600.0, deadline=5.0, metrics=Metrics())
+
+    async def is_free(name: str, after: float) -> bool:
+        campaign = customers.of[name].beacon.campaigns[0].record.id
+        call = next(iter(accounts.calls[name]))
+        at = detected[call] + after
+        wish = ClaimRequest(campaign, devices[call], b"another detectio", at, DELAY)
+        return await claims.take([wish], at) == [None]
+
+    detected: dict[str, float] = {}
+    devices: dict[str, str] = {}
+    for body in accounts.bodies:
+        detected[body["id"]] = parse(body["detected_at"])
+        devices[body["id"]] = body["device"]["udid"]
+    try:
+        for name in sorted(PUBLISHED):
+            assert not await is_free(name, DELAY - 2), name
+        for name in sorted(DECLINED):
+            assert not await is_free(name, 59), name
+            assert await is_free(name, 61), name
+        for name, reason in sorted(REASONS.items()):
+            assert reason is None or await is_free(name, 1), name
+    finally:
+        await redis.aclose()

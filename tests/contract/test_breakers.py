@@ -1,0 +1,223 @@
+"""Breakers, in this process and on every kind of Redis: one suite, for the rules are the same."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from catalog.redis_connection import connect_redis
+from connectors.breaker import (
+    CLOSED,
+    BreakerPolicy,
+    BreakerStore,
+    LocalBreakers,
+    Report,
+    Standing,
+    Wish,
+)
+from engine.state.breakers import SharedBreakers
+
+POLICY = BreakerPolicy(window=20, failures=10, pause=10.0, lease=5.0)
+NOW = float(int(time.time()))
+GOOD, BAD = (False,), (True,)
+PROBER = Standing(is_open=True, is_prober=True)
+
+
+@pytest.fixture(params=["local", "embedded_redis", "redis", "redis_cluster"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[BreakerStore]:
+    if request.param == "local":
+        yield LocalBreakers(POLICY)
+        return
+    redis = connect_redis(str(request.getfixturevalue(f"{request.param}_url")))
+    yield SharedBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
+    await redis.aclose()
+
+
+def opened(wait: float) -> Standing:
+    return Standing(is_open=True, wait=wait)
+
+
+async def tell(
+    store: BreakerStore,
+    outcomes: tuple[bool, ...] = (),
+    wish: Wish = Wish.TELL,
+    *,
+    at: float = 0.0,
+    by: str = "one",
+    company: int = 7,
+) -> Standing:
+    """One report; `at` in seconds from NOW."""
+    report = Report(company_id=company, outcomes=outcomes, wish=wish)
+    (standing,) = await store.exchange([report], prober=by, now=NOW + at)
+    return standing
+
+
+async def test_it_begins_closed(store: BreakerStore) -> None:
+    assert await tell(store, wish=Wish.ASK) == CLOSED
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "opens"),
+    [
+        (BAD * 9, False),
+        (BAD * 10, True),
+        (GOOD * 11 + BAD * 9, False),
+        (GOOD * 10 + BAD * 10, True),
+        (GOOD * 1000 + BAD * 10, True),
+        (BAD * 9 + GOOD * 11 + BAD * 9, False),
+        (BAD * 9 + GOOD * 10 + BAD, True),
+        ((BAD + GOOD) * 9 + BAD, True),
+        ((BAD + GOOD * 2) * 50, False),
+    ],
+)
+@pytest.mark.parametrize("one_by_one", [False, True])
+async def test_it_opens_at_half_of_the_last_twenty(
+    store: BreakerStore, outcomes: tuple[bool, ...], opens: bool, one_by_one: bool
+) -> None:
+    standing = CLOSED
+    if one_by_one:
+        for failed in outcomes[-40:]:
+            standing = await tell(store, (failed,))
+    else:
+        standing = await tell(store, outcomes)
+    assert standing == (opened(10.0) if opens else CLOSED)
+
+
+async def test_what_all_processes_tell_counts(store: BreakerStore) -> None:
+    for number in range(9):
+        assert await tell(store, BAD, by=f"process {number}") == CLOSED
+    assert await tell(store, BAD, by="another") == opened(10.0)
+    assert await tell(store, by="one that never failed", at=1) == opened(9.0)
+
+
+async def test_companies_are_apart(store: BreakerStore) -> None:
+    reports = [
+        Report(company_id=number, outcomes=BAD * 10 if number % 2 else GOOD * 10)
+        for number in range(40)
+    ]
+    standings = await store.exchange(reports, prober="one", now=NOW)
+    assert standings == [opened(10.0) if number % 2 else CLOSED for number in range(40)]
+
+
+async def test_while_it_is_open_outcomes_change_nothing(store: BreakerStore) -> None:
+    await tell(store, BAD * 10)
+    assert await tell(store, GOOD * 50, at=3) == opened(7.0)
+    assert await tell(store, BAD * 50, at=4) == opened(6.0)
+    assert await tell(store, wish=Wish.ASK, at=9.999) == opened(pytest.approx(0.001, abs=1e-6))  # type: ignore[arg-type]
+
+
+async def test_then_exactly_one_may_try(store: BreakerStore) -> None:
+    await tell(store, BAD * 10)
+    asked = [
+        await tell(store, wish=Wish.ASK, at=10 + number / 10, by=f"process {number}")
+        for number in range(5)
+    ]
+    assert asked[0] == PROBER
+    assert all(standing.is_open and not standing.is_prober for standing in asked[1:])
+    assert [standing.wait for standing in asked[1:]] == pytest.approx([4.9, 4.8, 4.7, 4.6])
+
+
+async def test_what_the_prober_found_decides(store: BreakerStore) -> None:
+    await tell(store, BAD * 10)
+    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
+    assert await tell(store, wish=Wish.FAILED, at=11) == opened(10.0)
+    assert await tell(store, wish=Wish.ASK, at=20, by="two") == opened(1.0)
+    assert await tell(store, wish=Wish.ASK, at=21, by="two") == PROBER
+    assert await tell(store, wish=Wish.PASSED, at=22, by="two") == CLOSED
+    assert await tell(store, BAD * 9, at=23) == CLOSED
+    assert await tell(store, BAD, at=24) == opened(10.0)
+
+
+async def test_a_prober_that_made_no_try_gives_its_turn_back(store: BreakerStore) -> None:
+    await tell(store, BAD * 10)
+    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
+    assert await tell(store, wish=Wish.LEAVE, at=11) == opened(0.0)
+    assert await tell(store, wish=Wish.ASK, at=11, by="two") == PROBER
+
+
+async def test_a_prober_that_is_not_heard_of_has_gone(store: BreakerStore) -> None:
+    await tell(store, BAD * 10)
+    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
+    assert not (await tell(store, wish=Wish.ASK, at=14.9, by="two")).is_prober
+    assert await tell(store, wish=Wish.ASK, at=15, by="two") == PROBER
+    assert (await tell(store, wish=Wish.PASSED, at=16)).is_open
+    assert await tell(store, wish=Wish.PASSED, at=17, by="two") == CLOSED
+
+
+@pytest.mark.parametrize("wish", [Wish.PASSED, Wish.FAILED, Wish.LEAVE])
+async def test_who_is_not_the_prober_is_not_heard(store: BreakerStore, wish: Wish) -> None:
+    await tell(store, BAD * 10)
+    assert await tell(store, wish=wish, at=1, by="two") == opened(9.0)
+    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
+    assert (await tell(store, wish=wish, at=11, by="two")).wait == pytest.approx(4.0)
+
+
+async def test_many_ask_at_once(store: BreakerStore) -> None:
+    await tell(store, BAD * 10)
+    asked = await asyncio.gather(
+        *(tell(store, wish=Wish.ASK, at=10, by=f"process {number}") for number in range(20))
+    )
+    assert sum(standing.is_prober for standing in asked) == 1
+
+
+async def test_redis_forgets_what_nobody_reports_on(any_redis_url: str) -> None:
+    redis = connect_redis(any_redis_url)
+    store = SharedBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
+    await tell(store, BAD * 10)
+    await tell(store, GOOD, company=8)
+    keys = [key async for key in redis.scan_iter("contract:*")]
+    lives = [await redis.pttl(key) for key in keys]
+    await redis.aclose()
+    assert len(keys) == 2
+    assert all(590_000 < life <= 600_000 for life in lives)
+
+
+async def test_this_process_forgets_too() -> None:
+    store = LocalBreakers(POLICY)
+    await tell(store, BAD * 10)
+    store.forget_old(NOW + 599)
+    assert (await tell(store, at=1)).is_open
+    store.forget_old(NOW + 601)
+    assert await tell(store, at=602) == CLOSED
+
+
+reports = st.builds(
+    Report,
+    company_id=st.integers(1, 2),
+    outcomes=st.lists(st.booleans(), max_size=12).map(tuple),
+    wish=st.sampled_from(list(Wish)),
+)
+steps = st.lists(
+    st.tuples(st.integers(0, 4000), st.sampled_from(["one", "two"]), st.lists(reports, max_size=3)),
+    min_size=5,
+    max_size=40,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps)
+async def test_both_kinds_answer_alike(redis_url: str, taken: list[Any]) -> None:
+    redis = connect_redis(redis_url)
+    await redis.flushall()
+    shared = SharedBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
+    local = LocalBreakers(POLICY)
+    # Whole milliseconds, as Redis keeps them, that floating point holds exactly enough.
+    passed_ms = 0
+    try:
+        for pause_ms, prober, told in taken:
+            passed_ms += pause_ms
+            now = NOW + passed_ms / 1000
+            in_redis = await shared.exchange(told, prober=prober, now=now)
+            here = await local.exchange(told, prober=prober, now=now)
+            assert [(s.is_open, s.is_prober) for s in in_redis] == [
+                (s.is_open, s.is_prober) for s in here
+            ]
+            assert [s.wait for s in in_redis] == pytest.approx([s.wait for s in here], abs=0.002)
+    finally:
+        await redis.aclose()

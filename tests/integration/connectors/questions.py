@@ -1,0 +1,127 @@
+"""Calls as the connector role makes them, and workers to make them with."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Network
+from typing import Any
+
+from connectors.breaker import BreakerPolicy, BreakerStore, LocalBreakers
+from connectors.call import Caller, CallLimits, client_context
+from connectors.egress import Egress, Resolve
+from connectors.gate import Gate
+from connectors.jobs import WorkerLimits
+from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place, Result
+from connectors.names import Names
+from connectors.retry import RetryPolicy
+from connectors.worker import Worker
+from engine.cancelling import cancel
+
+LOOPBACK = (IPv4Network("127.0.0.0/8"),)
+SHORT = CallLimits(connect=0.5, call=1.0)
+_numbers = itertools.count(1)
+
+
+def call_to(url: str, *, company: int = 1, fresh: float = 60.0, **endpoint: Any) -> Call:
+    """A call about a detection that is fresh for so many seconds more."""
+    number = next(_numbers)
+    fields: dict[str, Any] = {"method": Method.POST, "place": Place.HEADER, **endpoint}
+    return Call(
+        id=f"00000000-0000-5000-8000-{number:012d}",
+        company_id=company,
+        campaign=Named(7, "Café"),
+        venue=Named(8, "Hall"),
+        beacon=Beacon(id=9, name="door", uuid="f7826da6", major=1, minor=2),
+        proximity="near",
+        device=Device(udid=f"phone {number}", test=False),
+        detected_at="2026-11-20T10:00:00+0000",
+        fresh_until=time.time() + fresh,
+        endpoint=Endpoint(url=url, **fields),
+    )
+
+
+def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> Egress:
+    return Egress(allow_networks=allow, resolve=resolve or Names())
+
+
+@asynccontextmanager
+async def caller(
+    guard: Egress | None = None, ssl_context: Any = None, limits: CallLimits = SHORT
+) -> AsyncIterator[Caller]:
+    """A caller that closes what it opened."""
+    context = ssl_context or client_context()
+    one = Caller(egress=guard or egress(), ssl_context=context, limits=limits)
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+class Asking:
+    """A worker that runs; `results` by the call's id."""
+
+    def __init__(self, worker: Worker, gate: Gate) -> None:
+        self.running = asyncio.create_task(worker.run())
+        self.worker = worker
+        self.gate = gate
+        self.results: dict[str, Result] = {}
+        self.times: dict[str, float] = {}
+
+    def submit(self, call: Call) -> None:
+        def on_result(result: Result) -> None:
+            assert call.id not in self.results, "a second result"
+            self.results[call.id] = result
+            self.times[call.id] = time.time()
+
+        self.worker.submit(call, on_result)
+
+
+@asynccontextmanager
+async def asking(
+    *,
+    store: BreakerStore | None = None,
+    policy: BreakerPolicy | None = None,
+    limits: WorkerLimits | None = None,
+    retries: RetryPolicy | None = None,
+    call_limits: CallLimits = SHORT,
+    ssl_context: Any = None,
+    guard: Egress | None = None,
+    name: str = "one",
+    may_pass: Callable[[Exception], bool] = lambda _error: False,
+    fails: type[Exception] | None = None,
+) -> AsyncIterator[Asking]:
+    """A worker as the role has it, with breakers of its own unless a store is given.
+
+    It must live to the end of the context, unless it `fails` as expected.
+    """
+    policy = policy or BreakerPolicy()
+    gate = Gate(
+        store=store or LocalBreakers(policy),
+        local=LocalBreakers(policy),
+        name=name,
+        clock=time.time,
+        may_pass=may_pass,
+        on_store_error=lambda: None,
+    )
+    async with caller(guard, ssl_context, call_limits) as calling:
+        worker = Worker(
+            caller=calling,
+            gate=gate,
+            retries=retries or RetryPolicy(first=0.05),
+            limits=limits or WorkerLimits(),
+            agent="proximity-engine/test",
+        )
+        one = Asking(worker, gate)
+        try:
+            yield one
+            if fails is None:
+                assert not one.running.done(), one.running
+            else:
+                assert isinstance(one.running.exception(), fails)
+        finally:
+            await cancel([one.running])
+
+
+__all__ = ["LOOPBACK", "SHORT", "Asking", "asking", "call_to", "caller", "egress"]

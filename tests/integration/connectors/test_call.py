@@ -1,0 +1,327 @@
+"""Single calls over real sockets: limits, TLS, kept connections, names that change."""
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from connectors.call import Caller, CallLimits, client_context
+from connectors.connections import Connections
+from connectors.egress import Egress
+from connectors.model import CallError, Fault
+from connectors.network import GuardedBackend
+from connectors.request import build_request
+from tests.integration.connectors.questions import LOOPBACK, SHORT, call_to, caller, egress
+from tests.servers.http_service import (
+    Heard,
+    HttpService,
+    content,
+    hanging,
+    replying,
+    serving,
+    writing,
+)
+from tests.servers.waiting import eventually
+
+PUBLIC = "93.184.216.34"
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+async def ask(one: Caller, url: str, company: int = 1) -> bytes:
+    call = call_to(url, company=company)
+    return (await one.send(company, build_request(call, agent="test", now=0.0))).body
+
+
+async def fault_of(one: Caller, url: str) -> Fault:
+    with pytest.raises(CallError) as caught:
+        await ask(one, url)
+    return caught.value.fault
+
+
+async def result_of(one: Caller, url: str) -> Fault | None:
+    """The fault of a call, if it had one."""
+    try:
+        await ask(one, url)
+    except CallError as error:
+        return error.fault
+    return None
+
+
+class Dns:
+    """A name server under the test's control: `addresses` of every name."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses: Sequence[str] = addresses
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str, _port: int) -> Sequence[str]:
+        self.asked.append(host)
+        return self.addresses
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"), [(0, True), (1000, True), (65_536, True), (65_537, False)]
+)
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: bool) -> None:
+    whole = b"x" * size
+    pieces = [b"%x\r\n%b\r\n" % (len(p), p) for p in (whole[:40_000], whole[40_000:]) if p]
+    answer = writing(CHUNKED, *pieces, b"0\r\n\r\n") if chunked else replying(200, whole)
+    async with serving(answer) as service, caller() as one:
+        if fits:
+            assert await ask(one, service.url()) == whole
+        else:
+            assert await fault_of(one, service.url()) is Fault.REPLY_TOO_LARGE
+
+
+async def test_a_small_reply_that_unpacks_to_a_large_one_is_not_unpacked() -> None:
+    packed = gzip.compress(b"x" * 10_000_000)
+    async with serving(replying(200, packed, content_encoding="gzip")) as service, caller() as one:
+        assert await ask(one, service.url()) == packed
+        assert service.heard[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        hanging,
+        writing(b"HTTP/1.1 200 OK\r\n", close=False),
+        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", close=False),
+        writing(
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            *[b"1\r\nx\r\n"] * 99,
+            pause=0.02,
+        ),
+        writing(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 99, pause=0.02),
+        writing(b"HTTP/1.1 200 OK\r\n", *[b"x: y\r\n"] * 99, pause=0.02),
+    ],
+)
+async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
+    limits = CallLimits(connect=0.3, call=0.3)
+    async with serving(answer) as service, caller(limits=limits) as one:
+        begin = asyncio.get_running_loop().time()
+        assert await fault_of(one, service.url()) is Fault.TIMEOUT
+        assert asyncio.get_running_loop().time() - begin < 1.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx"),
+        writing(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nx"),
+        writing(b"HTTP/1.1 200 OK\r\n" + b"x: " + b"y" * 200_000),
+        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxy"),
+        writing(b"HTTP/2 200\r\n\r\n"),
+        writing(b"\x16\x03\x01"),
+        writing(b""),
+    ],
+)
+async def test_what_is_not_http_or_breaks_off(answer: Any) -> None:
+    async with serving(answer) as service, caller() as one:
+        assert await fault_of(one, service.url()) is Fault.UNREACHABLE
+
+
+async def test_nobody_listens() -> None:
+    async with serving(content()) as service:
+        url = service.url()
+    async with caller() as one:
+        assert await fault_of(one, url) is Fault.UNREACHABLE
+
+
+async def test_a_service_that_answers_before_it_has_read_is_heard() -> None:
+    refused = writing(b"HTTP/1.1 429 Slow\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")
+    async with serving(refused) as service, caller() as one:
+        call = call_to(service.url())
+        reply = await one.send(1, build_request(call, agent="test", now=0.0))
+        assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
+
+
+async def test_a_connection_is_kept_for_the_same_company() -> None:
+    async with serving(content()) as service, caller() as one:
+        for company in (1, 1, 2, 1, 2):
+            await ask(one, service.url(), company)
+        assert (len(service.heard), service.connections) == (5, 2)
+
+
+async def test_a_connection_that_was_hung_up_meanwhile_is_no_failure() -> None:
+    closing = writing(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    async with serving(closing) as service, caller() as one:
+        for _ in range(5):
+            assert await ask(one, service.url()) == b"{}"
+        assert service.connections == 5
+
+
+async def test_a_kept_connection_that_dies_under_the_request_is_replaced() -> None:
+    async def once_a_connection(_heard: Heard, writer: Any) -> None:
+        if writer in served:
+            writer.transport.abort()
+            return
+        served.add(writer)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    served: set[Any] = set()
+    async with serving(once_a_connection) as service, caller() as one:
+        for _ in range(4):
+            assert await ask(one, service.url()) == b"{}"
+        assert (service.connections, len(service.heard)) == (4, 7)
+
+
+async def test_cookies_are_not_kept() -> None:
+    async with serving(replying(200, {}, set_cookie="a=b; path=/")) as service, caller() as one:
+        await ask(one, service.url())
+        await ask(one, service.url())
+        assert all("cookie" not in heard.headers for heard in service.heard)
+
+
+async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(content()) as proxy, serving(content()) as service, caller() as one:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url())
+        await ask(one, service.url())
+        assert (len(service.heard), len(proxy.heard)) == (1, 0)
+
+
+class Tls:
+    """An authority, and servers with certificates of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.authority = trustme.CA()
+        self.ca_file = directory / "authority.pem"
+        self.authority.cert_pem.write_to_path(str(self.ca_file))
+
+    def server(self, name: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.authority.issue_cert(name).configure_cert(context)
+        return context
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Tls:
+    return Tls(tmp_path)
+
+
+async def test_tls_is_verified_for_the_name_and_goes_to_the_checked_address(tls: Tls) -> None:
+    seen: list[str | None] = []
+    context = tls.server("shop.example")
+    context.sni_callback = lambda _socket, name, _context: seen.append(name)
+    dns = Dns("127.0.0.1")
+    async with serving(content(), tls=context) as service, _over(dns, tls) as one:
+        assert b"hello" in await ask(one, service.url("/x", host="shop.example"))
+        assert b"hello" in await ask(one, service.url("/y", host="shop.example"))
+        assert service.heard[0].headers["host"] == f"shop.example:{service.port}"
+        assert (seen, service.connections) == (["shop.example"], 1)
+        assert set(dns.asked) == {"shop.example"}
+
+
+async def test_a_large_reply_over_tls(tls: Tls) -> None:
+    limits = CallLimits(reply_bytes=2_000_000)
+    whole = bytes(range(256)) * 7000
+    answer = replying(200, whole)
+    context = client_context(tls.ca_file)
+    async with (
+        serving(answer, tls=tls.server("localhost")) as service,
+        caller(ssl_context=context, limits=limits) as one,
+    ):
+        assert await ask(one, service.url(host="localhost")) == whole
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_certificate_for_another_name_or_of_a_stranger(tls: Tls, known: bool) -> None:
+    context = client_context(tls.ca_file if known else None)
+    name = "other.example" if known else "localhost"
+    async with (
+        serving(content(), tls=tls.server(name)) as service,
+        caller(ssl_context=context) as one,
+    ):
+        assert await fault_of(one, service.url(host="localhost")) is Fault.TLS
+        assert service.heard == []
+
+
+def _over(dns: Dns, tls: Tls | None = None) -> Any:
+    context = client_context(tls.ca_file) if tls else None
+    return caller(egress(dns), ssl_context=context)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3, 4])
+async def test_a_name_that_turns_to_loopback_reaches_nothing(turn: int) -> None:
+    """Good when the connector is saved, and for a while; then, at any later look-up, inside.
+
+    127.0.0.2 stands for the public internet: it alone is open.
+    """
+    answers = iter([("127.0.0.2",)] * turn + [("127.0.0.1",)] * 99)
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return next(answers)
+
+    guard = Egress(allow_networks=[ip_network("127.0.0.2/32")], resolve=resolve)
+    async with serving(content()) as inside:
+        outside = HttpService(content())
+        async with outside.running(host="127.0.0.2", port=inside.port), caller(guard) as one:
+            url = inside.url(host="rebinding.example")
+            await guard.check(url)  # it is saved
+            results = [await result_of(one, url) for _ in range(4)]
+        assert Fault.FORBIDDEN in results
+        assert (inside.connections, inside.heard) == (0, [])
+        assert len(outside.heard) == results.count(None)
+
+
+async def test_of_several_addresses_one_inside_closes_all() -> None:
+    async with serving(content()) as inside:
+        guard = Egress(resolve=Dns(PUBLIC, "127.0.0.1"))
+        async with caller(guard) as one:
+            assert await fault_of(one, inside.url(host="two.example")) is Fault.FORBIDDEN
+        assert inside.connections == 0
+
+
+async def test_a_kept_connection_is_not_used_once_the_name_leads_inside() -> None:
+    dns = Dns("127.0.0.1")
+    guard = egress(dns, allow=LOOPBACK)
+    async with serving(content()) as service, caller(guard) as one:
+        await ask(one, service.url(host="shop.example"))
+        dns.addresses = ("10.0.0.1",)
+        assert await fault_of(one, service.url(host="shop.example")) is Fault.FORBIDDEN
+        assert len(service.heard) == 1
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with serving(content()) as inside, serving(replying(200)) as service, caller() as one:
+        service.answer = replying(307, location=inside.url())
+        await ask(one, service.url())
+        assert (len(service.heard), inside.connections) == (1, 0)
+
+
+@pytest.mark.parametrize("addresses", [("127.0.0.9", "127.0.0.1"), ("::1", "127.0.0.1")])
+async def test_the_next_address_is_tried(addresses: tuple[str, ...]) -> None:
+    guard = egress(Dns(*addresses), allow=[*LOOPBACK, ip_network("::1/128")])
+    async with serving(content()) as service, caller(guard) as one:
+        assert b"hello" in await ask(one, service.url(host="shop.example"))
+
+
+async def test_idle_connections_are_closed_in_time() -> None:
+    async with serving(content()) as service:
+        kept = Connections(
+            backend=GuardedBackend(egress()), ssl_context=client_context(), keep=0.05, most_idle=2
+        )
+        one = Caller(egress=egress(), ssl_context=client_context(), limits=SHORT)
+        one._connections = kept
+        for company in range(4):
+            await ask(one, service.url(), company)
+        assert len(kept._oldest) == 2
+
+        async def none_left() -> bool:
+            await one.close_expired()
+            return not kept._oldest
+
+        await eventually(none_left)
+        assert await _open_connections(service) == 0
+
+
+async def _open_connections(service: HttpService) -> int:
+    await eventually(lambda: not service._serving)
+    return len(service._serving)

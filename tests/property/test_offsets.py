@@ -1,0 +1,50 @@
+"""Offsets finished in any order, against the plain definition of what may be committed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.kafka.offsets import Offsets
+
+
+@given(st.data())
+def test_what_is_done_has_no_gap(data: st.DataObject) -> None:
+    gaps = data.draw(st.lists(st.integers(1, 4), max_size=40))
+    upcoming = [100 + sum(gaps[: number + 1]) for number in range(len(gaps))]
+    begun: list[int] = []
+    finished: set[int] = set()
+    offsets = Offsets()
+    while upcoming or len(finished) < len(begun):
+        open_ = [offset for offset in begun if offset not in finished]
+        if upcoming and (not open_ or data.draw(st.booleans())):
+            begun.append(upcoming.pop(0))
+            offsets.begin(begun[-1])
+        else:
+            done = data.draw(st.sampled_from(open_))
+            finished.add(done)
+            offsets.finish(done)
+        assert offsets.done == _plainly(begun, finished)
+        assert offsets.unfinished == len(begun) - len(finished)
+
+
+def _plainly(begun: list[int], finished: set[int]) -> int | None:
+    """The first that is not finished, else behind the last; None before anything is done."""
+    for position, offset in enumerate(begun):
+        if offset not in finished:
+            return offset if position else None
+    return begun[-1] + 1 if begun else None
+
+
+def test_an_offset_is_finished_once() -> None:
+    offsets = Offsets()
+    offsets.begin(5)
+    offsets.finish(5)
+    with pytest.raises(KeyError):
+        offsets.finish(5)
+
+
+def test_offsets_ascend() -> None:
+    offsets = Offsets()
+    offsets.begin(5)
+    with pytest.raises(ValueError, match="5"):
+        offsets.begin(5)

@@ -1,0 +1,212 @@
+"""The guard: which addresses, ports and urls are open, and to whom."""
+
+from collections.abc import Sequence
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from connectors.addresses import is_public, parse_address
+from connectors.egress import Egress, EgressError, ForbiddenError, UnresolvedError
+
+PUBLIC = "93.184.216.34"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        PUBLIC,
+        "8.8.8.8",
+        "100.63.255.255",
+        "100.128.0.0",
+        "172.15.255.255",
+        "172.32.0.0",
+        "192.0.1.0",
+        "223.255.255.255",
+        "2606:2800:220:1:248:1893:25c8:1946",
+        "2a00:1450:4007::",
+        "::ffff:93.184.216.34",
+        "64:ff9b::5db8:d822",
+        "2002:5db8:d822::1",
+    ],
+)
+def test_public_addresses(address: str) -> None:
+    assert is_public(parse_address(address))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.0.0.1",
+        "100.64.0.1",
+        "100.100.100.200",
+        "100.127.255.255",
+        "127.0.0.1",
+        "127.255.255.254",
+        "168.63.129.16",
+        "169.254.0.1",
+        "169.254.169.254",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.0.0.192",
+        "192.0.2.1",
+        "192.88.99.1",
+        "192.168.0.1",
+        "198.18.0.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "::7f00:1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:169.254.169.254",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::1",
+        "100::1",
+        "2001::1",
+        "2001:db8::1",
+        "2002:7f00:1::",
+        "2002:a9fe:a9fe::1",
+        "3fff::1",
+        "5f00::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fec0::1",
+        "ff02::1",
+    ],
+)
+async def test_what_is_not_public_is_closed(address: str) -> None:
+    assert not is_public(parse_address(address))
+    with pytest.raises(ForbiddenError):
+        await guard(PUBLIC, address).check("https://service.example/")
+
+
+def guard(*addresses: str, allow: Sequence[str] = ()) -> Egress:
+    """A guard to whom every name leads to these addresses."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return addresses
+
+    networks = [ip_network(network) for network in allow]
+    return Egress(allow_networks=networks, resolve=resolve)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://service.example",
+        "https://service.example/",
+        "HTTPS://Service.Example:443/a?b=c#d",
+        "http://service.example:80/",
+        f"https://{PUBLIC}/",
+        "https://[2606:2800:220:1::1]/",
+    ],
+)
+async def test_open_urls(url: str) -> None:
+    await guard(PUBLIC, "2606:2800:220:1::1").check(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "service.example",
+        "//service.example/",
+        "ftp://service.example/",
+        "file:///etc/passwd",
+        "gopher://service.example:80/",
+        "javascript:alert(1)",
+        "http:///path",
+        "http://",
+        "https://:443/",
+        "https://user@service.example/",
+        "https://user:password@service.example/",
+        "https://@service.example/",
+        "https://service.example:0/",
+        "https://service.example:70000/",
+        "https://service.example:port/",
+        "https://[::1/",
+        "https://service.example:80/",
+        "http://service.example:443/",
+        "https://service.example:8443/",
+        "http://service.example:22/",
+    ],
+)
+async def test_closed_urls(url: str) -> None:
+    with pytest.raises(ForbiddenError) as caught:
+        await guard(PUBLIC).check(url)
+    assert "password" not in str(caught.value).replace("user and password", "")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "allow", "port", "opens"),
+    [
+        (["127.0.0.1"], ["127.0.0.0/8"], 80, True),
+        (["127.0.0.1"], ["127.0.0.0/8"], 8080, True),
+        (["::ffff:127.0.0.1"], ["127.0.0.0/8"], 8080, True),
+        (["127.0.0.1", "10.0.0.1"], ["127.0.0.0/8"], 80, False),
+        (["127.0.0.1", PUBLIC], ["127.0.0.0/8"], 80, True),
+        (["127.0.0.1", PUBLIC], ["127.0.0.0/8"], 8080, False),
+        (["10.1.2.3", "fd00::1"], ["10.0.0.0/8", "fd00::/8"], 9000, True),
+        (["169.254.169.254"], ["10.0.0.0/8"], 80, False),
+    ],
+)
+async def test_allowed_networks(
+    addresses: list[str], allow: list[str], port: int, opens: bool
+) -> None:
+    one = guard(*addresses, allow=allow)
+    if opens:
+        await one.check(f"http://service.example:{port}/")
+        assert await one.addresses("service.example", port) == tuple(addresses)
+    else:
+        with pytest.raises(ForbiddenError):
+            await one.check(f"http://service.example:{port}/")
+        with pytest.raises(ForbiddenError):
+            await one.addresses("service.example", port)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError("no such host"), UnresolvedError),
+        (TimeoutError(), UnresolvedError),
+        (UnicodeError("label too long"), ForbiddenError),
+    ],
+)
+async def test_a_name_that_does_not_resolve(error: Exception, expected: type) -> None:
+    async def resolve(_host: str, _port: int) -> Any:
+        raise error
+
+    with pytest.raises(expected):
+        await Egress(resolve=resolve).check("https://service.example/")
+
+
+async def test_a_name_without_addresses() -> None:
+    with pytest.raises(UnresolvedError):
+        await guard().check("https://service.example/")
+
+
+async def test_addresses_are_not_told() -> None:
+    with pytest.raises(EgressError) as caught:
+        await guard("10.20.30.40").check("https://intranet.example/")
+    assert "10.20" not in str(caught.value)
+    assert "intranet.example" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "[::1]", "[::]"]
+)
+async def test_other_spellings_of_loopback(host: str) -> None:
+    """Through the system's own resolver."""
+    with pytest.raises(EgressError):
+        await Egress().check(f"http://{host}/")

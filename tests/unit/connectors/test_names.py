@@ -1,0 +1,67 @@
+"""Look-ups: one thread a name, one answer for all who ask, none waits for another's name."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from connectors.names import Names
+from tests.servers.waiting import eventually
+
+
+class Server:
+    """A name server in whose hands it lies when a name is answered."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.let_go = threading.Event()
+
+    def look_up(self, host: str) -> Sequence[str]:
+        self.asked[host] += 1
+        if host.startswith("slow"):
+            self.let_go.wait(20)
+        if host.startswith("missing"):
+            raise OSError("no such host")
+        return [f"{host} {self.asked[host]}"]
+
+
+async def test_all_who_ask_wait_for_one_look_up() -> None:
+    server = Server()
+    names = Names(look_up=server.look_up)
+    asking = [asyncio.create_task(names("slow", 80)) for _ in range(50)]
+    await eventually(lambda: server.asked["slow"])
+    assert await names("quick", 80) == ["quick 1"]
+    asking[0].cancel()
+    server.let_go.set()
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1:] == [["slow 1"]] * 49
+    assert server.asked["slow"] == 1
+
+
+async def test_names_that_hang_keep_no_other_waiting() -> None:
+    server = Server()
+    names = Names(look_up=server.look_up)
+    hanging = [asyncio.create_task(names(f"slow {number}", 80)) for number in range(100)]
+    await eventually(lambda: len(server.asked) == 100)
+    assert await names("quick", 80) == ["quick 1"]
+    server.let_go.set()
+    await asyncio.gather(*hanging)
+
+
+@pytest.mark.parametrize(("remember", "looked_up"), [(60.0, 1), (0.0, 2)])
+async def test_an_answer_is_remembered_for_a_while(remember: float, looked_up: int) -> None:
+    server = Server()
+    names = Names(look_up=server.look_up, remember=remember)
+    assert [await names("a", 80), await names("a", 443)] == [["a 1"], [f"a {looked_up}"]]
+
+
+async def test_a_failure_is_remembered_too() -> None:
+    server = Server()
+    names = Names(look_up=server.look_up)
+    for _ in range(3):
+        with pytest.raises(OSError, match="no such host"):
+            await names("missing", 80)
+    assert server.asked["missing"] == 1

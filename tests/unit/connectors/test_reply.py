@@ -1,0 +1,136 @@
+"""Replies: what is content, what is a refusal, what is neither."""
+
+import json
+from typing import Any
+
+import pytest
+
+from connectors.model import CallError, Content, Declined, Fault
+from connectors.reply import read_reply, retry_after
+
+NOW = 1_792_000_000.0
+
+
+def read(status: int = 200, body: Any = b"", **headers: str) -> Content | Declined:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return read_reply(status, named, raw, now=NOW)
+
+
+@pytest.mark.parametrize("name", ["template", "url", "html"])
+def test_content(name: str) -> None:
+    body = {"title": "T", "push": "P", "format": name, name: "x é", "more": [1]}
+    assert read(body=body) == Content(format=name, content="x é", title="T", push="P")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("missing", [{}, {"title": None, "push": None}, {"send": True}])
+def test_title_and_push_may_be_left_to_the_campaign(missing: dict[str, Any]) -> None:
+    body = {"format": "url", "url": "https://e.org/"} | missing
+    assert read(body=body) == Content(format="url", content="https://e.org/")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(204, b""), (200, {"send": False}), (200, {"send": False, "format": "url", "url": "x"})],
+)
+def test_refusals(status: int, body: Any) -> None:
+    assert read(status, body) == Declined()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"x"',
+        b"not json",
+        b'{"format": "url", "url": "x"',
+        b'\xef\xbb\xbf{"send": false}',
+        b'{"format": "url", "url": "\xff"}',
+        b"[" * 60_000,
+        {},
+        {"send": "false"},
+        {"send": 0},
+        {"format": "pdf", "pdf": "x"},
+        {"format": "connector"},
+        {"format": "url"},
+        {"format": "url", "url": None},
+        {"format": "url", "url": ""},
+        {"format": "url", "url": "  "},
+        {"format": "url", "html": "x"},
+        {"format": "url", "url": 5},
+        {"format": "url", "url": "x", "title": 5},
+        {"format": "url", "url": "x", "push": ["x"]},
+        {"format": ["url"], "url": "x"},
+    ],
+)
+def test_what_is_no_content(body: Any) -> None:
+    with pytest.raises(CallError) as caught:
+        read(body=body)
+    assert (caught.value.fault, caught.value.retriable) == (Fault.REPLY, False)
+    assert not caught.value.counts
+
+
+def test_a_reason_quotes_nothing_of_the_reply() -> None:
+    with pytest.raises(CallError) as caught:
+        read(body={"format": "very private", "title": "very private"})
+    assert "private" not in caught.value.detail
+    assert "$.format" in caught.value.detail
+
+
+def test_a_packed_reply_is_not_unpacked() -> None:
+    with pytest.raises(CallError, match="content-encoding"):
+        read(body={"send": False}, content_encoding="gzip")
+
+
+@pytest.mark.parametrize(
+    ("status", "retriable", "counts"),
+    [
+        (201, False, False),
+        (202, False, False),
+        (206, False, False),
+        (301, False, False),
+        (304, False, False),
+        (400, False, False),
+        (401, False, False),
+        (404, False, False),
+        (408, False, False),
+        (429, True, True),
+        (500, False, True),
+        (501, False, True),
+        (502, True, True),
+        (503, True, True),
+        (504, True, True),
+        (599, False, True),
+    ],
+)
+def test_other_statuses(status: int, retriable: bool, counts: bool) -> None:
+    with pytest.raises(CallError) as caught:
+        read(status, {"send": False})
+    error = caught.value
+    assert (error.fault, error.retriable, error.counts) == (Fault.STATUS, retriable, counts)
+    assert str(status) in error.detail
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("Wed, 14 Oct 2026 17:46:50 GMT", 10.0),
+        ("Wednesday, 14-Oct-26 17:46:50 GMT", 10.0),
+        ("Wed, 14 Oct 2026 17:46:00 GMT", 0.0),
+        ("Wed, 14 Oct 2026 19:46:50 +0200", 10.0),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("9" * 400, None),
+        ("٣", None),
+        ("Wed, 99 Oct 2026 17:46:50 GMT", None),
+    ],
+)
+def test_retry_after(value: str, seconds: float | None) -> None:
+    assert retry_after(value, NOW) == seconds

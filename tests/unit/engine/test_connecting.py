@@ -1,0 +1,203 @@
+"""The pieces of the connector role: endpoints opened, results into messages and settlements."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka import ConsumerRecord
+
+from catalog.secrets import open_cipher
+from connectors.model import Content, Declined, Failed, Fault, Method, Place, Result
+from engine.connecting.asked import Asked, decode_calls, question
+from engine.connecting.opening import EndpointError, EndpointOpener
+from engine.connecting.results import Answered, message_of, settlement
+from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.topics import Topics
+from engine.messages import (
+    BeaconReference,
+    CampaignReference,
+    CompanyReference,
+    ConnectorCall,
+    ConnectorEndpoint,
+    KnownDevice,
+    Notification,
+    VenueReference,
+)
+from engine.state.devices import NOT_ASKED, KnownToCatalog
+from tests.unit.connectors.questions import ENDPOINT, ID
+
+CIPHER = open_cipher("a passphrase for tests")
+TOPICS = Topics.named("t.")
+CONTENT = Content(format="url", content="https://e.org/", title="T", push="P")
+
+
+def message(**fields: Any) -> ConnectorCall:
+    values: dict[str, Any] = {
+        "id": ID,
+        "campaign": CampaignReference(7, "Café", "hash"),
+        "company": CompanyReference(1),
+        "venue": VenueReference(8, "Hall"),
+        "beacon": BeaconReference(9, "door", "f7826da6-4fa2-4e98-8024-bc5b71e0893e", 1, 2),
+        "proximity": "near",
+        "device": KnownDevice(udid="phone é", name="ios", token_push="push me"),
+        "title": "campaign's",
+        "push": "campaign's push",
+        "background": "#fff",
+        "color": None,
+        "detected_at": "2026-11-20T10:00:00+0000",
+        "triggered_at": "2026-11-20T10:00:01+0000",
+        "expires_at": "2026-11-20T10:05:00+0000",
+        "delay": 3600,
+    }
+    return ConnectorCall(**(values | fields))
+
+
+def asked(**fields: Any) -> Asked:
+    value = msgspec.json.encode(message(**fields))
+    record: Any = ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, len(value), len(value), ())
+    ((one,), dead, _) = decode_calls([record])
+    assert dead == []
+    return one
+
+
+def answered(result: Result, known: KnownToCatalog | None = None, **fields: Any) -> Answered:
+    return Answered(asked(**fields), known, result)
+
+
+def endpoint(**fields: Any) -> ConnectorEndpoint:
+    values: dict[str, Any] = {
+        "id": 1,
+        "name": "c",
+        "url": "https://e.org/",
+        "method": "POST",
+        "auth": "header",
+    }
+    return ConnectorEndpoint(**(values | fields))
+
+
+def test_an_endpoint_is_opened() -> None:
+    stored = endpoint(
+        method="get",
+        auth="Get",
+        parameters=CIPHER.encrypt('[{"key": "a", "value": "é"}, {"key": "b", "value": ""}]'),
+        secret=CIPHER.encrypt("whsec_x"),
+    )
+    opened = EndpointOpener(CIPHER).open(stored)
+    assert (opened.method, opened.place) == (Method.GET, Place.QUERY)
+    assert opened.parameters == (("a", "é"), ("b", ""))
+    assert opened.secret == "whsec_x"
+
+
+def test_what_holds_no_secret_opens_without_a_key() -> None:
+    assert EndpointOpener(None).open(endpoint()).parameters == ()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"method": "PUT"},
+        {"auth": "body"},
+        {"parameters": "in the clear"},
+        {"secret": "in the clear"},
+        {"parameters": CIPHER.encrypt("no json")},
+        {"parameters": CIPHER.encrypt('{"a": 1}')},
+        {"parameters": CIPHER.encrypt('[{"key": 1, "value": "x"}]')},
+    ],
+)
+def test_an_endpoint_that_cannot_be_used(fields: dict[str, str]) -> None:
+    with pytest.raises(EndpointError) as caught:
+        EndpointOpener(CIPHER).open(endpoint(**fields))
+    assert "in the clear" not in str(caught.value)
+
+
+def test_without_a_key_secrets_stay_closed() -> None:
+    with pytest.raises(EndpointError, match="PROXIMITY_SECRET_KEY"):
+        EndpointOpener(None).open(endpoint(parameters=CIPHER.encrypt("[]")))
+
+
+@pytest.mark.parametrize(
+    ("known", "received", "test", "id_connector"),
+    [
+        (None, None, False, None),
+        (None, 5, False, 5),
+        (NOT_ASKED, None, None, None),
+        (NOT_ASKED, 5, None, 5),
+        (KnownToCatalog(1, 77, True), None, True, 77),
+        (KnownToCatalog(1, 77, False), 5, False, 5),
+    ],
+)
+def test_what_the_service_is_told_of_a_device(
+    known: KnownToCatalog | None, received: int | None, test: bool | None, id_connector: int | None
+) -> None:
+    one = asked(device=KnownDevice(udid="phone", id_connector=received))
+    device = question(one, ENDPOINT, known, 300.0).device
+    assert (device.test, device.id_connector) == (test, id_connector)
+
+
+def test_freshness_ends_with_the_detection_s() -> None:
+    assert question(asked(), ENDPOINT, None, 300.0).fresh_until == 1_795_169_100.0
+
+
+def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
+    out = message_of(answered(CONTENT, KnownToCatalog(4, 77, False)), TOPICS, 0.0)
+    assert out is not None
+    assert (out.topic, out.key) == ("t.notifications", "phone é".encode())
+    assert out.headers == [("id", ID.encode()), ("campaign", b"7")]
+    got = msgspec.json.decode(out.value or b"", type=Notification)
+    sent = message()
+    same = [n for n in Notification.__struct_fields__ if n in ConnectorCall.__struct_fields__]
+    assert {n: getattr(got, n) for n in same if n not in ("title", "push", "device")} == {
+        n: getattr(sent, n) for n in same if n not in ("title", "push", "device")
+    }
+    assert (got.format, got.url, got.title, got.push) == ("url", "https://e.org/", "T", "P")
+    assert got.device == KnownDevice(
+        udid="phone é", name="ios", token_push="push me", id=4, id_connector=77
+    )
+    assert "connector" not in json.loads(out.value or b"")
+
+
+def test_title_and_push_default_to_the_campaign_s() -> None:
+    out = message_of(answered(Content(format="html", content="x")), TOPICS, 0.0)
+    body = json.loads((out and out.value) or b"")
+    assert (body["title"], body["push"], body["html"]) == ("campaign's", "campaign's push", "x")
+
+
+def test_a_refusal_sends_nothing() -> None:
+    assert message_of(answered(Declined()), TOPICS, 0.0) is None
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_every_fault_is_a_reason_of_dead_letters(fault: Fault) -> None:
+    one = answered(Failed(fault, "why"))
+    out = message_of(one, TOPICS, 0.0)
+    assert out is not None
+    assert dict(out.headers)["reason"].decode() == DeadLetterReason(fault.value) == one.outcome
+    assert (out.topic, out.key, out.value) == ("t.dead-letters", b"key", one.asked.record.value)
+
+
+@pytest.mark.parametrize(
+    ("result", "delay", "keep"),
+    [
+        (CONTENT, 3600, None),
+        (Declined(), 3600, 60),
+        (Declined(), 61, 60),
+        (Declined(), 60, None),
+        (Declined(), 5, None),
+        (Declined(), 0, None),
+        (Failed(Fault.TIMEOUT, ""), 3600, 0),
+        (Failed(Fault.TIMEOUT, ""), 1, 0),
+        (Failed(Fault.TIMEOUT, ""), 0, None),
+    ],
+)
+def test_what_becomes_of_the_claim(result: Result, delay: int, keep: int | None) -> None:
+    wish = settlement(answered(result, delay=delay))
+    assert (None if wish is None else wish.keep) == keep
+
+
+def test_a_notification_too_large_is_a_failure() -> None:
+    one = answered(CONTENT).unpublishable(5_000_000)
+    assert one.outcome == "too_large"
+    wish = settlement(one)
+    assert wish is not None
+    assert wish.keep == 0

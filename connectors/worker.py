@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from connectors.breaker import Standing, Wish
 from connectors.call import Caller
 from connectors.gate import Gate
 from connectors.jobs import Intake, Job, OnResult, WorkerLimits
@@ -19,10 +18,9 @@ from connectors.queues import FairQueue
 from connectors.reply import read_reply
 from connectors.request import build_request
 from connectors.retry import RetryPolicy
+from connectors.turns import Turns
 
 _SWEEP_SECONDS = 1.0
-_ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
-_ASK_SOONEST_SECONDS = 0.01
 
 
 class Worker:
@@ -46,18 +44,16 @@ class Worker:
     ) -> None:
         self._caller = caller
         self._gate = gate
-        self._gate.on_standing = self._on_standing
         self._retries = retries
         self._agent = agent
         self._clock = clock
         self._on_try = on_try
         self._on_retry = on_retry
         self._chance = random.Random()  # noqa: S311  # spreads tries, guards nothing
-        self._queue: FairQueue[Job] = FairQueue(in_all=limits.in_all, per_company=limits.company)
+        queue: FairQueue[Job] = FairQueue(in_all=limits.in_all, per_company=limits.company)
+        self._turns = Turns(queue=queue, gate=gate, start=self._start)
         self._intake = Intake(limits.unfinished)
-        self._asking: dict[int, asyncio.TimerHandle | None] = {}
         self._in_flight: set[asyncio.Task[None]] = set()
-        self._stopped = False
         self._broken = asyncio.Event()
         self._error: BaseException | None = None
 
@@ -74,8 +70,7 @@ class Worker:
         """
         job = Job(call, on_result)
         if self._intake.admit(call.company_id):
-            self._queue.add(call.company_id, job)
-            self._admit(call.company_id)
+            self._turns.add(job)
         else:
             job.ended = True
             waiting = self._intake.of(call.company_id)
@@ -102,7 +97,7 @@ class Worker:
                 job.retry.cancel()
             if job.task is not None:
                 job.task.cancel()
-        self._queue.discard(lambda job: job.ended)
+        self._turns.discard(lambda job: job.ended)
 
     async def run(self) -> None:
         """Keep in step with other workers and see to what has waited too long, until cancelled;
@@ -118,62 +113,14 @@ class Worker:
             if self._error is not None:
                 raise self._error
         finally:
-            self._stopped = True
+            self._turns.stop()
             tasks += self._in_flight
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _admit(self, company_id: int) -> None:
-        """Let the company's calls go if its breaker is known to be closed; else find out."""
-        if self._gate.is_closed(company_id):
-            self._dispatch()
-            return
-        self._queue.hold(company_id)
-        if company_id not in self._asking:
-            self._asking[company_id] = None
-            self._gate.ask(company_id)
-
-    def _on_standing(self, company_id: int, standing: Standing) -> None:
-        timer = self._asking.pop(company_id, None)
-        if timer is not None:
-            timer.cancel()
-        if not standing.is_open:
-            self._queue.release(company_id)
-            self._dispatch()
-            return
-        self._queue.hold(company_id)
-        if standing.is_prober:
-            self._probe(company_id)
-        else:
-            self._ask_later(company_id, min(standing.wait, _ASK_AGAIN_SECONDS))
-
-    def _ask_later(self, company_id: int, seconds: float) -> None:
-        def ask() -> None:
-            self._asking[company_id] = None
-            if self._queue.has_waiting(company_id):
-                self._gate.ask(company_id)
-            else:
-                del self._asking[company_id]
-
-        loop = asyncio.get_running_loop()
-        self._asking[company_id] = loop.call_later(max(seconds, _ASK_SOONEST_SECONDS), ask)
-
-    def _probe(self, company_id: int) -> None:
-        # Until the outcome of this call is told nothing more is asked.
-        self._asking[company_id] = None
-        job = None if self._stopped else self._queue.take_of(company_id)
-        if job is None:
-            self._gate.probed(company_id, Wish.LEAVE)
-        else:
-            self._start(job, is_probe=True)
-
-    def _dispatch(self) -> None:
-        while not self._stopped and (taken := self._queue.take()) is not None:
-            self._start(taken[1], is_probe=False)
-
-    def _start(self, job: Job, *, is_probe: bool) -> None:
-        job.task = asyncio.create_task(self._run_job(job, is_probe=is_probe))
+    def _start(self, job: Job, is_probe: bool) -> None:
+        job.task = asyncio.create_task(self._run_job(job, is_probe))
         self._in_flight.add(job.task)
         job.task.add_done_callback(self._notice)
 
@@ -184,21 +131,13 @@ class Worker:
             self._error = self._error or error
             self._broken.set()
 
-    async def _run_job(self, job: Job, *, is_probe: bool) -> None:
-        company_id = job.call.company_id
-        told = Wish.LEAVE
+    async def _run_job(self, job: Job, is_probe: bool) -> None:
+        failed = None
         try:
             failed = await self._try(job)
-            if failed is not None:
-                told = Wish.FAILED if failed else Wish.PASSED
-                if not is_probe:
-                    self._gate.note(company_id, failed)
         finally:
             job.task = None
-            if is_probe:
-                self._gate.probed(company_id, told)
-            self._queue.finished(company_id)
-            self._dispatch()
+            self._turns.finished(job.call.company_id, is_probe=is_probe, failed=failed)
 
     async def _try(self, job: Job) -> bool | None:
         """One try, and what follows from it. For the breaker: did it fail? None: it was none."""
@@ -244,8 +183,7 @@ class Worker:
 
     def _queue_again(self, job: Job) -> None:
         job.retry = None
-        self._queue.add_first(job.call.company_id, job)
-        self._admit(job.call.company_id)
+        self._turns.add(job, first=True)
 
     def _expire(self, job: Job) -> None:
         is_open = self._gate.is_open(job.call.company_id)
@@ -261,7 +199,7 @@ class Worker:
         """See to calls that grew old while they waited, and to connections nobody uses."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for job in self._queue.discard(self._is_old):
+            for job in self._turns.discard(self._is_old):
                 self._expire(job)
             self._gate.forget_old()
             await self._caller.close_expired()

@@ -6,10 +6,12 @@ id, and settles no claim that it does not own.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+import structlog
 from aiokafka import TopicPartition
 
 from connectors.model import Content, Failed
@@ -22,6 +24,8 @@ from engine.kafka.topics import Topics
 from engine.metrics import Metrics
 from engine.state.finished import FinishedCalls, Progress
 from engine.state.settling import ClaimSettler, Settlement
+
+log = structlog.get_logger(__name__)
 
 ROLE = "connector"
 
@@ -172,6 +176,7 @@ class Departures:
 
     def _count(self, batch: Sequence[Departure]) -> None:
         metrics, now = self._metrics, self._clock()
+        failed: Counter[tuple[int, str]] = Counter()
         for _, _, cause in batch:
             if isinstance(cause, DeadLetter):
                 metrics.dead_letters.labels(cause.record.topic, cause.reason).inc()
@@ -182,6 +187,9 @@ class Departures:
                 metrics.latency.observe(max(0.0, now - cause.asked.detected_at))
             elif isinstance(cause.result, Failed):
                 metrics.dead_letters.labels(cause.asked.record.topic, cause.outcome).inc()
+                failed[cause.asked.message.company.id, cause.outcome] += 1
+        for (company, reason), count in failed.items():
+            log.warning("calls failed", company=company, reason=reason, count=count)
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:

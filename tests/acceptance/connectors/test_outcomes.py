@@ -181,6 +181,7 @@ async def test_each_outcome(
     assert good.heard[0].headers["host"] == f"localhost:{good.port}"
     _check_notifications(accounts)
     _check_metrics(samples, accounts)
+    assert all(f'"reason": "{reason}"' in logs for reason in REASONS.values() if reason)
     assert TOKEN not in logs
     assert f":{service.port}/" not in logs
     await _check_claims(accounts, customers, redis_url, topic_prefix)

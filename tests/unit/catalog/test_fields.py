@@ -10,7 +10,7 @@ from catalog.fields import values
 from catalog.fields.campaign import CAMPAIGN, DAYS, campaign_columns, campaign_conflicts
 from catalog.fields.company import permission
 from catalog.fields.connector import connector_conflicts, parameters
-from catalog.fields.reader import FieldError
+from catalog.fields.reader import FieldError, Reader
 from catalog.fields.reading import Faults, Field, note_unknown, read_fields
 from catalog.fields.venue import VENUE, names
 from catalog.models import WEEKDAYS
@@ -47,7 +47,7 @@ UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
         (parameters, [], "[]"),
     ],
 )
-def test_accepted(read: values.Reader, given: Any, kept: Any):
+def test_accepted(read: Reader, given: Any, kept: Any):
     assert read(given) == kept
 
 
@@ -107,7 +107,7 @@ def test_a_timestamp_keeps_its_offset():
         (parameters, '[{"key": "k", "value": "a\\r\\nb"}]'),
     ],
 )
-def test_refused_with_what_is_accepted(read: values.Reader, given: Any):
+def test_refused_with_what_is_accepted(read: Reader, given: Any):
     with pytest.raises(FieldError, match="accepted: "):
         read(given)
 

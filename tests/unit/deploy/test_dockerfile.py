@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from engine.settings import Settings
 from tests.unit.deploy.compose import DEPLOY, ROOT, of_ours
 
 Instruction = tuple[str, str]
@@ -62,8 +63,9 @@ def test_the_entry_point_is_the_command_and_its_health_is_looked_at() -> None:
     assert "proximity" in script
     assert "/healthz" in stage["HEALTHCHECK"]
     port = of_ours()["trigger"]["environment"]["PROXIMITY_METRICS_PORT"]
+    assert of_ours()["api"]["environment"]["PROXIMITY_API_METRICS_PORT"] == port
     assert f":{port}/" in stage["HEALTHCHECK"]
-    assert stage["EXPOSE"] == port
+    assert stage["EXPOSE"].split() == [str(Settings().api_port), port]
 
 
 def test_base_images_are_pinned_to_one_python() -> None:

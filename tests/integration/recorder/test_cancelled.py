@@ -1,0 +1,56 @@
+"""A transaction that is cancelled, again and again while it rolls back, leaves nothing behind."""
+
+import asyncio
+import contextlib
+
+import pytest
+from sqlalchemy import text
+
+from tests.contract.ledgers import Scene, open_scene
+from tests.servers.waiting import eventually
+
+
+async def move(scene: Scene, under_way: asyncio.Event) -> None:
+    """Move an offset and never come to the end."""
+    async with scene.ledger.entry() as entry:
+        assert await entry.advance("detections", 0, None, 10)
+        under_way.set()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_nothing_of_it_is_seen_or_locked(database_url: str, turns: int) -> None:
+    async with open_scene(database_url) as scene:
+        for _ in range(5):  # as many as the pool keeps
+            under_way = asyncio.Event()
+            task = asyncio.create_task(move(scene, under_way))
+            await under_way.wait()
+            while not task.done():
+                task.cancel()
+                for _ in range(turns):  # however far the rollback has come
+                    await asyncio.sleep(0)
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        for _ in range(6):
+            assert await scene.ledger.next_offsets("detections") == {}
+        async with asyncio.timeout(10), scene.ledger.entry() as entry:
+            assert await entry.advance("detections", 0, None, 7)
+        assert await scene.ledger.next_offsets("detections") == {0: 7}
+
+
+async def test_postgresql_has_no_transaction_open(postgres_url: str) -> None:
+    query = text("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+    async with open_scene(postgres_url) as scene:
+        under_way = asyncio.Event()
+        task = asyncio.create_task(move(scene, under_way))
+        await under_way.wait()
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+
+        async def open_ones() -> bool:
+            async with scene.database.engine.connect() as connection:
+                await connection.execution_options(isolation_level="AUTOCOMMIT")
+                return await connection.scalar(query) == 0
+
+        await eventually(open_ones, what="no session stands idle in a transaction")

@@ -1,4 +1,4 @@
-"""Puts the document together, in OpenAPI 3.0: the newest that the bundled page shows."""
+"""Puts the document together, in OpenAPI 3.0, which every tool reads."""
 
 from typing import Any
 

@@ -1,10 +1,9 @@
 """The documentation page: Swagger UI from the installed package, nothing from elsewhere."""
 
-from pathlib import Path
+from importlib.resources import as_file, files
 
 from fastapi import APIRouter
 from starlette.responses import FileResponse, HTMLResponse, Response
-from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]
 
 from api.errors import not_found
 
@@ -12,7 +11,7 @@ router = APIRouter(include_in_schema=False)
 _FILES = {
     "swagger-ui.css": "text/css",
     "swagger-ui-bundle.js": "text/javascript",
-    "favicon-32x32.png": "image/png",
+    "favicon.png": "image/png",
 }
 # Swagger UI styles its elements inline; its scripts all come from here.
 _POLICY = (
@@ -29,7 +28,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Proximity management interface</title>
 <link rel="stylesheet" href="docs/swagger-ui.css">
-<link rel="icon" href="docs/favicon-32x32.png">
+<link rel="icon" href="docs/favicon.png">
 </head>
 <body>
 <div id="page"></div>
@@ -64,5 +63,5 @@ async def file(name: str) -> Response:
     """A file of Swagger UI."""
     if name not in _FILES:
         raise not_found("page")
-    path = Path(str(swagger_ui_path)) / name
-    return FileResponse(path, media_type=_FILES[name], headers=_HEADERS | _KEPT)
+    with as_file(files("fastapi_offline") / "static" / name) as path:
+        return FileResponse(path, media_type=_FILES[name], headers=_HEADERS | _KEPT)

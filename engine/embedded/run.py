@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from catalog.migrate import migrate
 from engine.embedded.child import ServerStartError
+from engine.embedded.offsets import forget_offsets
 from engine.embedded.servers import EmbeddedServers
 from engine.kafka.topics import Topics
 from engine.settings import PREFIX, Settings
@@ -43,6 +44,7 @@ async def embedded_settings(
         }
         await servers.broker.create_topics(Topics.named(settings.topic_prefix).all())
         await migrate(addresses["database_url"])
+        await forget_offsets(addresses["database_url"])
         lines = [f"{PREFIX}{name.upper()}={value}" for name, value in addresses.items()]
         log.info("embedded servers started", addresses=lines)
         if write_env is not None:

@@ -77,7 +77,14 @@ class PostgresLedger:
             # SQLAlchemy begins a transaction with its first statement, and is given none.
             connection = (await pooled.get_raw_connection()).driver_connection
             assert connection is not None  # noqa: S101  # only a detached one is
-            yield connection
+            try:
+                yield connection
+            except BaseException as error:
+                # A rollback that is cancelled may be half done, and the pool knows nothing of it:
+                # whoever is given the connection next would be in a transaction that never ends.
+                if not isinstance(error, Exception) or connection.is_in_transaction():
+                    connection.terminate()
+                raise
 
 
 class PostgresEntry:

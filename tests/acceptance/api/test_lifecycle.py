@@ -1,6 +1,7 @@
 """The process: starts, serves, finishes what is in hand, ends with 0."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,11 @@ async def test_it_serves_and_ends_well(served: ApiProcess):
         assert (await client.get("/v2/profile", headers=headers)).status_code == 200
         ready = (await client.get("/readyz")).json()
         page = await client.get("/docs")
+        parts = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+        loaded = [await client.get(f"/{part}") for part in parts]
     assert ready == {"status": "ready", "checks": {"running": True, "database": True}}
+    assert len(parts) == 4
+    assert [part.status_code for part in loaded] == [200] * 4
     assert "script-src 'self'" in page.headers["content-security-policy"]
     samples = (await served.command.get("/metrics"))[1]
     assert 'route="/v2/profile",status="200"} 1.0' in samples

@@ -4,6 +4,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -28,9 +29,8 @@ def call(
 ) -> ConnectorCall:
     """A call about a detection `age` seconds ago."""
     at = format_instant(time.time() - age)
-    parameters = open_cipher(SECRET_KEY).encrypt("[]")
     endpoint = ConnectorEndpoint(
-        id=1, name="c", url=url, method="POST", auth="header", parameters=parameters
+        id=1, name="c", url=url, method="POST", auth="header", parameters=_no_parameters()
     )
     values: dict[str, Any] = {
         "id": str(uuid.uuid4()),
@@ -51,6 +51,11 @@ def call(
         "connector": endpoint,
     }
     return ConnectorCall(**(values | fields))
+
+
+@cache
+def _no_parameters() -> str:
+    return open_cipher(SECRET_KEY).encrypt("[]")
 
 
 async def publish(bootstrap: str, topic: str, values: Iterable[ConnectorCall | bytes]) -> None:

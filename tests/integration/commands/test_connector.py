@@ -2,11 +2,16 @@
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from catalog.database import open_database
+from catalog.migrate import migrate
+from engine.commands.loading import write_catalog
+from engine.settings import load_settings
 from tests.integration.commands.proximity import Proximity
 from tests.servers.http_service import Answer, content, replying, serving
 
@@ -14,17 +19,40 @@ KEY = "a passphrase of some length"
 TOKEN, SECRET = "the-secret-token", "whsec_c2VjcmV0LXNlY3JldA=="
 
 
+class Command:
+    """The command on a migrated catalog; `load` writes one."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._settings = load_settings(None, database_url=url, secret_key=KEY)
+        self.key = KEY
+        self._directory = directory
+        self._url = url
+
+    async def load(self, raw: bytes) -> None:
+        """Write a catalog."""
+        await migrate(self._url)
+        database = open_database(self._url)
+        try:
+            await write_catalog(self._settings, database, raw)
+        finally:
+            await database.close()
+
+    async def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run `proximity connector test`."""
+        command = Proximity(
+            self._directory,
+            "127.0.0.1:1",
+            "unused.",
+            PROXIMITY_DATABASE_URL=self._url,
+            PROXIMITY_SECRET_KEY=self.key,
+            PROXIMITY_CONNECTOR_ALLOW_NETWORKS="127.0.0.0/8",
+        )
+        return await asyncio.to_thread(command, "connector", "test", *arguments)
+
+
 @pytest.fixture
-def command(tmp_path: Path, sqlite_url: str) -> Proximity:
-    more = {
-        "PROXIMITY_DATABASE_URL": sqlite_url,
-        "PROXIMITY_REDIS_URL": "redis://127.0.0.1:1/0",
-        "PROXIMITY_SECRET_KEY": KEY,
-        "PROXIMITY_CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
-    }
-    one = Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
-    assert one("migrate").returncode == 0
-    return one
+def command(tmp_path: Path, sqlite_url: str) -> Command:
+    return Command(tmp_path, sqlite_url)
 
 
 def document(url: str, **fields: Any) -> bytes:
@@ -41,23 +69,15 @@ def document(url: str, **fields: Any) -> bytes:
     return json.dumps({"companies": companies}).encode()
 
 
-async def run(command: Proximity, answer: Answer, *arguments: str, **fields: Any) -> Any:
+async def run(command: Command, answer: Answer, *arguments: str, **fields: Any) -> Any:
     """Load the catalog, then test the connector against a service that answers so."""
     async with serving(answer) as service:
-        loaded = await asyncio.to_thread(
-            command,
-            "catalog",
-            "load",
-            "-",
-            given=document(**{"url": service.url("/content")} | fields),
-        )
-        assert loaded.returncode == 0, loaded.stderr
-        done = await asyncio.to_thread(command, "connector", "test", *arguments)
-        return done, service.heard
+        await command.load(document(**{"url": service.url("/content")} | fields))
+        return await command(*arguments), service.heard
 
 
 @pytest.mark.parametrize("company", ["Museum", "1"])
-async def test_content(command: Proximity, company: str) -> None:
+async def test_content(command: Command, company: str) -> None:
     done, heard = await run(command, content(), company)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(heard) == 1
@@ -73,7 +93,7 @@ async def test_content(command: Proximity, company: str) -> None:
     assert SECRET not in done.stdout
 
 
-async def test_a_refusal(command: Proximity) -> None:
+async def test_a_refusal(command: Command) -> None:
     done, _ = await run(command, replying(204), "Museum", method="GET", auth="get")
     assert done.returncode == 0
     assert "x-token=*****" in done.stdout
@@ -89,7 +109,7 @@ async def test_a_refusal(command: Proximity) -> None:
         (replying(200, b"x" * 70_000), "connector_reply_too_large: a reply of more than 65536"),
     ],
 )
-async def test_a_failure_shows_what_came(command: Proximity, answer: Answer, expected: str) -> None:
+async def test_a_failure_shows_what_came(command: Command, answer: Answer, expected: str) -> None:
     done, _ = await run(command, answer, "Museum")
     assert done.returncode == 1
     assert done.stderr.startswith(f"proximity: {expected}")
@@ -107,18 +127,16 @@ async def test_a_failure_shows_what_came(command: Proximity, answer: Answer, exp
     ],
 )
 async def test_what_cannot_be_called(
-    command: Proximity, company: str, fields: dict[str, Any], expected: str
+    command: Command, company: str, fields: dict[str, Any], expected: str
 ) -> None:
     done, heard = await run(command, content(), company, **fields)
     assert (done.returncode, heard) == (1, [])
     assert done.stderr.startswith(f"proximity: {expected}")
 
 
-async def test_another_key(command: Proximity) -> None:
-    async with serving(content()) as service:
-        loaded = command("catalog", "load", "-", given=document(service.url()))
-        assert loaded.returncode == 0
-        command._env["PROXIMITY_SECRET_KEY"] = "quite another passphrase"
-        done = await asyncio.to_thread(command, "connector", "test", "Museum")
+async def test_another_key(command: Command) -> None:
+    await command.load(document("https://service.example/"))
+    command.key = "quite another passphrase"
+    done = await command("Museum")
     assert done.returncode == 1
     assert "PROXIMITY_SECRET_KEY" in done.stderr

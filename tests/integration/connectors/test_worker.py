@@ -205,6 +205,19 @@ async def test_a_service_that_hangs_keeps_nobody_else_waiting() -> None:
         assert time.monotonic() - begin < 2.5, "not behind a deadline of 5 s"
 
 
+async def test_ten_thousand_calls_of_one_company_do_not_delay_another() -> None:
+    limits = WorkerLimits(company=32, in_all=64)
+    async with serving(content(after=0.01)) as service, asking(limits=limits) as one:
+        for _ in range(10_000):
+            one.submit(call_to(service.url("/many"), company=1))
+        await until_all(one, 1)
+        other = call_to(service.url("/one"), company=2)
+        one.submit(other)
+        await eventually(lambda: other.id in one.results)
+        assert one.worker.unfinished > 9000
+        assert isinstance(one.results[other.id], Content)
+
+
 async def test_what_is_too_much_of_one_company_fails_at_once() -> None:
     limits = WorkerLimits(company=4, in_all=16, unfinished=100)
     slow = CallLimits(connect=5.0, call=5.0)

@@ -65,7 +65,7 @@ def test_the_entry_point_is_the_command_and_its_health_is_looked_at() -> None:
     port = of_ours()["trigger"]["environment"]["PROXIMITY_METRICS_PORT"]
     assert of_ours()["api"]["environment"]["PROXIMITY_API_METRICS_PORT"] == port
     assert f":{port}/" in stage["HEALTHCHECK"]
-    assert stage["EXPOSE"].split() == [str(Settings().api_port), port]
+    assert stage["EXPOSE"].split() == [str(Settings.model_fields["api_port"].default), port]
 
 
 def test_base_images_are_pinned_to_one_python() -> None:

@@ -1,0 +1,27 @@
+"""The embedded broker forgets its topics; what a kept database knows of them must go too."""
+
+from sqlalchemy import delete, func, insert, select
+
+from catalog.database import open_database
+from catalog.models import RecorderOffset
+
+# Not a topic: this row says that the offsets beside it are of an embedded broker.
+_MARK = "(embedded)"
+
+
+async def forget_offsets(database_url: str) -> None:
+    """Forget how far the recorder was on an embedded broker that is no more.
+
+    Offsets without the mark are of a real broker and stay: the recorder then says that they do
+    not fit. Raises SQLAlchemyError or OSError.
+    """
+    database = open_database(database_url)
+    try:
+        async with database.write.begin() as session:
+            if await session.get(RecorderOffset, (_MARK, 0)) is not None:
+                await session.execute(delete(RecorderOffset).where(RecorderOffset.topic != _MARK))
+            elif not await session.scalar(select(func.count()).select_from(RecorderOffset)):
+                mark = {"topic": _MARK, "partition": 0, "next_offset": 0}
+                await session.execute(insert(RecorderOffset).values(mark))
+    finally:
+        await database.close()

@@ -1,0 +1,47 @@
+"""A database that is kept, under an embedded broker that forgets."""
+
+import pytest
+from sqlalchemy import select
+
+from catalog.database import open_database
+from catalog.migrate import migrate
+from catalog.models import RecorderOffset
+from engine.embedded.offsets import forget_offsets
+
+
+async def write(url: str, *offsets: RecorderOffset) -> None:
+    database = open_database(url)
+    async with database.write.begin() as session:
+        session.add_all(offsets)
+    await database.close()
+
+
+async def topics(url: str) -> set[str]:
+    database = open_database(url)
+    async with database.read() as session:
+        found = set(await session.scalars(select(RecorderOffset.topic)))
+    await database.close()
+    return found - {"(embedded)"}
+
+
+def offset() -> RecorderOffset:
+    return RecorderOffset(topic="proximity.detections", partition=0, next_offset=500)
+
+
+@pytest.fixture
+async def url(sqlite_url: str) -> str:
+    await migrate(sqlite_url)
+    return sqlite_url
+
+
+async def test_offsets_of_an_embedded_broker_go_with_it(url: str) -> None:
+    for _ in range(2):
+        await forget_offsets(url)
+        assert await topics(url) == set()
+        await write(url, offset())
+
+
+async def test_offsets_of_a_real_broker_stay(url: str) -> None:
+    await write(url, offset())
+    await forget_offsets(url)
+    assert await topics(url) == {"proximity.detections"}

@@ -33,12 +33,16 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def proximity(
-    tmp_path: Path, embedded_kafka: str, topic_prefix: str, database_url: str
-) -> Proximity:
+def bootstrap(embedded_kafka: str) -> str:
+    """The broker; a test may ask for another."""
+    return embedded_kafka
+
+
+@pytest.fixture
+def proximity(tmp_path: Path, bootstrap: str, topic_prefix: str, database_url: str) -> Proximity:
     command = Proximity(
         tmp_path,
-        embedded_kafka,
+        bootstrap,
         topic_prefix,
         PROXIMITY_DATABASE_URL=database_url,
         PROXIMITY_TRACE="none",

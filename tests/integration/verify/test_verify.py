@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
 from sqlalchemy import text
 
 from catalog.database import Database
 from tests.integration.commands.proximity import Proximity, detection
+
+on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 async def record(proximity: Proximity, database: Database, *udids: str) -> None:
@@ -49,6 +52,7 @@ async def test_differences_are_shown_and_are_a_failure(
     assert done.stderr.splitlines()[-1] == "proximity: 2 differences"
 
 
+@on_one_database
 async def test_json_and_passes(proximity: Proximity, database: Database) -> None:
     await record(proximity, database, "a", "b", "c", "c")
     done = proximity("verify", "--json", "--passes", "3")
@@ -58,6 +62,7 @@ async def test_json_and_passes(proximity: Proximity, database: Database) -> None
     assert "compared 1 devices with 4 records" in done.stderr
 
 
+@on_one_database
 async def test_more_than_an_edit_of_the_catalog_explains(
     proximity: Proximity, database: Database
 ) -> None:
@@ -70,6 +75,7 @@ async def test_more_than_an_edit_of_the_catalog_explains(
     assert done.stderr.splitlines()[-1] == "proximity: 1 differences, 1 of them perhaps edits"
 
 
+@on_one_database
 async def test_an_offset_that_the_topic_does_not_have(
     proximity: Proximity, database: Database
 ) -> None:
@@ -81,6 +87,7 @@ async def test_an_offset_that_the_topic_does_not_have(
     assert "SQL has recorded up to 100, but the topic ends at 3" in done.stderr
 
 
+@on_one_database
 async def test_a_topic_that_is_gone(proximity: Proximity, database: Database) -> None:
     async with database.engine.begin() as connection:
         await connection.execute(

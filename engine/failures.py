@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import structlog
 from aiokafka.errors import KafkaError, KafkaTimeoutError
-from asyncpg import InterfaceError, PostgresError
+from asyncpg import InterfaceError, InternalClientError, PostgresError
 from prometheus_client import Counter
 from redis import exceptions as redis_errors
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -87,7 +87,9 @@ def database_may_recover(error: Exception) -> bool:
     # asyncpg's own, where SQLAlchemy does not wrap them: while it connects.
     if isinstance(error, PostgresError):
         return error.sqlstate in _SQL_STATES_THAT_PASS
-    return isinstance(error, InterfaceError | PoolTimeoutError | OSError | TimeoutError)
+    # (An internal error: a statement met a connection in the middle of something broken off.)
+    ours = InterfaceError | InternalClientError | PoolTimeoutError
+    return isinstance(error, ours | OSError | TimeoutError)
 
 
 async def until_redis_answers(

@@ -1,7 +1,7 @@
 """The ledger on PostgreSQL, through asyncpg: whole columns in, COPY for the traces."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from asyncpg import (
     CheckViolationError,
     Connection,
     ForeignKeyViolationError,
+    InternalClientError,
     UniqueViolationError,
 )
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -45,8 +46,18 @@ class PostgresLedger:
     @asynccontextmanager
     async def entry(self) -> AsyncIterator["PostgresEntry"]:
         """A transaction: committed at the end, rolled back by an error."""
-        async with self._connection() as connection, connection.transaction():
-            yield PostgresEntry(connection)
+        async with self._connection() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            try:
+                yield PostgresEntry(connection)
+            except BaseException:
+                # What was broken off in the middle of a COPY takes no statement any more; then the
+                # connection ends, and the server rolls back.
+                with suppress(Exception):
+                    await transaction.rollback()
+                raise
+            await transaction.commit()
 
     async def next_offsets(self, topic: str) -> Mapping[int, int]:
         """The first record that is not recorded, by partition, where any is."""
@@ -82,7 +93,7 @@ class PostgresLedger:
             except BaseException as error:
                 # A rollback that is cancelled may be half done, and the pool knows nothing of it:
                 # whoever is given the connection next would be in a transaction that never ends.
-                if not isinstance(error, Exception) or connection.is_in_transaction():
+                if _breaks_off(error) or connection.is_in_transaction():
                     connection.terminate()
                 raise
 
@@ -170,6 +181,11 @@ class PostgresEntry:
         except CheckViolationError as error:
             # The default partition does not take them any more, though it did when COPY began.
             raise DayMadeError from error
+
+
+def _breaks_off(error: BaseException) -> bool:
+    """Whether the connection may be in the middle of something."""
+    return isinstance(error, InternalClientError) or not isinstance(error, Exception)
 
 
 def _values(news: DeviceNews) -> tuple[Any, ...]:

@@ -1,10 +1,11 @@
 """The ledger on SQLite: rows go in as one JSON list, or many at a time."""
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
@@ -36,6 +37,8 @@ _SQL = statements("sqlite")
 # As SQLAlchemy writes and reads them.
 _INSTANT = "%Y-%m-%d %H:%M:%S.%f"
 
+Result = TypeVar("Result")
+
 
 class SqliteLedger:
     """`engine` is aiosqlite's; one transaction writes at a time, others wait for it."""
@@ -47,8 +50,14 @@ class SqliteLedger:
     @asynccontextmanager
     async def entry(self) -> AsyncIterator["SqliteEntry"]:
         """A transaction: committed at the end, rolled back by an error."""
-        async with self._writing.begin() as connection:
-            yield SqliteEntry(connection)
+        async with self._writing.connect() as connection:
+            await to_its_end(connection.begin())
+            try:
+                yield SqliteEntry(connection)
+            except BaseException:
+                await to_its_end(connection.rollback())
+                raise
+            await to_its_end(connection.commit())
 
     async def next_offsets(self, topic: str) -> Mapping[int, int]:
         """The first record that is not recorded, by partition, where any is."""
@@ -150,14 +159,31 @@ class SqliteEntry:
         await self._run_many("add_statistics", rows)
 
     async def _run(self, name: str, *parameters: object) -> CursorResult[Any]:
-        return await self._connection.exec_driver_sql(_SQL[name], parameters)
+        return await to_its_end(self._connection.exec_driver_sql(_SQL[name], parameters))
 
     async def _fetch(self, name: str, *parameters: object) -> list[Any]:
         return list((await self._run(name, *parameters)).all())
 
     async def _run_many(self, name: str, rows: list[tuple[Any, ...]]) -> None:
         if rows:
-            await self._connection.exec_driver_sql(_SQL[name], rows)
+            await to_its_end(self._connection.exec_driver_sql(_SQL[name], rows))
+
+
+async def to_its_end(statement: Awaitable[Result]) -> Result:
+    """The result of a statement, which is waited for even when the caller is cancelled.
+
+    SQLite runs it in a thread that nothing stops: left alone, it would keep the write lock.
+    """
+    task = asyncio.ensure_future(statement)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
 
 
 def _values(news: DeviceNews) -> tuple[Any, ...]:

@@ -6,7 +6,9 @@ import contextlib
 import pytest
 from sqlalchemy import text
 
+from engine.recording.rows import DetectionRow
 from tests.contract.ledgers import Scene, open_scene
+from tests.integration.catalog.records import NOON
 from tests.servers.waiting import eventually
 
 
@@ -54,3 +56,27 @@ async def test_postgresql_has_no_transaction_open(postgres_url: str) -> None:
                 return bool(await connection.scalar(query) == 0)
 
         await eventually(all_closed, what="no session stands idle in a transaction")
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21])
+async def test_rows_on_their_way_can_be_cancelled(database_url: str, turns: int) -> None:
+    rows = [DetectionRow(1, 2, 3, "near", NOON, "10.0.0.1")] * 20_000
+    async with open_scene(database_url) as scene:
+        under_way = asyncio.Event()
+
+        async def write() -> None:
+            async with scene.ledger.entry() as entry:
+                assert await entry.advance("detections", 0, None, 10)
+                under_way.set()
+                await entry.add_detections(rows)
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(write())
+        await under_way.wait()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(10), scene.ledger.entry() as entry:
+            assert await entry.advance("detections", 0, None, 7)

@@ -13,6 +13,7 @@ from asyncpg import (
     InternalClientError,
     UniqueViolationError,
 )
+from msgspec.structs import astuple
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, DayMadeError
@@ -120,7 +121,7 @@ class PostgresEntry:
         self, news: Mapping[DeviceKey, DeviceNews], now: datetime
     ) -> Mapping[DeviceKey, KnownDevice]:
         """Create or update devices and add to their counters. Raises CompanyGoneError."""
-        rows = [(*key, *_values(known)) for key, known in sorted(news.items())]
+        rows = [(*key, *astuple(known)) for key, known in sorted(news.items())]
         try:
             found = await self._connection.fetch(_SQL["add_devices"], *_columns(rows, 9), now)
         except ForeignKeyViolationError as error:
@@ -186,18 +187,6 @@ class PostgresEntry:
 def _breaks_off(error: BaseException) -> bool:
     """Whether the connection may be in the middle of something."""
     return isinstance(error, InternalClientError) or not isinstance(error, Exception)
-
-
-def _values(news: DeviceNews) -> tuple[Any, ...]:
-    return (
-        news.nb_beacon,
-        news.nb_campaign,
-        news.token_push,
-        news.name,
-        news.version,
-        news.model,
-        news.id_connector,
-    )
 
 
 def _columns(rows: Collection[Sequence[Any]], width: int) -> list[list[Any]]:

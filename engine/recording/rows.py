@@ -35,7 +35,10 @@ class DeviceKey(NamedTuple):
 
 
 class DeviceNews(msgspec.Struct):
-    """What a batch says of a device: what to add to its counters, and what is known of it last."""
+    """What a batch says of a device: what to add to its counters, and what is known of it last.
+
+    The statements of both ledgers take the fields in this order.
+    """
 
     nb_beacon: int = 0
     nb_campaign: int = 0

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
+from msgspec.structs import astuple
 from sqlalchemy import CursorResult
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -107,7 +108,7 @@ class SqliteEntry:
         self, news: Mapping[DeviceKey, DeviceNews], now: datetime
     ) -> Mapping[DeviceKey, KnownDevice]:
         """Create or update devices and add to their counters. Raises CompanyGoneError."""
-        rows = [(*key, *_values(known)) for key, known in sorted(news.items())]
+        rows = [(*key, *astuple(known)) for key, known in sorted(news.items())]
         try:
             found = await self._fetch("add_devices", _json(rows), _text(now))
         except IntegrityError as error:
@@ -184,18 +185,6 @@ async def to_its_end(statement: Awaitable[Result]) -> Result:
     if cancelled is not None:
         raise cancelled
     return task.result()
-
-
-def _values(news: DeviceNews) -> tuple[Any, ...]:
-    return (
-        news.nb_beacon,
-        news.nb_campaign,
-        news.token_push,
-        news.name,
-        news.version,
-        news.model,
-        news.id_connector,
-    )
 
 
 def _json(rows: Collection[Any]) -> str:

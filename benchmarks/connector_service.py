@@ -8,8 +8,6 @@ import os
 import sys
 from typing import cast
 
-import uvloop
-
 BODY = b'{"format":"template","template":"<p>hello</p>","title":"T","push":"P"}'
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _LENGTH = b"content-length:"
@@ -21,7 +19,7 @@ class Service(asyncio.Protocol):
     seconds = 0.05
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods
+        self._transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
         self._arrived = b""
 
@@ -62,7 +60,7 @@ def main() -> None:
     port, Service.seconds, processor = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     if processor >= 0:
         os.sched_setaffinity(0, {processor})
-    uvloop.run(serve(port))
+    asyncio.run(serve(port))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from ipaddress import ip_network
 
 import aiohttp
 import httpx
-import uvloop
 
 from benchmarks.connector_role import role
 from connectors.call import Caller, CallLimits, client_context
@@ -157,7 +156,7 @@ def main() -> None:
     settle_garbage_collector()
     if processor >= 0:
         os.sched_setaffinity(0, {processor})
-    print(json.dumps(uvloop.run(_run(name, calls, url))))
+    print(json.dumps(asyncio.run(_run(name, calls, url))))
 
 
 if __name__ == "__main__":

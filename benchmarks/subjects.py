@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Coroutine
 
 import msgspec
-import uvloop
 from aiokafka import AIOKafkaConsumer
 
 from engine.app.role import Parts
@@ -130,7 +129,7 @@ def main() -> None:
     settle_garbage_collector()
     if processor >= 0:
         os.sched_setaffinity(0, {processor})
-    print(json.dumps(uvloop.run(_SUBJECTS[name](load_settings(), count))))
+    print(json.dumps(asyncio.run(_SUBJECTS[name](load_settings(), count))))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog import access  # noqa: F401  # its listeners count changes of access
 from catalog.outbox import CatalogSession
+from catalog.sqlite_connection import open_sqlite
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
@@ -138,7 +139,11 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
 
 
 def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
-    engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": busy_timeout})
+    engine = create_async_engine(
+        url,
+        hide_parameters=True,
+        connect_args={"timeout": busy_timeout, "async_creator_fn": open_sqlite},
+    )
 
     def prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
         # sqlite3 would begin transactions by itself, late and never IMMEDIATE.

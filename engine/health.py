@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -10,14 +9,13 @@ import msgspec
 import uvicorn
 from prometheus_client import CollectorRegistry, make_asgi_app
 
+from engine.listening import listen
+from engine.settings import PREFIX
+
 _CHECK_SECONDS = 2.0
 
 Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class PortInUseError(Exception):
-    """The metrics port cannot be opened; the message says which and how to choose another."""
 
 
 class _Server(uvicorn.Server):
@@ -41,7 +39,7 @@ class HealthServer:
         """Opens the port, so that a taken one is known at once. Raises PortInUseError."""
         self._metrics: Any = make_asgi_app(registry)
         self._checks = checks
-        self._socket = _listen(host, port)
+        self._socket = listen(host, port, setting=f"{PREFIX}METRICS_PORT")
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             self._answer, log_config=None, access_log=False, lifespan="off", interface="asgi3"
@@ -68,22 +66,6 @@ class HealthServer:
             await _reply(send, 200 if ready else 503, {"status": status, "checks": results})
         else:
             await _reply(send, 404, {"status": "error", "message": "not found", "code": 404})
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen()  # only now is a port that another process has bound refused
-    except OSError as error:
-        listener.close()
-        raise PortInUseError(
-            f"cannot open the metrics port {host}:{port}: {error.strerror}; "
-            "choose another with PROXIMITY_METRICS_PORT (0 for any)"
-        ) from None
-    return listener
 
 
 async def _passes(check: Check) -> bool:

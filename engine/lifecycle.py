@@ -5,7 +5,7 @@ A shutdown has these steps (docs/architecture.md numbers them too):
 2. Each consumer stops fetching; the batches in hand finish within DRAIN_TIMEOUT.
 3. Their offsets are committed and the group is left.
 4. Background services (index watch, outbox drain) are cancelled.
-5. The publisher flushes and closes; then Redis, SQL and the metrics port.
+5. The publisher closes; then Redis and SQL, each within a deadline.
 A second signal ends the process at once.
 """
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -24,15 +23,15 @@ from catalog.index.drainer import Drainer
 from catalog.secrets import open_cipher
 from connectors.egress import check_url
 from engine.app.stores import Stores, open_stores, refuse_old_schema
-from engine.health import HealthServer, PortInUseError
+from engine.health import HealthServer
 from engine.lifecycle import run_services
+from engine.listening import listen
 from engine.metrics import Metrics, engine_version
-from engine.settings import Settings
+from engine.settings import PREFIX, Settings
 
 log = structlog.get_logger(__name__)
 
 _READY_SECONDS = 2.0
-_BACKLOG = 2048
 
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
@@ -44,7 +43,7 @@ class ApiServer(uvicorn.Server):
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
-        self._socket = _listen(settings.api_host, settings.api_port)
+        self._socket = listen(settings.api_host, settings.api_port, setting=f"{PREFIX}API_PORT")
         self.port: int = self._socket.getsockname()[1]
         super().__init__(
             uvicorn.Config(
@@ -179,19 +178,3 @@ async def _database_answers(stores: Stores) -> bool:
     except Exception:  # a check that cannot be made is the answer: not ready
         return False
     return True
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise PortInUseError(
-            f"cannot open {host}:{port}: {error.strerror}; "
-            "choose another with PROXIMITY_API_PORT (0 for any)"
-        ) from None
-    return listener

@@ -1,13 +1,13 @@
 """`python -m benchmarks.interface`: reads of /v2 beside a bare route, in one run."""
 
 import argparse
+import asyncio
 import contextlib
 import os
 import statistics
 import sys
 from collections.abc import Iterator
 
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
     arguments = parser.parse_args()
     with postgres(arguments.database) as admin_url, database(admin_url) as url:
-        rates = uvloop.run(_measure(arguments, url))
+        rates = asyncio.run(_measure(arguments, url))
     table = Table("route", "requests/s", "of the bare route", "p99")
     floor = statistics.median(each.rate for each in rates["bare"])
     for name, measured in rates.items():

@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import socket
 import sys
 from collections.abc import Iterator
 
 import uvicorn
-import uvloop
 from fastapi import FastAPI, Response
+
+from engine.listening import listen
 
 
 class _Server(uvicorn.Server):
@@ -24,7 +24,7 @@ async def _serve(port: int, body: bytes) -> None:
     async def answer(number: str) -> Response:  # noqa: ARG001  # part of the path
         return Response(body, media_type="application/json")
 
-    listener = socket.create_server(("127.0.0.1", port))
+    listener = listen("127.0.0.1", port, setting="another port")
     config = uvicorn.Config(
         app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
     )
@@ -35,7 +35,7 @@ def main() -> None:
     """Arguments: port. The bytes are read from standard input."""
     work = _serve(int(sys.argv[1]), sys.stdin.buffer.read())
     with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
-        uvloop.run(work)
+        asyncio.run(work)
 
 
 if __name__ == "__main__":

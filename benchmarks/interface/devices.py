@@ -1,12 +1,12 @@
 """`python -m benchmarks.interface.devices`: a list of a million devices, and when it begins."""
 
 import argparse
+import asyncio
 import statistics
 import time
 from typing import NamedTuple
 
 import httpx
-import uvloop
 from rich.console import Console
 
 from benchmarks.interface.product import product
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
     arguments = parser.parse_args()
     with postgres(arguments.database) as admin_url, database(admin_url) as url:
-        found = uvloop.run(_measure(arguments, url))[1:]
+        found = asyncio.run(_measure(arguments, url))[1:]
     console = Console()
     console.print(f"{arguments.devices:,} devices, {found[0].size / 1e6:,.0f} MB")
     for name in ("first", "last"):

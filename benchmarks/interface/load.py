@@ -32,7 +32,7 @@ class _Client(asyncio.Protocol):
         self._sent = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
+        self._transport = cast(asyncio.Transport, transport)
         self._send()
 
     def data_received(self, data: bytes) -> None:

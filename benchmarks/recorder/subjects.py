@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
-import uvloop
 from sqlalchemy import make_url
 
 from catalog.database import open_database
@@ -135,7 +134,7 @@ def main() -> None:
     settle_garbage_collector()
     if processor >= 0:
         os.sched_setaffinity(0, {processor})
-    print(json.dumps(uvloop.run(_SUBJECTS[name](load_settings(), count))))
+    print(json.dumps(asyncio.run(_SUBJECTS[name](load_settings(), count))))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,12 @@ from connectors.jobs import WorkerLimits
 from connectors.names import Names
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
-from engine.app.kafka import group_consumer
+from engine.app.kafka import role_consumer
 from engine.app.role import Parts, Role
 from engine.connecting.departures import Departures
 from engine.connecting.opening import EndpointOpener
 from engine.connector import ROLE, Connector
 from engine.failures import redis_may_recover
-from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.topics import Topics
 from engine.metrics import Metrics, engine_version
 from engine.settings import Settings
@@ -102,17 +101,12 @@ def build_connector(parts: Parts) -> Role:
         finished=finished,
         metrics=metrics,
     )
-    consumer = PartitionedConsumer(
-        consumer=group_consumer(settings, ROLE),
+    consumer = role_consumer(parts, ROLE)(
         topics=[topics.connector_calls],
-        role=ROLE,
         worker_for=role.for_partition,
-        metrics=metrics,
         # No partition waits for a company: what a company has too much is not taken in.
         batch_records=settings.connector_pending,
         in_flight_records=2 * settings.connector_pending,
-        commit_interval=settings.commit_interval,
-        drain_timeout=settings.drain_timeout,
     )
 
     async def run_calls() -> None:

@@ -2,11 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
+from engine.app.role import Parts
 from engine.kafka.connection import connection_options
+from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.publisher import Publisher
 from engine.settings import Settings
 
@@ -29,9 +32,22 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     )
 
 
+def role_consumer(parts: Parts, role: str) -> "partial[PartitionedConsumer]":
+    """What every role's consumer has in common; the role adds its topics, workers and bounds."""
+    settings = parts.settings
+    return partial(
+        PartitionedConsumer,
+        consumer=group_consumer(settings, role),
+        role=role,
+        metrics=parts.metrics,
+        commit_interval=settings.commit_interval,
+        drain_timeout=settings.drain_timeout,
+    )
+
+
 @asynccontextmanager
 async def open_publisher(settings: Settings) -> AsyncIterator[Publisher]:
-    """A started publisher; at the end it flushes."""
+    """A started publisher, closed at the end."""
     publisher = Publisher.from_settings(settings)
     try:
         await publisher.start()

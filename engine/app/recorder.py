@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from engine.app.kafka import group_consumer
+from engine.app.kafka import role_consumer
 from engine.app.role import Parts, Role
-from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
 from engine.recorder import ROLE, Reader, Recorder
@@ -36,17 +35,12 @@ def build_recorder(parts: Parts) -> Role:
         metrics=parts.metrics,
         deadline=settings.recorder_timeout,
     )
-    consumer = PartitionedConsumer(
-        consumer=group_consumer(settings, ROLE),
+    consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
-        role=ROLE,
         handler_for=recorder.for_partition,
         starts=recorder.starts,
-        metrics=parts.metrics,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
-        commit_interval=settings.commit_interval,
-        drain_timeout=settings.drain_timeout,
     )
     return Role(
         name=ROLE,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ from engine.failures import database_may_recover, describe
 from engine.settings import Settings
 
 log = structlog.get_logger(__name__)
+
+_CLOSE_SECONDS = 5.0
 
 
 class SchemaError(Exception):
@@ -46,11 +48,20 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
     """Redis and SQL clients; neither is contacted before it is used."""
     async with AsyncExitStack() as stack:
         redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
-        stack.push_async_callback(redis.aclose)
+        stack.push_async_callback(_close, "Redis", redis.aclose)
         database = open_database(settings.database_url.get_secret_value())
-        stack.push_async_callback(database.close)
+        stack.push_async_callback(_close, "SQL", database.close)
         store = IndexStore(redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
         yield Stores(redis=redis, database=database, index_store=store)
+
+
+async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
+    """Nothing waits for what is done here: a process that is to end does."""
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await close()
+    except TimeoutError:
+        log.warning("closing took too long", what=what, seconds=_CLOSE_SECONDS)
 
 
 async def refuse_old_schema(stores: Stores) -> None:

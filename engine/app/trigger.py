@@ -6,11 +6,10 @@ import structlog
 
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
-from engine.app.kafka import group_consumer
+from engine.app.kafka import role_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
 from engine.failures import database_may_recover, describe, redis_may_recover
-from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.topics import Topics
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
@@ -36,16 +35,11 @@ def build_trigger(parts: Parts) -> Role:
         publisher=parts.publisher,
         metrics=parts.metrics,
     )
-    consumer = PartitionedConsumer(
-        consumer=group_consumer(settings, ROLE),
+    consumer = role_consumer(parts, ROLE)(
         topics=[topics.detections],
-        role=ROLE,
         handler_for=trigger.for_partition,
-        metrics=parts.metrics,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
-        commit_interval=settings.commit_interval,
-        drain_timeout=settings.drain_timeout,
     )
     return Role(
         name=ROLE,

@@ -20,13 +20,11 @@ def api(context: typer.Context) -> None:
     /v2 as documented, /docs for people, /openapi.json for programs, /healthz and /readyz;
     metrics on API_METRICS_PORT.
     """
-    import uvloop
-
     from engine.logs import configure_logs
 
     settings = settings_of(context)
     configure_logs(settings)
-    uvloop.run(_serve(settings))
+    asyncio.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:
@@ -36,8 +34,8 @@ async def _serve(settings: Settings) -> None:
     from catalog.redis_connection import RedisUrlError
     from catalog.secrets import SecretKeyError
     from engine.app.stores import SchemaError
-    from engine.health import PortInUseError
     from engine.lifecycle import ServiceDiedError, stop_on_signals
+    from engine.listening import PortInUseError
     from engine.serve_api import serve_api
 
     stop = asyncio.Event()

@@ -1,5 +1,6 @@
 """`proximity catalog load`: a document of companies, venues, beacons and campaigns into SQL."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,12 +41,11 @@ def load(
     field names as in the interface. Records are found again by name, e-mail, udid and triple, so
     loading twice changes nothing.
     """
-    import uvloop
 
     settings = settings_of(context)
     quiet_logs(settings)
     raw = _content(file)
-    uvloop.run(_load(settings, str(file), raw))
+    asyncio.run(_load(settings, str(file), raw))
 
 
 def _content(file: Path) -> bytes:

@@ -1,5 +1,6 @@
 """`proximity connector test`: one call with a sample detection, shown to a person."""
 
+import asyncio
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -39,11 +40,10 @@ def call_once(
     Shows request and reply, secrets masked, and what the reply would lead to. Nothing is
     published, nothing is tried again, and breakers do not count it.
     """
-    import uvloop
 
     settings = settings_of(context)
     quiet_logs(settings)
-    uvloop.run(_test(settings, company, udid))
+    asyncio.run(_test(settings, company, udid))
 
 
 async def _test(settings: Settings, company: str, udid: str) -> None:

@@ -104,8 +104,6 @@ def _check(reason: str | None) -> None:
 
 
 def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[], str]) -> T:
-    import uvloop
-
     from engine.kafka.publisher import MessageTooLargeError
 
     async def run() -> T:
@@ -118,7 +116,7 @@ def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[],
             raise CommandError(f"the broker refuses {error}; {done()}") from None
 
     quiet_logs(settings)
-    return uvloop.run(run())
+    return asyncio.run(run())
 
 
 async def _read(

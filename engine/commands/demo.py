@@ -45,7 +45,6 @@ def demo(
     server and an SQLite file, with a catalog of 24 beacons and a dozen campaigns. It needs no
     settings and reads none.
     """
-    import uvloop
     from rich.console import Console
 
     from engine.demo.stage import demo_settings
@@ -56,7 +55,7 @@ def demo(
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_A_FILE)
     with _env_file(serve) as env_file:
-        uvloop.run(_until_signal(console, seconds, env_file))
+        asyncio.run(_until_signal(console, seconds, env_file))
 
 
 @contextmanager

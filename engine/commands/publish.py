@@ -115,8 +115,6 @@ def _pace(rate: float | None, speed: float | None) -> "Pace":
 def _publish(
     settings: Settings, file: Path, reader: "LineReader", pace: "Pace", stamp: bool
 ) -> None:
-    import uvloop
-
     from engine.publish.source import opened
 
     quiet_logs(settings)
@@ -125,7 +123,7 @@ def _publish(
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}") from None
     with source:
-        uvloop.run(_run(settings, source, reader, pace, stamp))
+        asyncio.run(_run(settings, source, reader, pace, stamp))
 
 
 async def _run(

@@ -65,12 +65,10 @@ def _names(role: Role) -> tuple[str, ...]:
 def _run_one(
     settings: Settings, names: tuple[str, ...], embedded: bool, write_env: Path | None
 ) -> None:
-    import uvloop
-
     from engine.logs import configure_logs
 
     configure_logs(settings)
-    uvloop.run(_embedded(settings, names, write_env) if embedded else _serve(settings, names))
+    asyncio.run(_embedded(settings, names, write_env) if embedded else _serve(settings, names))
 
 
 async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
@@ -83,10 +81,10 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from engine.app.connector import CertificatesError
     from engine.app.run import run_roles
     from engine.app.stores import SchemaError
-    from engine.health import PortInUseError
     from engine.kafka.dead_letters import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.lifecycle import ServiceDiedError, stop_on_signals
+    from engine.listening import PortInUseError
     from engine.memory import settle_garbage_collector
 
     stop = asyncio.Event()

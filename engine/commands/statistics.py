@@ -1,5 +1,6 @@
 """`proximity statistics`: what was detected and sent, by day."""
 
+import asyncio
 import csv
 import sys
 from collections.abc import Callable
@@ -56,14 +57,13 @@ def statistics(
     Devices are distinct within their line: they do not add up. Test devices are left out. The
     role recorder keeps these figures up to date.
     """
-    import uvloop
 
     settings = settings_of(context)
     quiet_logs(settings)
     choice = _choice(first, last, company, venue, kind)
     if file is None:
         lines: list[StatisticLine] = []
-        uvloop.run(_read(settings, choice, lines.append))
+        asyncio.run(_read(settings, choice, lines.append))
         _show(lines, choice)
     elif str(file) == "-":
         _export(settings, choice, sys.stdout)
@@ -101,13 +101,11 @@ def _opened(file: Path) -> TextIO:
 
 def _export(settings: Settings, choice: "Choice", stream: TextIO) -> int:
     """Write CSV with a header; how many lines follow it."""
-    import uvloop
-
     from catalog.statistics import StatisticLine
 
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(StatisticLine._fields)
-    return uvloop.run(_read(settings, choice, writer.writerow))
+    return asyncio.run(_read(settings, choice, writer.writerow))
 
 
 async def _read(settings: Settings, choice: "Choice", keep: Keep) -> int:

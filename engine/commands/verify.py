@@ -1,5 +1,6 @@
 """`proximity verify`: what the topics add up to, against what SQL says."""
 
+import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -49,12 +50,11 @@ def verify(
     notification of the topics; --passes 4 takes a quarter of it and four times as long. Exit
     status 0: all is equal; 1: there are differences.
     """
-    import uvloop
 
     settings = settings_of(context)
     quiet_logs(settings)
     report = _Report(json, limit)
-    findings = uvloop.run(_verify(settings, _wish(settings, passes), report))
+    findings = asyncio.run(_verify(settings, _wish(settings, passes), report))
     report.show()
     _conclude(findings, report)
 

@@ -109,8 +109,7 @@ def _size(message: Outgoing) -> int:
 class Publisher:
     """Publishes lists of messages and returns when the brokers have acknowledged all of them.
 
-    Safe to share between tasks. `close` flushes what was accepted. `make` gives a producer that is
-    not started yet.
+    Safe to share between tasks. `make` gives a producer that is not started yet.
     """
 
     def __init__(self, *, make: Callable[[], AIOKafkaProducer], deadline: float) -> None:
@@ -139,9 +138,12 @@ class Publisher:
             await self._producer.start()
 
     async def close(self) -> None:
-        """Flush and disconnect within the deadline."""
-        async with asyncio.timeout(self._deadline):
-            await self._producer.stop()
+        """Disconnect within the deadline. What `publish` has returned for is acknowledged."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                await self._producer.stop()
+        except TimeoutError:
+            log.warning("closing took too long", what="producer", seconds=self._deadline)
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Publish all, trying again while the error may pass; repeats keep their content.

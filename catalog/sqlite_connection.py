@@ -1,0 +1,35 @@
+"""A connection to SQLite that can be told to stop twice."""
+
+import asyncio
+import sqlite3
+from functools import partial
+from typing import Any
+
+import aiosqlite
+
+
+def open_sqlite(path: str, **options: Any) -> aiosqlite.Connection:
+    """A connection that opens when it is awaited; `options` are those of sqlite3.connect."""
+    return _Connection(partial(sqlite3.connect, path, **options), iter_chunk_size=64)
+
+
+class _Connection(aiosqlite.Connection):
+    """Stops once.
+
+    SQLAlchemy tells a connection to stop when its closing is cancelled, and the closing, which
+    goes on behind that, tells it again. aiosqlite 0.22 would wait for ever for the second stop: its
+    thread has ended with the first, and with the task that waits hangs the end of the process.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._thread.daemon = True  # as SQLAlchemy has it: no thread keeps an ended process alive
+        self._told_to_stop = False
+        self._stopped: asyncio.Future[Any] | None = None
+
+    def stop(self) -> "asyncio.Future[Any] | None":
+        """Close and end the thread; what to wait for, the same each time."""
+        if not self._told_to_stop:
+            self._told_to_stop = True
+            self._stopped = super().stop()
+        return self._stopped

@@ -49,8 +49,19 @@ _decode = msgspec.json.Decoder(KnownToCatalog | None).decode
 Found = dict[DeviceKey, KnownToCatalog | None]
 
 
+class _Batch:
+    """What is looked up together; `found` once it has been."""
+
+    def __init__(self) -> None:
+        self.keys: set[DeviceKey] = set()
+        self.found: Found | None = None
+
+
 class DeviceLookup:
-    """Finds devices, a batch at a time. What was found, or was not, is believed for 30 s."""
+    """Finds devices, a batch at a time. What was found, or was not, is believed for 30 s.
+
+    Safe to share between tasks: those that ask while an answer is under way are one batch.
+    """
 
     def __init__(
         self,
@@ -67,10 +78,21 @@ class DeviceLookup:
         self._metrics = metrics
         self._clock = clock
         self._sql_away_until = float("-inf")
+        self._next = _Batch()
+        self._asking = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, KnownToCatalog | None]:
-        """Each key's record; None: the catalog has none; NOT_ASKED: it did not answer in time."""
-        wanted = list(dict.fromkeys(keys))
+        """Each key's record, among others'; None: the catalog has none; NOT_ASKED: it did not
+        answer in time."""
+        batch = self._next
+        batch.keys.update(keys)
+        async with self._asking:
+            if batch.found is None:  # else whoever was first has asked for all
+                self._next = _Batch()
+                batch.found = await self._find(list(batch.keys))
+        return batch.found
+
+    async def _find(self, wanted: list[DeviceKey]) -> Found:
         found = await self._remembered(wanted)
         missing = [key for key in wanted if key not in found]
         if missing:
@@ -116,7 +138,7 @@ class DeviceLookup:
         if now < self._sql_away_until:
             return None
         try:
-            async with asyncio.timeout(_DEADLINE), self._database.read() as session:
+            async with asyncio.timeout(_DEADLINE), self._database.glance() as session:
                 return await _select(session, keys)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):

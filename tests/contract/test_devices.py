@@ -1,0 +1,100 @@
+"""What a call is told of its device: from Redis, else from SQL, on every kind of both."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import update
+
+from catalog.database import Database, open_database
+from catalog.models import Device
+from catalog.redis_connection import RedisClient, connect_redis
+from engine.metrics import Metrics
+from engine.state.devices import NOT_ASKED, DeviceKey, DeviceLookup, KnownToCatalog
+from tests.contract.ledgers import Scene, open_scene
+from tests.integration.api.counting import counted
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as made:
+        yield made
+
+
+def lookup(redis: RedisClient, database: Database, metrics: Metrics) -> DeviceLookup:
+    return DeviceLookup(
+        redis=redis, prefix="contract:", database=database, metrics=metrics, clock=time.monotonic
+    )
+
+
+async def test_a_device_is_its_companys(redis: RedisClient, scene: Scene, metrics: Metrics) -> None:
+    own = DeviceKey(scene.company.id, "of-the-team")
+    others = DeviceKey(scene.other.id, "of-the-team")
+    found = await lookup(redis, scene.database, metrics).find([own, others, own])
+    record = found[own]
+    assert record is not None
+    assert (record.id_connector, record.test) == (None, True)
+    assert isinstance(record.id, int)
+    assert found[others] is None
+
+
+async def test_what_was_found_is_believed_for_a_while(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    key, unknown = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    before = dict(await lookup(redis, scene.database, metrics).find([key, unknown]))
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(id_connector=7))
+    again = dict(await lookup(redis, scene.database, metrics).find([key, unknown]))
+    assert again == before
+    await redis.flushdb()
+    after = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    assert after is not None
+    assert after.id_connector == 7
+
+
+async def test_those_who_ask_meanwhile_ask_together(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    devices = lookup(redis, scene.database, metrics)
+    known = DeviceKey(scene.company.id, "of-the-team")
+    keys = [known, *(DeviceKey(scene.company.id, f"new-{n}") for n in range(50))]
+    with counted(scene.database) as statements:
+        answers = await asyncio.gather(*(devices.find([key]) for key in keys))
+    found = [answer[key] for answer, key in zip(answers, keys, strict=True)]
+    assert isinstance(found[0], KnownToCatalog)
+    assert found[1:] == [None] * 50
+    assert len([asked for asked in statements if "FROM device" in asked]) <= 2
+
+
+async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    devices = lookup(redis, scene.database, metrics)
+    key, other = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    first = asyncio.create_task(devices.find([key]))
+    second = asyncio.create_task(devices.find([other]))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert (await second)[other] is None
+    assert (await devices.find([key]))[key] is not None
+
+
+async def test_without_sql_a_device_is_not_asked_for(redis: RedisClient, metrics: Metrics) -> None:
+    database = open_database("postgresql://nobody@127.0.0.1:1/nothing")
+    key = DeviceKey(1, "somebody")
+    assert (await lookup(redis, database, metrics).find([key]))[key] is NOT_ASKED
+    await database.close()
+
+
+async def test_without_redis_sql_answers(scene: Scene, metrics: Metrics) -> None:
+    redis = connect_redis("redis://127.0.0.1:1", timeout=0.2)
+    key = DeviceKey(scene.company.id, "of-the-team")
+    found = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    assert found is not None
+    assert found.test
+    await redis.aclose()
+    assert metrics.registry.get_sample_value("proximity_redis_errors_total") == 2

@@ -181,7 +181,7 @@ def _devices(parts: Parts) -> DeviceLookup:
         prefix=parts.settings.redis_prefix,
         database=parts.stores.database,
         metrics=parts.metrics,
-        clock=time.monotonic,
+        clock=time.time,
     )
 
 

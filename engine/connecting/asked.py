@@ -10,7 +10,7 @@ from engine.decode import failure_reason
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.worker import Records
 from engine.messages import ConnectorCall
-from engine.state.devices import NOT_ASKED, DeviceKey, KnownToCatalog
+from engine.state.devices import NOT_ASKED, DeviceKey, KnownToCatalog, completed
 from engine.timestamps import parse
 
 _decode = msgspec.json.Decoder(ConnectorCall).decode
@@ -75,21 +75,13 @@ def question(
 
 
 def _device(asked: Asked, known: KnownToCatalog | None) -> Device:
-    """The device as received, with what the catalog adds. Not in the catalog: no test device."""
-    device = asked.message.device
+    """The device, completed from the catalog. Not in the catalog: no test device."""
+    device = completed(asked.message.device, known)
     return Device(
         udid=device.udid,
-        id_connector=id_connector(asked, known),
+        id_connector=device.id_connector,
         name=device.name,
         version=device.version,
         model=device.model,
         test=None if known is NOT_ASKED else known is not None and known.test,
     )
-
-
-def id_connector(asked: Asked, known: KnownToCatalog | None) -> int | None:
-    """The device's own word, else the catalog's."""
-    received = asked.message.device.id_connector
-    if received is not None or known is None:
-        return received
-    return known.id_connector

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from connectors.model import Content, Declined, Failed, Fault, Result
-from engine.connecting.asked import Asked, id_connector
+from engine.connecting.asked import Asked
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
-from engine.messages import ConnectorCall, Firing, KnownDevice, Notification
-from engine.state.devices import KnownToCatalog
+from engine.messages import Firing, Notification
+from engine.state.devices import KnownToCatalog, completed
 from engine.state.settling import Settlement
 
 DECLINED_SECONDS = 60
@@ -83,20 +83,7 @@ def _notification(
         format=content.format,
         title=message.title if content.title is None else content.title,
         push=message.push if content.push is None else content.push,
-        device=_device(asked, message, known),
+        device=completed(message.device, known),
     )
     headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
     return Outgoing(topic, message.device.udid.encode(), _encode(notification), headers)
-
-
-def _device(asked: Asked, message: ConnectorCall, known: KnownToCatalog | None) -> KnownDevice:
-    device = message.device
-    return KnownDevice(
-        udid=device.udid,
-        name=device.name,
-        version=device.version,
-        model=device.model,
-        token_push=device.token_push,
-        id_connector=id_connector(asked, known),
-        id=None if known is None else known.id,
-    )

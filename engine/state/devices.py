@@ -1,10 +1,12 @@
-"""What the catalog knows of devices, for the connector role: Redis in front of SQL.
+"""What the catalog knows of devices, for notifications and calls: Redis in front of SQL.
 
-Neither may stop a call: what cannot be found out in time is not known, and the call goes.
+A copy in Redis is fresh for 4 s, so that what an authentication, a detection or an edit has told
+SQL is known within 5 s. An older copy serves only while SQL does not answer. Neither server may
+stop a notification: it leaves without what cannot be found out in time.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,12 +18,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from catalog.database import Database
 from catalog.models import Device
 from engine.failures import database_may_recover, describe, redis_may_recover
+from engine.messages import Device as ReceivedDevice
+from engine.messages import KnownDevice
 from engine.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
-_LIFE_SECONDS = 30
+_FRESH_SECONDS = 4.0
+_COPY_SECONDS = 3600  # how long an old copy may stand in for SQL
 _DEADLINE = 0.5
+_DEADLINE_A_DEVICE = 0.0005  # more for a large batch, so that a busy SQL is not taken for away
 _PAUSE_SECONDS = 5.0  # SQL that failed is left alone for so long
 _LARGEST_QUERY = 500
 
@@ -34,19 +40,46 @@ class DeviceKey(NamedTuple):
 
 
 class KnownToCatalog(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A device's record, as far as a call needs it."""
+    """A device's record, as far as notifications and calls need it."""
 
     id: int | None
     id_connector: int | None
     test: bool
+    token_push: str | None = None
+    name: str | None = None
+    version: str | None = None
+    model: str | None = None
 
 
 NOT_ASKED = KnownToCatalog(None, None, False)
 
+
+class _Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A record as SQL had it at `read_at` (epoch s); None: SQL had none."""
+
+    read_at: float
+    record: KnownToCatalog | None
+
+
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(KnownToCatalog | None).decode
+_decode = msgspec.json.Decoder(_Copy).decode
 
 Found = dict[DeviceKey, KnownToCatalog | None]
+
+
+def completed(device: ReceivedDevice, known: KnownToCatalog | None) -> KnownDevice:
+    """The device as received; what the message leaves out is filled in from the record."""
+    if known is None:
+        known = NOT_ASKED
+    return KnownDevice(
+        udid=device.udid,
+        name=known.name if device.name is None else device.name,
+        version=known.version if device.version is None else device.version,
+        model=known.model if device.model is None else device.model,
+        token_push=known.token_push if device.token_push is None else device.token_push,
+        id_connector=known.id_connector if device.id_connector is None else device.id_connector,
+        id=known.id,
+    )
 
 
 class _Batch:
@@ -58,7 +91,7 @@ class _Batch:
 
 
 class DeviceLookup:
-    """Finds devices, a batch at a time. What was found, or was not, is believed for 30 s.
+    """Finds devices, a batch at a time. `clock` gives epoch seconds.
 
     Safe to share between tasks: those that ask while an answer is under way are one batch.
     """
@@ -73,6 +106,7 @@ class DeviceLookup:
         clock: Callable[[], float],
     ) -> None:
         self._redis = redis
+        self._clustered = isinstance(redis, RedisCluster)
         self._prefix = prefix
         self._database = database
         self._metrics = metrics
@@ -93,38 +127,50 @@ class DeviceLookup:
         return batch.found
 
     async def _find(self, wanted: list[DeviceKey]) -> Found:
-        found = await self._remembered(wanted)
+        copies = await self._copies(wanted)
+        now = self._clock()
+        # A copy from the future was written by a clock that is ahead: its age is not known.
+        found = {
+            key: copy.record
+            for key, copy in copies.items()
+            if 0 <= now - copy.read_at < _FRESH_SECONDS
+        }
         missing = [key for key in wanted if key not in found]
         if missing:
             stored = await self._stored(missing)
             if stored is None:
-                found.update(dict.fromkeys(missing, NOT_ASKED))
+                older = {key: copies[key].record for key in missing if key in copies}
+                found.update(dict.fromkeys(missing, NOT_ASKED) | older)
             else:
                 found.update(stored)
-                await self._remember(stored)
+                await self._remember(stored, now)
         return found
 
-    async def _remembered(self, keys: list[DeviceKey]) -> Found:
-        pipeline: Any = self._redis.pipeline(transaction=False)
-        for key in keys:
-            pipeline.get(self._name(key))
-        values = await self._run(pipeline)
+    async def _copies(self, keys: list[DeviceKey]) -> dict[DeviceKey, _Copy]:
+        names = [self._name(key) for key in keys]
+        if self._clustered:
+            pipeline: Any = self._redis.pipeline(transaction=False)
+            for name in names:
+                pipeline.get(name)
+            values = await self._run(pipeline.execute())
+        else:
+            values = await self._run(self._redis.mget(names))
         return {
             key: _decode(value)
             for key, value in zip(keys, values or (), strict=bool(values))
             if value is not None
         }
 
-    async def _remember(self, stored: Found) -> None:
+    async def _remember(self, stored: Found, read_at: float) -> None:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for key, record in stored.items():
-            pipeline.set(self._name(key), _encode(record), ex=_LIFE_SECONDS)
-        await self._run(pipeline)
+            pipeline.set(self._name(key), _encode(_Copy(read_at, record)), ex=_COPY_SECONDS)
+        await self._run(pipeline.execute())
 
-    async def _run(self, pipeline: Any) -> list[Any] | None:
+    async def _run(self, call: Awaitable[Any]) -> list[Any] | None:
         try:
             async with asyncio.timeout(_DEADLINE):
-                return list(await pipeline.execute())
+                return list(await call)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not redis_may_recover(error):
                 raise
@@ -135,10 +181,11 @@ class DeviceLookup:
     async def _stored(self, keys: list[DeviceKey]) -> Found | None:
         """What SQL has; None when it does not answer."""
         now = self._clock()
-        if now < self._sql_away_until:
+        if 0 < self._sql_away_until - now <= _PAUSE_SECONDS:
             return None
+        deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
-            async with asyncio.timeout(_DEADLINE), self._database.glance() as session:
+            async with asyncio.timeout(deadline), self._database.glance() as session:
                 return await _select(session, keys)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):
@@ -148,7 +195,19 @@ class DeviceLookup:
             return None
 
     def _name(self, key: DeviceKey) -> str:
-        return f"{self._prefix}device:{key.company_id}:{key.udid}"
+        return f"{self._prefix}known:{key.company_id}:{key.udid}"
+
+
+_COLUMNS = select(
+    Device.udid,
+    Device.id,
+    Device.id_connector,
+    Device.test,
+    Device.token_push,
+    Device.name,
+    Device.version,
+    Device.model,
+)
 
 
 async def _select(session: AsyncSession, keys: list[DeviceKey]) -> Found:
@@ -159,11 +218,11 @@ async def _select(session: AsyncSession, keys: list[DeviceKey]) -> Found:
     for company_id, udids in by_company.items():
         for start in range(0, len(udids), _LARGEST_QUERY):
             rows = await session.execute(
-                select(Device.udid, Device.id, Device.id_connector, Device.test).where(
+                _COLUMNS.where(
                     Device.company_id == company_id,
                     Device.udid.in_(udids[start : start + _LARGEST_QUERY]),
                 )
             )
-            for udid, id_, id_connector, test in rows:
-                found[DeviceKey(company_id, udid)] = KnownToCatalog(id_, id_connector, test)
+            for udid, *known in rows:
+                found[DeviceKey(company_id, udid)] = KnownToCatalog(*known)
     return found

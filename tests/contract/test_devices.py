@@ -1,8 +1,7 @@
 """What a call is told of its device: from Redis, else from SQL, on every kind of both."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from sqlalchemy import update
@@ -10,10 +9,21 @@ from sqlalchemy import update
 from catalog.database import Database, open_database
 from catalog.models import Device
 from catalog.redis_connection import RedisClient, connect_redis
+from engine.messages import Device as ReceivedDevice
+from engine.messages import KnownDevice
 from engine.metrics import Metrics
-from engine.state.devices import NOT_ASKED, DeviceKey, DeviceLookup, KnownToCatalog
+from engine.state.devices import (
+    NOT_ASKED,
+    DeviceKey,
+    DeviceLookup,
+    KnownToCatalog,
+    completed,
+)
 from tests.contract.ledgers import Scene, open_scene
 from tests.integration.api.counting import counted
+
+NOW = 1_700_000_000.0
+AWAY = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
 @pytest.fixture
@@ -22,9 +32,14 @@ async def scene(database_url: str) -> AsyncIterator[Scene]:
         yield made
 
 
-def lookup(redis: RedisClient, database: Database, metrics: Metrics) -> DeviceLookup:
+def lookup(
+    redis: RedisClient,
+    database: Database,
+    metrics: Metrics,
+    clock: Callable[[], float] = lambda: NOW,
+) -> DeviceLookup:
     return DeviceLookup(
-        redis=redis, prefix="contract:", database=database, metrics=metrics, clock=time.monotonic
+        redis=redis, prefix="contract:", database=database, metrics=metrics, clock=clock
     )
 
 
@@ -48,10 +63,41 @@ async def test_what_was_found_is_believed_for_a_while(
         await session.execute(update(Device).values(id_connector=7))
     again = dict(await lookup(redis, scene.database, metrics).find([key, unknown]))
     assert again == before
-    await redis.flushdb()
-    after = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    later = lookup(redis, scene.database, metrics, lambda: NOW + 4)
+    after = (await later.find([key]))[key]
     assert after is not None
     assert after.id_connector == 7
+
+
+async def test_what_sql_knows_completes_a_message(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    key = DeviceKey(scene.company.id, "of-the-team")
+    told = {"token_push": "t", "name": "ios", "version": "17", "model": "m", "id_connector": 9}
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(told))
+    found = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    assert found is not None
+    out = completed(ReceivedDevice(udid=key.udid, version="18"), found)
+    assert out == KnownDevice(udid=key.udid, id=found.id, **(told | {"version": "18"}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clock", [NOW + 5, NOW - 5])
+async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_away(
+    redis: RedisClient, scene: Scene, metrics: Metrics, clock: float
+) -> None:
+    key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    before = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    away = open_database(AWAY)
+    found = await lookup(redis, away, metrics, lambda: clock).find([key, new])
+    assert found[key] == before
+    assert found[new] is NOT_ASKED
+    await away.close()
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(token_push="new"))
+    after = (await lookup(redis, scene.database, metrics, lambda: clock).find([key]))[key]
+    assert after is not None
+    assert after.token_push == "new"
 
 
 async def test_those_who_ask_meanwhile_ask_together(
@@ -84,7 +130,7 @@ async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
 
 
 async def test_without_sql_a_device_is_not_asked_for(redis: RedisClient, metrics: Metrics) -> None:
-    database = open_database("postgresql://nobody@127.0.0.1:1/nothing")
+    database = open_database(AWAY)
     key = DeviceKey(1, "somebody")
     assert (await lookup(redis, database, metrics).find([key]))[key] is NOT_ASKED
     await database.close()

@@ -1,5 +1,7 @@
 """What can be known of the compose file without a Docker engine."""
 
+import re
+import shlex
 import shutil
 import subprocess
 from typing import Any
@@ -10,7 +12,7 @@ import yaml
 
 from engine import cli
 from engine.settings import PREFIX, Settings, load_settings
-from tests.unit.deploy.compose import DEPLOY, document, of_ours, services
+from tests.unit.deploy.compose import DEPLOY, ROOT, document, of_ours, services
 
 _ROLES = ("trigger", "connector", "recorder")
 _CONDITIONS = {
@@ -30,7 +32,7 @@ def _dependencies() -> list[tuple[str, str, str]]:
 
 def test_the_servers_and_the_roles_are_there() -> None:
     assert set(services()) >= {"kafka", "redis", "postgres", "prometheus"}
-    assert set(of_ours()) == {"migrate", "api", *_ROLES}
+    assert set(of_ours()) == {"migrate", "api", "example", *_ROLES}
 
 
 @pytest.mark.parametrize(("name", "needed", "condition"), _dependencies())
@@ -59,27 +61,45 @@ def test_the_values_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert settings.kafka_bootstrap_servers == "kafka:9092"
 
 
-@pytest.mark.parametrize("name", of_ours())
+@pytest.mark.parametrize("name", sorted(set(of_ours()) - {"example"}))
 def test_the_command_is_one_that_proximity_takes(name: str) -> None:
-    command, *arguments = of_ours()[name]["command"]
-    # Parsing refuses an unknown command, option or role; nothing runs.
-    _commands()[command].make_context(command, arguments)
+    _parse(of_ours()[name]["command"])
 
 
-def _commands() -> dict[str, Any]:
+def test_the_example_runs_commands_that_proximity_takes() -> None:
+    (script,) = of_ours()["example"]["command"]
+    for line in script.split("&&"):
+        name, *words = shlex.split(line)
+        assert name == "proximity"
+        _parse([word.replace("/examples/", f"{ROOT}/docs/examples/") for word in words])
+
+
+def _parse(words: list[str]) -> None:
+    """Parsing refuses an unknown command, option or role; nothing runs."""
+    group: Any = _group()
+    while hasattr(group, "commands"):
+        group, *words = group.commands[words[0]], *words[1:]
+    group.make_context(group.name, words)
+
+
+def _group() -> Any:
     cli.run(["--version"])
-    group: Any = typer.main.get_command(cli.app)
-    commands: dict[str, Any] = group.commands
-    return commands
+    return typer.main.get_command(cli.app)
 
 
 @pytest.mark.parametrize("name", services())
-def test_images_are_pinned_and_ports_stay_on_loopback(name: str) -> None:
+def test_images_are_exact_and_ports_stay_on_loopback(name: str) -> None:
     service = services()[name]
     _, _, tag = service["image"].partition(":")
-    assert tag
-    assert tag != "latest"
+    assert re.match(r"v?[0-9]+\.[0-9]+", tag)
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+@pytest.mark.parametrize("name", services())
+def test_memory_and_logs_are_bounded(name: str) -> None:
+    service = services()[name]
+    assert service["mem_limit"]
+    assert set(service["logging"]["options"]) == {"max-size", "max-file"}
 
 
 def test_named_volumes_are_declared_and_files_exist() -> None:
@@ -87,7 +107,7 @@ def test_named_volumes_are_declared_and_files_exist() -> None:
         for volume in service.get("volumes", []):
             source = volume.partition(":")[0]
             if source.startswith("."):
-                assert (DEPLOY / source).is_file()
+                assert (DEPLOY / source).exists()
             else:
                 assert source in document()["volumes"]
 

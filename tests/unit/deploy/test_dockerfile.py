@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from engine.settings import Settings
-from tests.unit.deploy.compose import DEPLOY, ROOT, of_ours
+from engine.settings import PREFIX, Settings
+from tests.unit.deploy.compose import DEPLOY, ROOT
 
 Instruction = tuple[str, str]
 
@@ -21,6 +21,17 @@ def _last_stage() -> dict[str, str]:
     instructions = _instructions()
     start = max(at for at, (word, _) in enumerate(instructions) if word == "FROM")
     return dict(instructions[start:])
+
+
+def _environment() -> dict[str, str]:
+    words = [word for name, rest in _instructions() if name == "ENV" for word in rest.split()]
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+def test_its_ports_can_be_reached_and_its_variables_are_settings() -> None:
+    ours = {k: v for k, v in _environment().items() if k.startswith(PREFIX)}
+    assert ours["PROXIMITY_API_HOST"] == ours["PROXIMITY_METRICS_HOST"] == "0.0.0.0"
+    assert {name.removeprefix(PREFIX).lower() for name in ours} <= set(Settings.model_fields)
 
 
 def _copied() -> list[str]:
@@ -62,8 +73,13 @@ def test_the_entry_point_is_the_command_and_its_health_is_looked_at() -> None:
     assert stage["ENTRYPOINT"] == '["proximity"]'
     assert "proximity" in script
     assert "/healthz" in stage["HEALTHCHECK"]
-    port = of_ours()["trigger"]["environment"]["PROXIMITY_METRICS_PORT"]
-    assert of_ours()["api"]["environment"]["PROXIMITY_API_METRICS_PORT"] == port
+    ports = [
+        value
+        for name, value in _environment().items()
+        if name in ("PROXIMITY_METRICS_PORT", "PROXIMITY_API_METRICS_PORT")
+    ]
+    (port,) = set(ports)
+    assert len(ports) == 2
     assert f":{port}/" in stage["HEALTHCHECK"]
     assert stage["EXPOSE"].split() == [str(Settings.model_fields["api_port"].default), port]
 

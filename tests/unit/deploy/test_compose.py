@@ -91,7 +91,8 @@ def _group() -> Any:
 def test_images_are_exact_and_ports_stay_on_loopback(name: str) -> None:
     service = services()[name]
     _, _, tag = service["image"].partition(":")
-    assert re.match(r"v?[0-9]+\.[0-9]+", tag)
+    numbers = 2 if name == "postgres" else 3  # its releases have two
+    assert len(re.findall(r"[0-9]+", tag.partition("-")[0])) == numbers
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
 

@@ -28,7 +28,6 @@ def answer_schemas() -> dict[str, Schema]:
         "Error": _object(
             {"status": _word("error"), "message": _STRING, "code": _INTEGER},
             optional={"fields": {"type": "object", "additionalProperties": _STRING}},
-            example=examples.ERROR,
         ),
         "AuthenticationError": _object(
             {"status": _word("error"), "error_message": _STRING, "code": _INTEGER}
@@ -74,7 +73,7 @@ def _many(name: str) -> Schema:
 def _session() -> dict[str, Schema]:
     session = _object({"token": _STRING, "email": _STRING, "valid": _TIMESTAMP})
     envelope = {"status": _word("success"), "session": _ref("Session"), "code": _INTEGER}
-    return {"Session": session, "SessionEnvelope": _object(envelope)}
+    return {"Session": session, "SessionEnvelope": _object(envelope, example=examples.SESSION)}
 
 
 def _profile() -> dict[str, Schema]:
@@ -105,7 +104,10 @@ def _profile() -> dict[str, Schema]:
         "active": _FLAG,
         "expire_on": _or_null(_TIMESTAMP),
     }
-    return {"Profile": _object(profile), "Application": _object(application)}
+    return {
+        "Profile": _object(profile, example=examples.PROFILE),
+        "Application": _object(application, example=examples.APPLICATION),
+    }
 
 
 def _venue() -> dict[str, Schema]:
@@ -143,7 +145,7 @@ def _venue() -> dict[str, Schema]:
     return {
         "Venue": _object(venue, example={"id": 1, **examples.VENUE}),
         "Tag": _object({"id": _ID, "name": _STRING}),
-        "Beacon": _object(beacon),
+        "Beacon": _object(beacon, example=examples.BEACON_ANSWER),
         "Geofence": _object(geofence, example={"id": 1, **examples.GEOFENCE}),
     }
 
@@ -170,7 +172,8 @@ def _campaign() -> Schema:
             "nfcs": _ANY_LIST,
             "qrcodes": _ANY_LIST,
             "tags": _many("Tag"),
-        }
+        },
+        example=examples.CAMPAIGN_ANSWER,
     )
 
 
@@ -203,7 +206,11 @@ def _device() -> dict[str, Schema]:
         "update_on": _TIMESTAMP,
         "test": _FLAG,
     }
-    known = _object(device, optional={"token_push": _STRING, "id_connector": _INTEGER})
+    known = _object(
+        device,
+        optional={"token_push": _STRING, "id_connector": _INTEGER},
+        example=examples.DEVICE,
+    )
     trace = {
         "lieu": _STRING | {"description": "Empty when the venue is gone."},
         "lieu_id": _ID,
@@ -222,5 +229,5 @@ def _device() -> dict[str, Schema]:
         "Device": known,
         "AuthenticationTrace": _object({"id": _ID, "create_on": _TIMESTAMP, "ip": _STRING}),
         "BeaconTrace": _object(trace),
-        "DeviceDetail": _object(detail),
+        "DeviceDetail": _object(detail, example=examples.DEVICE_DETAIL),
     }

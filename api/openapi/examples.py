@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from catalog.fields.company import AREAS, WRITE
+
 Example = dict[str, Any]
 
 CREDENTIALS: Example = {"email": "owner@harbour.example", "password": "change-me-please"}
@@ -61,9 +63,85 @@ CONNECTOR: Example = {
     "auth": "header",
     "parameters": '[{"key": "x-api-key", "value": "abc"}]',
 }
-ERROR: Example = {
-    "status": "error",
-    "message": "not accepted: major",
-    "code": 400,
-    "fields": {"major": "70000: accepted: a whole number from 0 to 65535"},
+
+# Answers.
+_CREATED = "2026-11-20T10:00:00+0100"
+SESSION: Example = {
+    "status": "success",
+    "session": {
+        "token": "3q2-7wXHkQ",
+        "email": CREDENTIALS["email"],
+        "valid": "2026-11-21T10:00:00+0100",
+    },
+    "code": 200,
+}
+PROFILE: Example = {
+    "id": 1,
+    "email": CREDENTIALS["email"],
+    "name": "Ada Owner",
+    "fonction": "marketing",
+    "active": True,
+    "company": {
+        "id": 1,
+        "name": "Harbour Mall",
+        "image": "",
+        "description": "",
+        "active": True,
+        "create_on": _CREATED,
+    },
+    "permission": dict.fromkeys(AREAS, WRITE),
+}
+APPLICATION: Example = {
+    "id": 1,
+    "name": "Harbour for Android",
+    "type": "android",
+    "api_key": "harbour-android-key",
+    "api_id": "",
+    "active": True,
+    "expire_on": None,
+}
+_TAGGED: Example = {"tags": [{"id": 1, "name": "entrance"}]}
+BEACON_ANSWER: Example = {"id": 1, **BEACON, **_TAGGED}
+CAMPAIGN_ANSWER: Example = {
+    "id": 1,
+    "hash": None,
+    "template": None,
+    "html": None,
+    "background": None,
+    **CAMPAIGN,
+    "color": None,
+    "beacons": [BEACON_ANSWER],
+    "geofencings": [{"id": 1, **GEOFENCE}],
+    "nfcs": [],
+    "qrcodes": [],
+    **_TAGGED,
+}
+DEVICE: Example = {
+    "id": 1,
+    "nb_beacon": 41,
+    "nb_campaign": 2,
+    "udid": "device-1",
+    "token_push": "fcm-token",
+    "name": "android",
+    "version": "14",
+    "model": "Pixel 8",
+    "id_connector": 7,
+    "create_on": _CREATED,
+    "update_on": _CREATED,
+    "test": False,
+}
+DEVICE_DETAIL: Example = {
+    "device": [DEVICE],
+    "auth": [{"id": 1, "create_on": _CREATED, "ip": "192.0.2.1"}],
+    "beacon": [
+        {
+            "lieu": VENUE["name"],
+            "lieu_id": 1,
+            "id": 1,
+            "beacon": BEACON_ANSWER,
+            "status": "near",
+            "create_on": _CREATED,
+            "ip": "192.0.2.1",
+        }
+    ],
 }

@@ -1,5 +1,6 @@
 """How an operation is told in the document: what it takes, answers and refuses."""
 
+import re
 from typing import Any
 
 _ERROR = {"$ref": "#/components/schemas/Error"}
@@ -16,6 +17,19 @@ _REASONS = {
     429: "Too many attempts to sign in; `retry-after` says how many seconds to wait.",
     503: "Not now: the database does not answer, or too many ask at once.",
 }
+_MESSAGES = {
+    400: "not accepted: name",
+    401: "no session",
+    403: "needs level 2 in the permission area campaign",
+    404: "no such venue",
+    408: "the body took too long",
+    409: "the triple uuid, major, minor is taken",
+    413: "the body is larger than 1048576 bytes",
+    415: "the body must be application/json in UTF-8",
+    429: "too many attempts to sign in",
+    503: "the database does not answer",
+}
+_SIGN_IN_MESSAGES = _MESSAGES | {404: "no user matches"}
 _WITH_BODY = (400, 408, 413, 415)
 
 
@@ -35,14 +49,17 @@ def operation(
     if body is not None:
         errors |= _errors(*_WITH_BODY)
     if conflicts is not None:
-        errors |= {409: _response(conflicts, _ERROR)}
+        errors |= {409: _refusal(409, conflicts)}
     if tag == "session":
-        errors |= {404: _response("No user matches.", _AUTH_ERROR), **_told_as(429, _AUTH_ERROR)}
+        errors |= {404: _refusal(404, "No user matches.", signing_in=True)}
+        errors |= {429: _refusal(429, _REASONS[429], signing_in=True)}
     schema: dict[str, Any] = {"$ref": f"#/components/schemas/{answers}"}
     if many:
         schema = {"type": "array", "items": schema}
     return {
         "summary": summary,
+        # Generated clients name their functions by it.
+        "operation_id": re.sub(r"[^a-z]+", "_", summary.lower()),
         "tags": [tag],
         "status_code": status,
         "responses": {status: _response("Success.", schema), **errors},
@@ -51,11 +68,20 @@ def operation(
 
 
 def _errors(*statuses: int) -> dict[int, Any]:
-    return {status: _response(_REASONS[status], _ERROR) for status in statuses}
+    return {status: _refusal(status, _REASONS[status]) for status in statuses}
 
 
-def _told_as(status: int, schema: dict[str, Any]) -> dict[int, Any]:
-    return {status: _response(_REASONS[status], schema)}
+def _refusal(status: int, description: str, *, signing_in: bool = False) -> dict[str, Any]:
+    """An answer that is an error, with an example of it."""
+    told = _response(description, _AUTH_ERROR if signing_in else _ERROR)
+    text, messages = ("message", _MESSAGES)
+    if signing_in:
+        text, messages = ("error_message", _SIGN_IN_MESSAGES)
+    example: dict[str, Any] = {"status": "error", text: messages[status], "code": status}
+    if status == 400:
+        example["fields"] = {"name": "required"}
+    told["content"]["application/json"]["example"] = example
+    return told
 
 
 def _response(description: str, schema: dict[str, Any]) -> dict[str, Any]:

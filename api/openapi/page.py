@@ -3,7 +3,7 @@
 from importlib.resources import as_file, files
 
 from fastapi import APIRouter
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from api.errors import not_found
 
@@ -44,6 +44,12 @@ _START = """SwaggerUIBundle({
   presets: [SwaggerUIBundle.presets.apis],
 });
 """
+
+
+@router.get("/")
+async def entrance() -> Response:
+    """The page is what a browser is shown first."""
+    return RedirectResponse("docs")
 
 
 @router.get("/docs")

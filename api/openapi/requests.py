@@ -102,7 +102,7 @@ def _device_update() -> Schema:
     return {
         "description": "The flag alone, or the device's detail as it was read, or its `datas`.",
         "anyOf": [alone, *(_array_of(name, item) for name in ("device", "datas"))],
-        "example": {"device": [{"id": 1, "test": "1"}]},
+        "example": {"device": [{"test": "1"}]},
     }
 
 

@@ -1,0 +1,77 @@
+"""The document's examples are what it says they are, and its operations have plain names."""
+
+import re
+from typing import Any
+
+import pytest
+from jsonschema import Draft4Validator
+
+from api.openapi.document import document
+from tests.integration.api.harness import Harness
+
+
+@pytest.fixture
+def openapi(api: Harness) -> dict[str, Any]:
+    return document(api.app, "0")
+
+
+def _operations(openapi: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for path in openapi["paths"].values() for each in path.values()]
+
+
+def _contents(openapi: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """The JSON of each answer, with its status."""
+    return [
+        (int(status), answer["content"]["application/json"])
+        for each in _operations(openapi)
+        for status, answer in each["responses"].items()
+    ]
+
+
+def _draft4(schema: Any) -> Any:
+    """OpenAPI's `nullable` in JSON Schema's words."""
+    if isinstance(schema, list):
+        return [_draft4(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: _draft4(value) for key, value in schema.items() if key != "example"}
+    return {"anyOf": [plain, {"type": "null"}]} if plain.pop("nullable", False) else plain
+
+
+def test_each_operation_has_a_plain_name_of_its_own(openapi: dict[str, Any]) -> None:
+    names = [each["operationId"] for each in _operations(openapi)]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
+    assert {"authenticate", "create_venue", "list_campaigns"} <= set(names)
+
+
+def test_each_error_is_shown_as_it_comes(openapi: dict[str, Any]) -> None:
+    errors = [(status, told) for status, told in _contents(openapi) if status >= 400]
+    assert errors
+    for status, content in errors:
+        assert content["example"]["code"] == status
+        assert _faults(openapi, content["schema"], content["example"]) == []
+
+
+def test_each_record_has_an_example_that_fits(openapi: dict[str, Any]) -> None:
+    schemas = openapi["components"]["schemas"]
+    shown = {name: schema["example"] for name, schema in schemas.items() if "example" in schema}
+    for name, example in shown.items():
+        assert _faults(openapi, schemas[name], example) == [], name
+    named = {
+        content["schema"].get("items", content["schema"])["$ref"].rpartition("/")[2]
+        for status, content in _contents(openapi)
+        if status < 300
+    }
+    assert named - set(shown) == {"Done"}
+
+
+def _faults(openapi: dict[str, Any], schema: Any, example: Any) -> list[str]:
+    root = _draft4(schema) | {"components": _draft4(openapi["components"])}
+    return [error.message for error in Draft4Validator(root).iter_errors(example)]
+
+
+async def test_a_browser_is_led_to_the_page(api: Harness) -> None:
+    answer = await api.client.get("/", follow_redirects=True)
+    assert answer.url.path == "/docs"
+    assert answer.status_code == 200

@@ -6,7 +6,7 @@ stop a notification: it leaves without what cannot be found out in time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -217,7 +217,7 @@ async def _select(session: AsyncSession, keys: list[DeviceKey]) -> Found:
         by_company.setdefault(company_id, []).append(udid)
     for company_id, udids in by_company.items():
         for start in range(0, len(udids), _LARGEST_QUERY):
-            rows = await session.execute(
+            rows: Iterable[Any] = await session.execute(
                 _COLUMNS.where(
                     Device.company_id == company_id,
                     Device.udid.in_(udids[start : start + _LARGEST_QUERY]),

@@ -29,6 +29,7 @@ def document(app: FastAPI, version: str) -> dict[str, Any]:
         openapi_version=_VERSION,
         description=_ABOUT,
         routes=app.routes,
+        servers=[{"url": "/"}],  # the default, which some generators want to be told
     )
     for path in told["paths"].values():
         for operation in path.values():

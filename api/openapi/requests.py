@@ -48,7 +48,7 @@ def _object(fields: Sequence[Field], example: Schema) -> Schema:
 
 
 def _names(field: Field) -> list[Schema]:
-    """One of a field's names, and only one: both are refused, for they may contradict."""
+    """One of a field's names: both are accepted only where they say the same."""
     if not field.also:
         return []
     names = [{"required": [name]} for name in (field.name, *field.also)]

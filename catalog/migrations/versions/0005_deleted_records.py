@@ -5,6 +5,7 @@ that are not deleted. On SQLite, which would give the id of a table's last row a
 counts its ids from here on; what was deleted before is remembered by what still names it. An
 application keeps the offset in which `expire_on` was written.
 """
+
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa

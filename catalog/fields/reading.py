@@ -69,7 +69,7 @@ def read_fields(
     for field in fields:
         names = [name for name in (field.name, *field.also) if name in given]
         for name in names:
-            _read_one(field, given[name], _at(place, name), values, faults)
+            _read_one(field, name, given[name], place, values, faults)
         if not names and field.required and require:
             faults.note(_at(place, field.name), "required, and not given")
     return values
@@ -90,15 +90,18 @@ def names_of(fields: Sequence[Field]) -> list[str]:
     return [name for field in fields for name in (field.name, *field.also)]
 
 
-def _read_one(field: Field, value: Any, place: str, values: dict[str, Any], faults: Faults) -> None:
-    """Read a value; the same under another name may have been read already."""
+def _read_one(
+    field: Field, name: str, value: Any, place: str, values: dict[str, Any], faults: Faults
+) -> None:
+    """Read a value; the field may have been read already, under its other name."""
     try:
         read = None if value is None and field.nullable else field.read(value)
     except FieldError as error:
-        faults.note(place, str(error) if field.secret else f"{_quote(value)}: {error}")
+        message = str(error) if field.secret else f"{_quote(value)}: {error}"
+        faults.note(_at(place, name), message)
         return
     if values.setdefault(field.key, read) != read:
-        faults.note(place, f"given twice, with another value as another name of {field.name}")
+        faults.note(_at(place, field.name), f"given twice, also as {name}, with another value")
 
 
 def _at(place: str, name: str) -> str:

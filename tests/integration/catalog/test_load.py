@@ -301,7 +301,7 @@ async def test_ten_thousand_beacons(
     ]
     venue["campaigns"] = [
         {**CAMPAIGN, "name": f"c{n}", "beacons": [{"uuid": UUID, "major": 1, "minor": n}]}
-        for n in range(200)
+        for n in range(100)
     ]
     await load(database, document, cipher)
     assert not (await load(database, document, cipher)).changed

@@ -162,9 +162,9 @@ def test_both_spellings():
     _, faults = read(VENUE, {**given, "width": 3})
     assert faults == {}
     _, faults = read(VENUE, {**given, "width": 4})
-    assert faults == {"v.with": "given twice, with another value as another name of width"}
+    assert faults == {"v.width": "given twice, also as with, with another value"}
     _, faults = read(VENUE, {**given, "width": None})
-    assert list(faults) == ["v.with"]
+    assert list(faults) == ["v.width"]
     _, faults = read(VENUE, {**given, "width": "wide"})
     assert list(faults) == ["v.width"]
     assert read(DAYS, dict.fromkeys(WEEKDAYS, 1))[1] == {}

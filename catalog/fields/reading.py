@@ -112,6 +112,6 @@ def _quote(value: Any) -> str:
     try:
         quoted = json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        return "…"
+        return "nested too deeply"
     quoted = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in quoted[: _LONGEST_QUOTE + 1])
     return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[: _LONGEST_QUOTE - 1] + "…"

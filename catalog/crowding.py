@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.chunks import chunked
@@ -137,13 +137,14 @@ async def crowds(
         return
     beacons = select(Beacon.id, Beacon.name, Beacon.venue_id).join(Beacon.venue)
     beacons = beacons.where(own, which).order_by(Beacon.id).limit(_CHUNK)
+    targets = _Targets(session, still)
     known: dict[frozenset[int], list[Excess]] = {}
     last = 0
     while rows := (await session.execute(beacons.where(Beacon.id > last))).all():
         last = rows[-1].id
-        campaigns = await _campaigns_at(session, {row.id: row.venue_id for row in rows}, still)
+        campaigns = await targets.of({row.id: row.venue_id for row in rows})
         for row in rows:
-            together = frozenset(campaigns[row.id])
+            together = campaigns[row.id]
             if together not in known:
                 known[together] = await _excesses(session, together, most, now)
             if known[together]:
@@ -172,31 +173,51 @@ def _overlap(one: Span, other: Span | None) -> bool:
     return other is None or (one.start <= other.end and one.end >= other.start)
 
 
-async def _campaigns_at(
-    session: AsyncSession, venues: dict[int, int], still: ColumnElement[bool]
-) -> defaultdict[int, set[int]]:
-    """The campaigns that reach beacons, for beacon ids with their venues' ids."""
-    found: defaultdict[int, set[int]] = defaultdict(set)
-    named = select(campaign_beacon.c.beacon_id, Campaign.id).join(
-        Campaign, Campaign.id == campaign_beacon.c.campaign_id
-    )
-    for beacon_id, campaign_id in await session.execute(
-        named.where(campaign_beacon.c.beacon_id.in_(venues), still)
-    ):
-        found[beacon_id].add(campaign_id)
-    carried = select(beacon_tag.c.beacon_id, beacon_tag.c.tag_id)
-    tags = (await session.execute(carried.where(beacon_tag.c.beacon_id.in_(venues)))).all()
-    tied: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
-    by_tag = select(Campaign.venue_id, campaign_tag.c.tag_id, Campaign.id).join(
-        campaign_tag, campaign_tag.c.campaign_id == Campaign.id
-    )
-    if tags:
-        inside = Campaign.venue_id.in_(set(venues.values()))
-        for venue_id, tag_id, campaign_id in await session.execute(by_tag.where(inside, still)):
-            tied[venue_id, tag_id].add(campaign_id)
-    for beacon_id, tag_id in tags:
-        found[beacon_id] |= tied[venues[beacon_id], tag_id]
-    return found
+class _Targets:
+    """Which campaigns reach beacons. Beacons that carry the same tags share one set."""
+
+    def __init__(self, session: AsyncSession, still: ColumnElement[bool]) -> None:
+        self._session = session
+        self._still = still
+        self._by_tag: dict[int, defaultdict[int, set[int]]] = {}  # by venue, then by tag
+        self._by_tags: dict[tuple[int, frozenset[int]], frozenset[int]] = {}
+
+    async def of(self, venues: dict[int, int]) -> dict[int, frozenset[int]]:
+        """The campaigns of beacons, for beacon ids with their venues' ids."""
+        named = select(campaign_beacon.c.beacon_id, Campaign.id).join(
+            Campaign, Campaign.id == campaign_beacon.c.campaign_id
+        )
+        named = named.where(campaign_beacon.c.beacon_id.in_(venues), self._still)
+        carried = select(beacon_tag.c.beacon_id, beacon_tag.c.tag_id)
+        direct = await self._grouped(named)
+        tags = await self._grouped(carried.where(beacon_tag.c.beacon_id.in_(venues)))
+        await self._learn({venues[beacon_id] for beacon_id in tags} - self._by_tag.keys())
+        found = {}
+        for beacon_id, venue_id in venues.items():
+            by_tags = self._carrying(venue_id, frozenset(tags[beacon_id]))
+            found[beacon_id] = by_tags | direct[beacon_id] if beacon_id in direct else by_tags
+        return found
+
+    async def _learn(self, venue_ids: Collection[int]) -> None:
+        self._by_tag.update((number, defaultdict(set)) for number in venue_ids)
+        query = select(Campaign.venue_id, campaign_tag.c.tag_id, Campaign.id)
+        query = query.join(campaign_tag, campaign_tag.c.campaign_id == Campaign.id)
+        query = query.where(Campaign.venue_id.in_(venue_ids), self._still)
+        for venue_id, tag_id, campaign_id in await self._session.execute(query):
+            self._by_tag[venue_id][tag_id].add(campaign_id)
+
+    def _carrying(self, venue_id: int, tags: frozenset[int]) -> frozenset[int]:
+        key = (venue_id, tags)
+        if key not in self._by_tags:
+            sets = (self._by_tag[venue_id][tag] for tag in tags)
+            self._by_tags[key] = frozenset().union(*sets)
+        return self._by_tags[key]
+
+    async def _grouped(self, pairs: Select[int, int]) -> defaultdict[int, set[int]]:
+        found: defaultdict[int, set[int]] = defaultdict(set)
+        for key, value in await self._session.execute(pairs):
+            found[key].add(value)
+        return found
 
 
 async def _excesses(

@@ -13,7 +13,7 @@ deleted venue. Statements on a bare connection see everything.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVarTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -73,14 +73,14 @@ _EMPTIED: dict[type, dict[str, Any]] = {
         "qrcodes": [],
     },
 }
-S = TypeVar("S", bound=Select[Any])
+Columns = TypeVarTuple("Columns")
 
 
 class VenueGoneError(Exception):
     """Something was to come into a venue that has just been deleted."""
 
 
-def with_deleted(query: S) -> S:
+def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
     """The query, which also finds deleted records."""
     return query.execution_options(**{_WITH_DELETED: True})
 
@@ -149,11 +149,10 @@ def _enters(item: object, new: bool) -> int | None:
         return None
     if not new and not any(_changed(item, name) for name in ("venue_id", "venue")):
         return None
-    venue = item.__dict__.get("venue")
-    if venue is None:
-        return item.__dict__.get("venue_id")
-    identity = inspect(venue).identity
-    return None if identity is None else int(identity[0])
+    venue, number = item.__dict__.get("venue"), item.__dict__.get("venue_id")
+    if venue is not None:
+        number = (inspect(venue).identity or [None])[0]
+    return None if number is None else int(number)
 
 
 def _changed(item: object, name: str) -> bool:

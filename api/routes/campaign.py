@@ -43,7 +43,9 @@ async def create_campaign(caller: Writer, venue_id: VenueId) -> Response:
     """A new campaign of the venue.
 
     With format connector no other content is needed, and the company's connector may be set up
-    later: until it is, the campaign sends nothing.
+    later: until it is, the campaign sends nothing. Limited are the bytes of title, push, template,
+    url, html, nfcs and qrcodes together, the campaigns of a venue, and how many are open at a
+    beacon at once; each refusal says the limit.
     """
     faults = Faults()
     values = await _values(caller, CAMPAIGN_CREATE, faults)

@@ -53,6 +53,7 @@ def upgrade() -> None:
     """Mark what is deleted instead of deleting it, and count ids."""
     sqlite = op.get_bind().dialect.name == "sqlite"
     if sqlite:
+        _refuse_foreign_keys()
         for table in _COUNTED:
             _rebuild(table)
             _count_on(table)
@@ -88,10 +89,16 @@ def downgrade() -> None:
         op.create_unique_constraint(op.f("uq_beacon_uuid_major_minor"), "beacon", _TRIPLE)
 
 
+def _refuse_foreign_keys() -> None:
+    if op.get_bind().scalar(sa.text("PRAGMA foreign_keys")):
+        raise ValueError("foreign keys are on, and tables would be emptied; run: proximity migrate")
+
+
 def _rebuild(table: str) -> None:
     """The same table, rows and indexes, counting its ids; SQLite cannot alter that.
 
     catalog.migrate has switched foreign keys off: dropping a table would empty those below it.
+    What SQLite keeps as the text of a table is changed in the one place, and nothing else is.
     """
     made, indexes = _made("table", table)[0], _made("index", table)
     if "AUTOINCREMENT" in made:  # a downgrade leaves it

@@ -1,6 +1,7 @@
 """Deleted records are gone for every query of a session, and keep id and name for the past."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, exists, func, select
@@ -26,7 +27,8 @@ from catalog.redis_connection import RedisClient
 from catalog.soft_deletion import VenueGoneError, with_deleted
 from tests.integration.catalog.records import Records, fresh_index, index_of
 
-MODELS = (Venue, Beacon, Geofence, Campaign)
+MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, Campaign)
+NOBODY: Any = None  # the venue is told by its id
 TIES = (beacon_tag, campaign_beacon, campaign_geofence, campaign_tag)
 
 
@@ -45,7 +47,7 @@ class Scene:
         self.campaign = records.campaign(self.venue, **ties)
         self.from_outside = records.campaign(self.other, beacons=[self.beacon])
 
-    def of(self, model: type) -> Venue | Beacon | Geofence | Campaign:
+    def of(self, model: Any) -> Any:
         found = (self.venue, self.beacon, self.fence, self.campaign)
         return next(record for record in found if isinstance(record, model))
 
@@ -64,13 +66,13 @@ async def deleted(database: Database, record: Venue | Beacon | Geofence | Campai
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_no_query_sees_it(database: Database, scene: Scene, model: type):
+async def test_no_query_sees_it(database: Database, scene: Scene, model: Any):
     record = scene.of(model)
     await deleted(database, record)
-    other = aliased(model)
+    other: Any = aliased(model)
     company = aliased(Company)
     inner = select(model.id).where(model.name == record.name)
-    queries = [
+    queries: list[Any] = [
         select(model).where(model.id == record.id),
         select(model.name).where(model.id == record.id),
         select(other.id).where(other.id == record.id),
@@ -89,13 +91,14 @@ async def test_no_query_sees_it(database: Database, scene: Scene, model: type):
     async with database.read() as session:
         for query in queries:
             assert (await session.execute(query)).all() == [], query
-        assert await session.get(model, record.id) is None
-        found = (await session.scalars(with_deleted(select(model.name)))).all()
-        assert record.name in found
+        found = await session.get(model, record.id)
+        assert found is None
+        names = (await session.scalars(with_deleted(select(model.name)))).all()
+        assert record.name in names
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_what_it_was_tied_to_lets_go(database: Database, scene: Scene, model: type):
+async def test_what_it_was_tied_to_lets_go(database: Database, scene: Scene, model: Any):
     await deleted(database, scene.of(model))
     ties = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
     async with database.read() as session:
@@ -159,7 +162,7 @@ async def test_its_triple_is_free_and_its_id_is_not(
 
 @pytest.mark.parametrize("model", MODELS)
 async def test_the_index_forgets_it(
-    database: Database, store: IndexStore, redis: RedisClient, scene: Scene, model: type
+    database: Database, store: IndexStore, redis: RedisClient, scene: Scene, model: Any
 ):
     await rebuild(database, store)
     before = set(await index_of(redis, store))
@@ -177,7 +180,7 @@ async def test_nothing_comes_into_a_deleted_venue(
 ):
     await deleted(database, scene.venue)
     for make in (records.beacon, records.campaign):
-        await refused(database, make(None, venue_id=scene.venue.id))
+        await refused(database, make(NOBODY, venue_id=scene.venue.id))
     async with database.read() as session:
         moved = await session.get_one(Campaign, scene.from_outside.id)
     moved.venue_id = scene.venue.id
@@ -200,7 +203,7 @@ async def test_one_that_comes_while_the_venue_goes(
     async def come() -> None:
         await begun.wait()
         async with database.write.begin() as session:
-            session.add(records.beacon(None, venue_id=scene.venue.id))
+            session.add(records.beacon(NOBODY, venue_id=scene.venue.id))
 
     coming = asyncio.create_task(come())
     async with database.write.begin() as session:
@@ -216,7 +219,7 @@ async def test_one_that_comes_while_the_venue_goes(
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_no_statement_deletes_rows(database: Database, scene: Scene, model: type):
+async def test_no_statement_deletes_rows(database: Database, scene: Scene, model: Any):
     with pytest.raises(UnwatchedWriteError):
         async with database.write.begin() as session:
             await session.execute(delete(model))

@@ -81,11 +81,11 @@ def refused(answer: Any, *words: str) -> dict[str, str]:
     """The fields of a 400 that says the limit."""
     assert answer.status_code == 400, answer.text
     assert all(word in answer.text for word in words), answer.text
-    return answer.json().get("fields", {})
+    return dict(answer.json().get("fields", {}))
 
 
 async def test_content(holder: Holder):
-    fits = {"format": "html", "html": "é" * 900}
+    fits: Any = {"format": "html", "html": "é" * 900}
     made = await holder.campaign(**fits)
     assert made.status_code == 201
     fields = refused(await holder.campaign(**fits | {"html": "é" * 1000}), "2000 bytes together")
@@ -125,7 +125,8 @@ async def test_records_of_a_venue(holder: Holder):
 
 async def test_open_campaigns_of_a_beacon(holder: Holder):
     beacon = (await holder.beacon(tags=["door"])).json()
-    direct, by_tag = {"beacons": [beacon["id"]]}, {"tags": ["door"]}
+    direct: Any = {"beacons": [beacon["id"]]}
+    by_tag: Any = {"tags": ["door"]}
     first = (await holder.campaign(**direct)).json()
     assert (await holder.campaign(**by_tag)).status_code == 201
     assert (await holder.campaign(**direct | by_tag)).status_code == 201
@@ -138,13 +139,8 @@ async def test_open_campaigns_of_a_beacon(holder: Holder):
     refused(await holder.edit("campaign", later.json(), **dated(1, 3)), "at most 3")
     refused(await holder.edit("campaign", off.json(), active=True), "at most 3")
     # What makes room, or takes none, is not refused.
-    for other in (
-        {"active": False},
-        {"active": True},
-        {"title": "new"},
-        dated(-1, 0),
-        {"tags": []},
-    ):
+    edits: list[dict[str, Any]] = [{"active": False}, {"active": True}, {"title": "new"}]
+    for other in (*edits, dated(-1, 0), {"tags": []}):
         assert (await holder.edit("campaign", first, **other)).status_code == 200, other
     assert (await holder.edit("campaign", first, beacons=[])).status_code == 200
     assert (await holder.edit("campaign", off.json(), active=True)).status_code == 200

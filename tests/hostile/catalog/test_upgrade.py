@@ -128,7 +128,7 @@ async def test_no_id_comes_back(old: AsyncEngine, database_url: str, records: Re
         company = records.company()
         venue = records.venue(company)
         device = Device(company=company, udid="new", create_on=NOON, update_on=NOON)
-        made = [venue, records.beacon(venue), records.campaign(venue), device]
+        made: list[Any] = [venue, records.beacon(venue), records.campaign(venue), device]
         session.add_all(made)
         await session.flush()
         if database.dialect == "sqlite":  # PostgreSQL's sequences have counted all along
@@ -165,12 +165,21 @@ async def test_back_and_forth(old: AsyncEngine, database_url: str):
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_broken_tie_stops_the_upgrade(old: AsyncEngine, database_url: str):
     async with old.connect() as connection:
-        raw = await connection.get_raw_connection()
-        await raw.driver_connection.execute("PRAGMA foreign_keys=OFF")
-        await raw.driver_connection.execute("DELETE FROM tag WHERE id = 5")
+        raw: Any = (await connection.get_raw_connection()).driver_connection
+        await raw.execute("PRAGMA foreign_keys=OFF")
+        await raw.execute("DELETE FROM tag WHERE id = 5")
     before = await _content(old)
     with pytest.raises(MigrationError, match="would be left without its tag"):
         await migrate(database_url)
+    assert await _content(old) == before
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_with_foreign_keys_on_it_would_empty_tables(old: AsyncEngine):
+    before = await _content(old)
+    with pytest.raises(ValueError, match="run: proximity migrate"):
+        async with old.begin() as connection:
+            await connection.run_sync(_to, "0005")
     assert await _content(old) == before
 
 
@@ -179,7 +188,8 @@ async def test_every_table_counts_its_ids(old: AsyncEngine, database_url: str):
     await migrate(database_url)
     async with old.connect() as connection:
         made = await connection.exec_driver_sql("SELECT name, sql FROM sqlite_master")
-        tables = {name: sql for name, sql in made if sql and sql.startswith("CREATE TABLE")}
+        rows: list[Any] = list(made)
+    tables = {name: sql for name, sql in rows if (sql or "").startswith("CREATE TABLE")}
     for table in Base.metadata.tables.values():
         key = table.primary_key.columns
         counted = len(key) == 1 and "id" in key and key["id"].autoincrement != False  # noqa: E712

@@ -6,32 +6,20 @@ from api.ties import CAMPAIGN_TIES, TAGS
 from catalog.fields import campaign, venue
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
-from catalog.fields.values import boolean, text
+from catalog.fields.values import DEEPEST, boolean, is_plain, text
 
 _MOST = 1000
-_DEEPEST = 16
 
 
 @reader(type="array", items={}, maxItems=_MOST)
 def shallow_list(value: Any) -> list[Any]:
     """A list of anything that is not nested deeply: writers and readers of JSON have limits."""
-    if not isinstance(value, list) or len(value) > _MOST or _depth(value) > _DEEPEST:
-        raise FieldError(f"accepted: a list of at most {_MOST}, nested {_DEEPEST} deep at most")
-    return value
-
-
-def _depth(value: list[Any]) -> int:
-    level: list[Any] = [value]
-    depth = 0
-    while level and depth <= _DEEPEST:
-        depth += 1
-        inner = (
-            item
-            for outer in level
-            for item in (outer.values() if isinstance(outer, dict) else outer)
+    if not isinstance(value, list) or len(value) > _MOST or not is_plain(value):
+        raise FieldError(
+            f"accepted: a list of at most {_MOST}, nested {DEEPEST} deep at most, without NUL "
+            "characters"
         )
-        level = [item for item in inner if isinstance(item, list | dict)]
-    return depth
+    return value
 
 
 CREDENTIALS = (

@@ -7,6 +7,7 @@ from datetime import datetime
 from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
 from catalog.database import Database
+from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 
 
@@ -36,3 +37,4 @@ class Services:
     check_url: Callable[[str], Awaitable[None]]
     clock: Callable[[], datetime]
     limits: Limits = Limits()
+    catalog_limits: CatalogLimits = DEFAULT_LIMITS

@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.body import raise_faults
 from catalog.fields.reader import FieldError, Reader, Schema
 from catalog.fields.reading import Fault, Faults, Field, read_fields
-from catalog.fields.values import INT64, integer, text
+from catalog.fields.values import INT64, integer, line
 from catalog.fields.venue import TRIPLE, Triple
 from catalog.models import Beacon, Geofence, Tag, Venue
 
 MOST = 1000
 Reference = int | str | Triple
 _id = integer(1, INT64)
-_name = text()
+_name = line()
 _ID_OBJECT = {"type": "object", "required": ["id"], "properties": {"id": _id.schema}}
 _NAMED = {"type": "object", "required": ["name"], "properties": {"name": _name.schema}}
 _WITH_TRIPLE = {

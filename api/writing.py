@@ -7,8 +7,9 @@ import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.errors import ApiError, unavailable
+from api.errors import ApiError, bad_fields, unavailable
 from api.services import Services
+from catalog.limits import LimitError
 
 _log = structlog.get_logger(__name__)
 _TRIES = 4
@@ -21,7 +22,7 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
     """Do `work` in a transaction, commit, and let the index know.
 
     `work` may be done again, from the beginning, when another writer was in its way. Raises
-    ApiError, 409 when the triple of a beacon is taken, and what SQL raises.
+    ApiError, 409 when the triple of a beacon is taken, 400 past a limit, and what SQL raises.
     """
     for _ in range(_TRIES):
         try:
@@ -32,6 +33,8 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
                 raise ApiError(409, "the triple uuid, major, minor is taken") from None
             # A tag of this name came, or a record that this one belongs to went, meanwhile.
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
+        except LimitError as error:
+            raise passed(error) from None
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) not in _PASSING:
                 raise
@@ -40,6 +43,13 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
             services.nudge()
             return result
     raise unavailable("the record is being changed by too many at once")
+
+
+def passed(limit: LimitError) -> ApiError:
+    """The answer to what passes a limit: 400, which says it."""
+    if limit.field:
+        return bad_fields({limit.field: str(limit)})
+    return ApiError(400, str(limit))
 
 
 def _is_triple(error: IntegrityError) -> bool:

@@ -6,8 +6,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog.database import create_engine, writing
 
@@ -15,13 +17,20 @@ _DEADLINE = 300.0  # seconds, also for the wait while another process migrates
 _ADVISORY_LOCK = 0x70726F78  # "prox": any number that others are unlikely to choose
 
 
+class MigrationError(ValueError):
+    """The schema cannot be upgraded; nothing has changed."""
+
+
 async def migrate(url: str) -> list[str]:
     """Upgrade to the newest schema, in one transaction; the revisions that were applied.
 
     Several processes may do so at once: one works and the others wait and find nothing to do.
-    Raises DatabaseUrlError, OSError or SQLAlchemyError, and then nothing has changed.
+    Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError, and then nothing has
+    changed.
     """
     engine = writing(create_engine(url, command_timeout=_DEADLINE))
+    if engine.dialect.name == "sqlite":
+        event.listen(engine.sync_engine, "connect", _without_foreign_keys)
     try:
         async with engine.begin() as connection:
             return await connection.run_sync(_upgrade)
@@ -61,7 +70,23 @@ def _upgrade(connection: Connection) -> list[str]:
         config = alembic_config()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        if connection.dialect.name == "sqlite":
+            _check_foreign_keys(connection)
     return missing
+
+
+def _without_foreign_keys(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    # A step that rebuilds a table drops the old one, which would empty the tables below it. The
+    # switch does nothing within a transaction.
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys=OFF")
+    cursor.close()
+
+
+def _check_foreign_keys(connection: Connection) -> None:
+    broken = connection.execute(text("PRAGMA foreign_key_check")).first()
+    if broken is not None:
+        raise MigrationError(f"a row of {broken[0]} would be left without its {broken[2]}")
 
 
 def _missing(connection: Connection) -> list[str]:

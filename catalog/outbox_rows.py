@@ -59,11 +59,12 @@ def _insert_from(connection: Connection, rows: SelectBase) -> None:
 
 def _insert_triples(connection: Connection, condition: ColumnElement[bool]) -> None:
     triple = Beacon.uuid + ":" + _text(Beacon.major) + ":" + _text(Beacon.minor)
-    _insert_from(connection, select(literal("beacon"), triple).where(condition).with_for_update())
+    rows = select(literal("beacon"), triple).where(condition, Beacon.deleted_at.is_(None))
+    _insert_from(connection, rows.with_for_update())
 
 
-def _lock(connection: Connection, key: Any, condition: ColumnElement[bool]) -> list[int]:
-    return list(connection.scalars(select(key).where(condition).with_for_update()))
+def _lock(connection: Connection, key: Any, *conditions: ColumnElement[bool]) -> list[int]:
+    return list(connection.scalars(select(key).where(*conditions).with_for_update()))
 
 
 def _delete_companies(connection: Connection, company_ids: Sequence[int]) -> None:
@@ -77,7 +78,8 @@ def _delete_venues(connection: Connection, venue_ids: Sequence[int]) -> None:
     for ids in chunked(venue_ids, _CHUNK):
         _lock(connection, Venue.id, Venue.id.in_(ids))
         _insert_triples(connection, Beacon.venue_id.in_(ids))
-        _delete_campaigns(connection, _lock(connection, Campaign.id, Campaign.venue_id.in_(ids)))
+        living = (Campaign.venue_id.in_(ids), Campaign.deleted_at.is_(None))
+        _delete_campaigns(connection, _lock(connection, Campaign.id, *living))
 
 
 def _delete_campaigns(connection: Connection, campaign_ids: Sequence[int]) -> None:

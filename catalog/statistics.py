@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.models import Beacon, Campaign, Company, Statistic, Venue
+from catalog.soft_deletion import with_deleted
 
 _LONGEST_ID = 18  # digits
 KINDS = ("venue", "beacon", "campaign")
@@ -16,8 +17,8 @@ KINDS = ("venue", "beacon", "campaign")
 class StatisticLine(NamedTuple):
     """One day of a venue, a beacon or a campaign. `day` is that of the venue's time zone.
 
-    `devices` are distinct within the line, so they do not add up. Names are None where the record
-    was deleted meanwhile. Test devices are in none of the figures.
+    `devices` are distinct within the line, so they do not add up. Deleted records keep their
+    names. Test devices are in none of the figures.
     """
 
     day: date
@@ -82,7 +83,7 @@ def _query(choice: Choice) -> Select[Any]:
     if choice.venue is not None:
         query = query.where(_named(Venue, choice.venue))
     order = case({kind: number for number, kind in enumerate(KINDS)}, value=of.kind)
-    return query.order_by(of.day, of.venue_id, order, of.ref)
+    return with_deleted(query.order_by(of.day, of.venue_id, order, of.ref))
 
 
 def _named(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:

@@ -22,7 +22,7 @@ from api.sessions.sign_in import Passwords, SignIn
 from catalog.index.drainer import Drainer
 from catalog.secrets import open_cipher
 from connectors.egress import check_url
-from engine.app.stores import Stores, open_stores, refuse_old_schema
+from engine.app.stores import Stores, catalog_limits, open_stores, refuse_old_schema
 from engine.health import HealthServer
 from engine.lifecycle import run_services
 from engine.listening import listen
@@ -152,6 +152,7 @@ def build_services(
             body_seconds=settings.api_body_timeout,
             answer_seconds=settings.api_answer_timeout,
         ),
+        catalog_limits=catalog_limits(settings),
     )
 
 

@@ -82,6 +82,14 @@ class Settings(BaseSettings):
         (), description="sites whose pages may call the interface, comma-separated"
     )
     api_max_body: int = Field(1024 * 1024, ge=1024, description="bytes of a request's body")
+    campaign_content_bytes: int = Field(
+        65_536, ge=1024, description="of a campaign's texts, nfcs and qrcodes together"
+    )
+    venue_campaigns: int = Field(1000, ge=1, description="campaigns of a venue")
+    venue_beacons: int = Field(10_000, ge=1, description="beacons of a venue")
+    beacon_open_campaigns: int = Field(
+        100, ge=1, description="active campaigns of a beacon whose dates overlap"
+    )
     api_body_timeout: float = Field(15.0, gt=0, description="for a request's body to arrive")
     api_answer_timeout: float = Field(
         30.0, gt=0, description="for an answer to begin, and then for each piece of it"

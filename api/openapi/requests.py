@@ -36,7 +36,8 @@ def _object(fields: Sequence[Field], example: Schema) -> Schema:
         schema = _value(field)
         properties[field.name] = schema
         for other in field.also:
-            properties[other] = schema | {"description": f"Another name of {field.name}."}
+            told_as = f"Another name of {field.name}: where both are given, they say the same."
+            properties[other] = schema | {"description": told_as}
         rules += _names(field)
     required = [field.name for field in fields if field.required and not field.also]
     told: Schema = {"type": "object", "properties": properties, "example": example}
@@ -48,13 +49,10 @@ def _object(fields: Sequence[Field], example: Schema) -> Schema:
 
 
 def _names(field: Field) -> list[Schema]:
-    """One of a field's names, and only one: both are refused, for they may contradict."""
-    if not field.also:
+    """A required field may come under any of its names."""
+    if not field.also or not field.required:
         return []
-    names = [{"required": [name]} for name in (field.name, *field.also)]
-    if field.required:
-        return [{"oneOf": names}]
-    return [{"not": {"required": [field.name, other]}} for other in field.also]
+    return [{"anyOf": [{"required": [name]} for name in (field.name, *field.also)]}]
 
 
 def _value(field: Field) -> Schema:

@@ -9,6 +9,7 @@ from api.answers import timestamp
 from api.records.page import Page, Record, fetch
 from catalog.fields.company import AREAS, NOTHING
 from catalog.models import Account, Application, Company, Connector
+from catalog.models.base import at_offset
 from catalog.secrets import Cipher
 
 _APPLICATION = select(
@@ -19,6 +20,7 @@ _APPLICATION = select(
     Application.api_id,
     Application.active,
     Application.expire_on,
+    Application.expire_offset,
 )
 _PROFILE = select(Account, Company).join(Account.company)
 
@@ -53,8 +55,8 @@ async def applications(
     """Applications: one query."""
     found = await fetch(session, _APPLICATION, Application.id, where, page)
     for record in found:
-        expire_on = record["expire_on"]
-        record["expire_on"] = None if expire_on is None else timestamp(expire_on)
+        expire_on, offset = record["expire_on"], record.pop("expire_offset")
+        record["expire_on"] = None if expire_on is None else timestamp(at_offset(expire_on, offset))
     return found
 
 

@@ -11,6 +11,7 @@ from api.records.page import Page, Record, fetch
 from api.records.venue import beacons
 from catalog.models import Beacon, Device, Venue
 from catalog.models.traces import AuthenticationTrace, DetectionTrace
+from catalog.soft_deletion import with_deleted
 
 _DEVICE = select(
     Device.id,
@@ -57,7 +58,8 @@ async def detections(
 ) -> list[Record]:
     """The newest `limit` detections of a device: four queries.
 
-    A beacon that is no longer the company's is told by its id alone, and such a venue has no name.
+    Deleted beacons and venues are told as they were. A beacon that is another company's now is
+    told by its id alone, and such a venue has no name.
     """
     trace = DetectionTrace
     query = (
@@ -87,14 +89,14 @@ async def _names(session: AsyncSession, company_id: int, ids: set[int]) -> dict[
     if not ids:
         return {}
     query = select(Venue.id, Venue.name).where(Venue.company_id == company_id, Venue.id.in_(ids))
-    return {row.id: row.name for row in await session.execute(query)}
+    return {row.id: row.name for row in await session.execute(with_deleted(query))}
 
 
 async def _beacons(session: AsyncSession, company_id: int, ids: set[int]) -> dict[int, Record]:
     if not ids:
         return {}
     where = (Venue.company_id == company_id, Beacon.id.in_(ids))
-    found = await beacons(session, where, Page(limit=len(ids)))
+    found = await beacons(session, where, Page(limit=len(ids)), deleted=True)
     return {record["id"]: record for record in found}
 
 

@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.records.page import Page, Record, fetch
 from catalog.models import Beacon, Geofence, Tag, Venue, beacon_tag
+from catalog.soft_deletion import with_deleted
 
 _VENUE = select(
     Venue.id,
@@ -48,10 +49,18 @@ async def venues(
 
 
 async def beacons(
-    session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
+    session: AsyncSession,
+    where: Sequence[ColumnElement[bool]],
+    page: Page,
+    *,
+    deleted: bool = False,
 ) -> list[Record]:
-    """Beacons of venues, with their tags: two queries. `where` may speak of both tables."""
-    found = await fetch(session, _BEACON, Beacon.id, where, page)
+    """Beacons of venues, with their tags: two queries. `where` may speak of both tables.
+
+    `deleted` ones are told too, where the past is told.
+    """
+    columns = with_deleted(_BEACON) if deleted else _BEACON
+    found = await fetch(session, columns, Beacon.id, where, page)
     return await with_tags(session, found)
 
 

@@ -18,7 +18,9 @@ from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.streaming import After, Limit, listed
 from api.ties import find_tags
 from api.writing import write
+from catalog.crowding import check_beacon
 from catalog.fields.reading import Faults
+from catalog.limits import check_room, lock_company
 from catalog.models import Beacon
 
 router = APIRouter(prefix=PREFIX)
@@ -42,11 +44,16 @@ async def create_beacon(caller: Writer, venue_id: VenueId) -> Response:
     values = await _values(caller)
 
     async def work(session: AsyncSession) -> Record:
-        await own_venue(session, caller.company_id, venue_id)
-        found = await find_tags(session, caller.company_id, values.get("tags", []))
+        company, limits = caller.company_id, caller.services.catalog_limits
+        await lock_company(session, company)
+        await own_venue(session, company, venue_id)
+        found = await find_tags(session, company, values.get("tags", []))
         record = Beacon(**values | {"tags": found}, venue_id=venue_id)
         session.add(record)
         await session.flush()
+        await check_room(session, limits, Beacon, venue_id)
+        if found:
+            await check_beacon(session, limits, company, record, caller.services.clock())
         return await _one(session, record.id)
 
     return answer(await write(caller.services, work), 201)
@@ -86,13 +93,17 @@ async def edit_beacon(caller: Writer, venue_id: VenueId, number: RecordId) -> Re
     tags = values.pop("tags", None)
 
     async def work(session: AsyncSession) -> Record:
-        company = caller.company_id
+        company, limits = caller.company_id, caller.services.catalog_limits
+        await lock_company(session, company)
         record = await own_record(session, Beacon, company, venue_id, number, Beacon.tags)
+        before = set(record.tags)
         for name, value in values.items():
             setattr(record, name, value)
         if tags is not None:
             record.tags = await find_tags(session, company, tags)
         await session.flush()
+        if not before.issuperset(record.tags):
+            await check_beacon(session, limits, company, record, caller.services.clock())
         return await _one(session, number)
 
     return answer(await write(caller.services, work))

@@ -20,14 +20,16 @@ from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.streaming import After, Limit, listed
 from api.ties import find_beacons, find_geofences, find_tags
 from api.writing import write
+from catalog.crowding import check_campaign, reach_of
 from catalog.fields.campaign import campaign_columns, campaign_conflicts
 from catalog.fields.reading import Fault, Faults, Field
+from catalog.limits import CONTENT, check_content, check_room, lock_company
 from catalog.models import Campaign
 
 router = APIRouter(prefix=PREFIX)
 Writer = Annotated[Caller, may_write("campaign")]
 Reader = Annotated[Caller, may_read("campaign")]
-_CHECKED_TOGETHER = ("format", "template", "url", "html", "start", "end")
+_CHECKED_TOGETHER = ("format", "start", "end", *CONTENT)
 _CAMPAIGNS_A_PAGE = 50
 
 
@@ -41,18 +43,26 @@ async def create_campaign(caller: Writer, venue_id: VenueId) -> Response:
     """A new campaign of the venue.
 
     With format connector no other content is needed, and the company's connector may be set up
-    later: until it is, the campaign sends nothing.
+    later: until it is, the campaign sends nothing. Limited are the bytes of title, push, template,
+    url, html, nfcs and qrcodes together, the campaigns of a venue, and how many are open at a
+    beacon at once; each refusal says the limit.
     """
     faults = Faults()
     values = await _values(caller, CAMPAIGN_CREATE, faults)
     _check_together(values, faults)
 
     async def work(session: AsyncSession) -> Record:
-        await own_venue(session, caller.company_id, venue_id)
-        ties = await _ties(session, caller.company_id, values)
+        company, limits = caller.company_id, caller.services.catalog_limits
+        check_content(limits, values, {})
+        await lock_company(session, company)
+        await own_venue(session, company, venue_id)
+        ties = await _ties(session, company, values)
         record = Campaign(**campaign_columns(values, weekdays=0) | ties, venue_id=venue_id)
         session.add(record)
         await session.flush()
+        await check_room(session, limits, Campaign, venue_id)
+        if record.active:
+            await check_campaign(session, limits, company, record, caller.services.clock())
         return await _one(session, record.id)
 
     return answer(await write(caller.services, work), 201)
@@ -107,14 +117,19 @@ async def edit_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> 
     ties = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
 
     async def work(session: AsyncSession) -> Record:
-        company = caller.company_id
+        company, limits = caller.company_id, caller.services.catalog_limits
+        await lock_company(session, company)
         record = await own_record(session, Campaign, company, venue_id, number, *ties)
         kept = {name: getattr(record, name) for name in _CHECKED_TOGETHER}
         _check_together(kept | values, Faults())
+        check_content(limits, kept | values, kept)
+        before = reach_of(record)
         columns = campaign_columns(values, weekdays=record.weekdays)
         for name, value in (columns | await _ties(session, company, values)).items():
             setattr(record, name, value)
         await session.flush()
+        if reach_of(record).goes_beyond(before):
+            await check_campaign(session, limits, company, record, caller.services.clock())
         return await _one(session, number)
 
     return answer(await write(caller.services, work))

@@ -15,6 +15,7 @@ from catalog.fields.values import (
     cache,
     choice,
     json_list,
+    line,
     text,
     time_of_day,
     timestamp,
@@ -37,8 +38,8 @@ DAYS = tuple(
     for day in WEEKDAYS
 )
 CAMPAIGN = (
-    Field(name="name", read=text(), required=True),
-    Field(name="hash", read=text(255, shortest=0), nullable=True),
+    Field(name="name", read=line(), required=True),
+    Field(name="hash", read=line(255, shortest=0), nullable=True),
     Field(name="push", read=_text, required=True),
     Field(name="title", read=_text, required=True),
     Field(name="format", read=choice("template", "url", "html", "connector"), required=True),

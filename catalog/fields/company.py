@@ -4,7 +4,7 @@ from typing import Any
 
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
-from catalog.fields.values import INT64, boolean, email, integer, text, timestamp
+from catalog.fields.values import INT64, boolean, email, integer, line, text, timestamp
 
 AREAS = (
     "profile",
@@ -39,8 +39,8 @@ def permission(value: Any) -> dict[str, int]:
 
 
 COMPANY = (
-    Field(name="name", read=text(), required=True),
-    Field(name="image", read=text(None), nullable=True),
+    Field(name="name", read=line(), required=True),
+    Field(name="image", read=line(None), nullable=True),
     Field(name="description", read=text(None), nullable=True),
     Field(name="active", read=boolean),
 )
@@ -48,25 +48,25 @@ ACCOUNT = (
     Field(name="email", read=email, required=True),
     # A catalog may bring accounts whose passwords were chosen under other rules.
     Field(name="password", read=text(1024), required=True, secret=True),
-    Field(name="name", read=text(), nullable=True),
-    Field(name="fonction", read=text(), nullable=True),
+    Field(name="name", read=line(), nullable=True),
+    Field(name="fonction", read=line(), nullable=True),
     Field(name="active", read=boolean),
     Field(name="permission", read=permission),
 )
 APPLICATION = (
-    Field(name="name", read=text(), required=True),
-    Field(name="type", read=text(64), required=True),
-    Field(name="api_key", read=text(), required=True, secret=True),
-    Field(name="api_id", read=text(shortest=0)),
+    Field(name="name", read=line(), required=True),
+    Field(name="type", read=line(64), required=True),
+    Field(name="api_key", read=line(), required=True, secret=True),
+    Field(name="api_id", read=line(shortest=0)),
     Field(name="active", read=boolean),
     Field(name="expire_on", read=timestamp, nullable=True),
 )
 DEVICE = (
-    Field(name="udid", read=text(), required=True),
+    Field(name="udid", read=line(), required=True),
     Field(name="test", read=boolean),
     Field(name="id_connector", read=integer(-INT64 - 1, INT64), nullable=True),
-    Field(name="token_push", read=text(None), nullable=True),
-    Field(name="name", read=text(), nullable=True),
-    Field(name="version", read=text(), nullable=True),
-    Field(name="model", read=text(), nullable=True),
+    Field(name="token_push", read=line(None), nullable=True),
+    Field(name="name", read=line(), nullable=True),
+    Field(name="version", read=line(), nullable=True),
+    Field(name="model", read=line(), nullable=True),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
-from catalog.fields.values import choice, text, web_address
+from catalog.fields.values import choice, line, text, web_address
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _LONGEST = 16_384
@@ -43,7 +43,7 @@ def parameters(value: Any) -> str:
     """The JSON text of the list; text that is given as such is kept as written."""
     try:
         listed = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FieldError(_ACCEPTED) from None
     if not isinstance(listed, list) or not all(_is_parameter(item) for item in listed):
         raise FieldError(_ACCEPTED)
@@ -65,7 +65,7 @@ def _is_parameter(item: Any) -> bool:
 
 
 CONNECTOR = (
-    Field(name="name", read=text(), required=True),
+    Field(name="name", read=line(), required=True),
     Field(name="url", read=web_address, required=True),
     Field(name="method", read=choice("GET", "POST"), required=True),
     Field(name="auth", read=choice("header", "get"), required=True),

@@ -62,20 +62,16 @@ def read_fields(
 ) -> dict[str, Any]:
     """The values of the fields that are given and good, by attribute.
 
-    Notes each bad one, each that is given under two names, and, if `require`, each required one
-    that is not given. Other names are left alone: see `note_unknown`.
+    Notes each bad one, each that is given under two names with values that differ, and, if
+    `require`, each required one that is not given. Other names are left alone: see `note_unknown`.
     """
     values: dict[str, Any] = {}
     for field in fields:
         names = [name for name in (field.name, *field.also) if name in given]
-        name = names[0] if names else field.name
-        here = f"{place}.{name}" if place else name
-        if len(names) > 1:
-            faults.note(here, f"given twice, also as {names[1]}")
-        elif names:
-            _read_one(field, given[name], here, values, faults)
-        elif field.required and require:
-            faults.note(here, "required, and not given")
+        for name in names:
+            _read_one(field, name, given[name], place, values, faults)
+        if not names and field.required and require:
+            faults.note(_at(place, field.name), "required, and not given")
     return values
 
 
@@ -94,16 +90,28 @@ def names_of(fields: Sequence[Field]) -> list[str]:
     return [name for field in fields for name in (field.name, *field.also)]
 
 
-def _read_one(field: Field, value: Any, place: str, values: dict[str, Any], faults: Faults) -> None:
-    if value is None and field.nullable:
-        values[field.key] = None
-        return
+def _read_one(
+    field: Field, name: str, value: Any, place: str, values: dict[str, Any], faults: Faults
+) -> None:
+    """Read a value; the field may have been read already, under its other name."""
     try:
-        values[field.key] = field.read(value)
+        read = None if value is None and field.nullable else field.read(value)
     except FieldError as error:
-        faults.note(place, str(error) if field.secret else f"{_quote(value)}: {error}")
+        message = str(error) if field.secret else f"{_quote(value)}: {error}"
+        faults.note(_at(place, name), message)
+        return
+    if values.setdefault(field.key, read) != read:
+        faults.note(_at(place, field.name), f"given twice, also as {name}, with another value")
+
+
+def _at(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
 
 
 def _quote(value: Any) -> str:
-    quoted = json.dumps(value, ensure_ascii=False)
+    try:
+        quoted = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "nested too deeply"
+    quoted = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in quoted[: _LONGEST_QUOTE + 1])
     return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[: _LONGEST_QUOTE - 1] + "…"

@@ -3,16 +3,17 @@
 import math
 import re
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
-from zoneinfo import ZoneInfo, available_timezones
 
 from catalog.fields.reader import FieldError, Reader, any_case, digits, reader
 from rules.cache_delay import parse_delay
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
+DEEPEST = 16  # lists and objects within each other: writers and readers of JSON have limits
 _TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)", re.ASCII
 )
@@ -43,32 +44,54 @@ _DELAY = (
     rf"^(?:{any_case('none')}|(?:[0-9]{{1,2}} )?(?:{_UNITS})[Ss]?"
     r"|[Pp](?:[0-9]{1,3}[Dd])?[Tt][0-9]{1,4}[HhMmSs]|[Pp][0-9]{1,2}[WwDd])$"
 )
+# Control characters, and those that turn the direction of what follows them or end its line.
+_CONTROL = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+_HAS_CONTROL = re.compile(f"[{_CONTROL}\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_DECIMAL = re.compile(r"-?[0-9]{1,19}(?:\.[0-9]{1,17})?", re.ASCII)
+_EXACT = 2**53  # greater floats do not tell which whole number was meant
+# What the package brings is the same on every host, and every host finds it; a host's own
+# directory may hold more (localtime, posix/..., right/...), which mean something else elsewhere.
+_ZONES = frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split()) - {"Factory"}
 _LABEL = r"(?:[A-Za-z0-9-]{0,20}[A-Za-z0-9])?"
 _HOST = rf"[A-Za-z]{_LABEL}(?:\.[A-Za-z]{_LABEL}){{0,4}}"
 
 
 def text(longest: int | None = 255, *, shortest: int = 1) -> Reader:
     """A string of so many characters; the ones around it that are blank count, and are kept."""
+    return _string(longest, shortest, r"\x00", _UNSTORABLE, "NUL characters")
 
+
+def line(longest: int | None = 255, *, shortest: int = 1) -> Reader:
+    """The same on one line: names, and whatever else stands in tables, terminals and logs."""
+    return _string(longest, shortest, _CONTROL, _HAS_CONTROL, "control characters")
+
+
+def _string(
+    longest: int | None, shortest: int, refused: str, has_refused: re.Pattern[str], which: str
+) -> Reader:
     def read(value: Any) -> str:
-        if not isinstance(value, str) or "\x00" in value:
-            raise FieldError("accepted: a string without NUL characters")
+        if not isinstance(value, str) or has_refused.search(value):
+            raise FieldError(f"accepted: a string without {which}")
         if len(value) < shortest or (shortest and not value.strip()):
             raise FieldError(f"accepted: a string of {shortest} or more characters, not all blank")
         if longest is not None and len(value) > longest:
             raise FieldError(f"accepted: a string of at most {longest} characters")
         return value
 
-    filled = r"^[^\x00]*[^\s\x00][^\x00]*$" if shortest else r"^[^\x00]*$"
+    other = f"[^{refused}]*"
+    filled = f"^{other}[^\\s{refused}]{other}$" if shortest else f"^{other}$"
     limits = {"minLength": shortest} | ({} if longest is None else {"maxLength": longest})
     return Reader(read, {"type": "string", "pattern": filled, **limits})
 
 
 def integer(lowest: int, highest: int) -> Reader:
-    """A whole number, or a string of its digits."""
+    """A whole number, also as 100.0, or a string of its digits."""
 
     def read(value: Any) -> int:
         if isinstance(value, str) and _DIGITS.fullmatch(value):
+            value = int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
             value = int(value)
         if type(value) is not int or not lowest <= value <= highest:
             raise FieldError(f"accepted: a whole number from {lowest} to {highest}")
@@ -82,15 +105,20 @@ def integer(lowest: int, highest: int) -> Reader:
 
 
 def number(lowest: float, highest: float) -> Reader:
-    """A finite number."""
+    """A finite number, or a string of its digits."""
 
     def read(value: Any) -> float:
+        if isinstance(value, str) and _DECIMAL.fullmatch(value):
+            value = float(value)
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         if not numeric or not math.isfinite(value) or not lowest <= value <= highest:
             raise FieldError(f"accepted: a number from {lowest:g} to {highest:g}")
         return float(value)
 
-    return Reader(read, {"type": "number", "minimum": lowest, "maximum": highest})
+    plain = {"type": "number", "minimum": lowest, "maximum": highest}
+    within = digits(0, int(min(-lowest, highest)) - 1, _LONGEST_NUMBER)
+    written = rf"^-?(?:{within})(?:\.[0-9]{{1,15}})?$"
+    return Reader(read, {"anyOf": [plain, {"type": "string", "pattern": written}]})
 
 
 @reader(
@@ -175,24 +203,20 @@ def cache(value: Any) -> str:
     raise AssertionError("an empty cache delay is none")
 
 
-@reader(type="string", enum=sorted(available_timezones()))
+@reader(type="string", enum=sorted(_ZONES))
 def time_zone(value: Any) -> str:
     """The IANA name of a time zone."""
-    try:
-        if isinstance(value, str):
-            ZoneInfo(value)
-            return value
-    except (ValueError, OSError, KeyError):
-        # Falls through: unknown, or a path that is no zone.
-        pass
+    if isinstance(value, str) and value in _ZONES:
+        return value
     raise FieldError("accepted: the IANA name of a time zone, such as Europe/Paris")
 
 
 @reader(type="string", maxLength=254, pattern=r"^[!-?A-~]{1,64}@[!-?A-~]{1,100}$")
 def email(value: Any) -> str:
     """An e-mail address; kept in lower case."""
-    if isinstance(value, str) and len(value) <= 254 and _EMAIL.fullmatch(value.strip()):
-        return value.strip().lower()
+    address = value.strip() if isinstance(value, str) and len(value) <= 254 else ""
+    if _EMAIL.fullmatch(address) and not _HAS_CONTROL.search(address):
+        return address.lower()
     raise FieldError("accepted: an e-mail address of at most 254 characters, without spaces")
 
 
@@ -221,7 +245,26 @@ def web_address(value: Any) -> str:
 
 @reader(type="array", items={})
 def json_list(value: Any) -> list[Any]:
-    """A list of anything."""
-    if not isinstance(value, list):
-        raise FieldError("accepted: a list")
+    """A list of anything that is not nested deeply, without NUL characters."""
+    if not isinstance(value, list) or not is_plain(value):
+        raise FieldError(f"accepted: a list, nested {DEEPEST} deep at most, without NUL characters")
     return value
+
+
+def is_plain(value: Any) -> bool:
+    """Whether JSON is nested at most DEEPEST deep, and every string in it can be stored."""
+    level = [value]
+    for _ in range(DEEPEST):
+        if any(isinstance(item, str) and _UNSTORABLE.search(item) for item in level):
+            return False
+        level = [inner for item in level for inner in _inside(item)]
+    return not any(
+        isinstance(item, list | dict) or (isinstance(item, str) and _UNSTORABLE.search(item))
+        for item in level
+    )
+
+
+def _inside(item: Any) -> list[Any]:
+    if isinstance(item, dict):
+        return [*item, *item.values()]
+    return item if isinstance(item, list) else []

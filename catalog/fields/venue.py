@@ -10,6 +10,7 @@ from catalog.fields.values import (
     boolean,
     choice,
     integer,
+    line,
     number,
     text,
     time_zone,
@@ -18,7 +19,7 @@ from catalog.fields.values import (
 
 _UNSIGNED16 = integer(0, 65535)
 _POSITION = integer(-INT32 - 1, INT32)
-_name = text()
+_name = line()
 
 
 class Triple(NamedTuple):
@@ -53,12 +54,12 @@ def names(value: Any) -> list[str]:
 
 
 VENUE = (
-    Field(name="name", read=text(), required=True),
+    Field(name="name", read=line(), required=True),
     Field(name="address", read=text(None, shortest=0), required=True),
     Field(name="active", read=boolean, required=True),
     Field(name="width", also=("with",), read=integer(0, INT32), nullable=True),
     Field(name="height", read=integer(0, INT32), nullable=True),
-    Field(name="image", also=("map",), read=text(None, shortest=0), nullable=True),
+    Field(name="image", also=("map",), read=line(None, shortest=0), nullable=True),
     Field(name="time_zone", read=time_zone, nullable=True),
 )
 TRIPLE = (
@@ -67,7 +68,7 @@ TRIPLE = (
     Field(name="minor", read=_UNSIGNED16, required=True),
 )
 BEACON = (
-    Field(name="name", read=text(), required=True),
+    Field(name="name", read=line(), required=True),
     *TRIPLE,
     Field(name="active", read=boolean, required=True),
     Field(name="proximity", read=choice("immediate", "near", "far"), required=True),
@@ -77,7 +78,7 @@ BEACON = (
     Field(name="tags", read=names),
 )
 GEOFENCE = (
-    Field(name="name", read=text(), required=True),
+    Field(name="name", read=line(), required=True),
     Field(name="longitude", read=number(-180, 180), required=True),
     Field(name="latitude", read=number(-90, 90), required=True),
     Field(name="radius", read=integer(1, INT32), required=True),

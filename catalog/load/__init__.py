@@ -8,8 +8,9 @@ nothing the second time.
 
 Less is required than by the interface: a campaign's weekdays default to true and its hours to
 00:00 and 24:00, when it is created. A list (`tags`, `beacons`, `geofencings`) replaces the whole
-stored one. `permission` defaults to everything; where it is given, areas that it leaves out are
-0 on a new account and stay as they are on an old one.
+stored one. An account's `password` is that of a new one; an old one keeps what it has. `permission`
+defaults to everything; where it is given, areas that it leaves out are 0 on a new account and stay
+as they are on an old one.
 """
 
 from catalog.load.loader import LoadError, load_document

@@ -8,6 +8,7 @@ from typing import Any
 
 from catalog.fields.reading import Faults
 from catalog.fields.venue import Triple
+from catalog.limits import CONTENT, CatalogLimits, LimitError, check_content
 from catalog.load.document import CompanyItem, Item, VenueItem, triple_of
 from catalog.load.stored import Stored
 from catalog.secrets import MISSING_KEY
@@ -15,7 +16,9 @@ from catalog.secrets import MISSING_KEY
 _FOREIGN = "belongs to another company"
 
 
-def check(item: CompanyItem, stored: Stored, *, encrypts: bool, faults: Faults) -> None:
+def check(
+    item: CompanyItem, stored: Stored, *, encrypts: bool, limits: CatalogLimits, faults: Faults
+) -> None:
     """Note what is wrong with a company; `encrypts` says whether there is a key."""
     for account in item.accounts:
         if stored.is_foreign(stored.accounts.get(account.values.get("email", ""))):
@@ -28,6 +31,7 @@ def check(item: CompanyItem, stored: Stored, *, encrypts: bool, faults: Faults) 
     own = {triple for venue in item.venues for beacon in venue.beacons if (triple := _key(beacon))}
     for venue in item.venues:
         _check_venue(venue, stored, own, faults)
+        _check_contents(venue, stored, limits, faults)
 
 
 def _key(beacon: Item) -> Triple | None:
@@ -51,6 +55,19 @@ def _check_venue(venue: VenueItem, stored: Stored, own: set[Triple], faults: Fau
         same = stored.campaigns.get((name, campaign.values.get("name", "")), [])
         _check_single(same, "campaigns", campaign, faults)
         _check_ties(campaign, stored, own, fences, faults)
+
+
+def _check_contents(
+    venue: VenueItem, stored: Stored, limits: CatalogLimits, faults: Faults
+) -> None:
+    for campaign in venue.campaigns:
+        key = (venue.values.get("name", ""), campaign.values.get("name", ""))
+        known = stored.campaigns.get(key, [])
+        kept = {name: getattr(known[0], name) for name in CONTENT} if known else {}
+        try:
+            check_content(limits, kept | campaign.values, kept)
+        except LimitError as error:
+            faults.note(f"{campaign.place}.{error.field}", str(error))
 
 
 def _check_single(known: Sequence[Any], kind: str, item: Item, faults: Faults) -> None:

@@ -8,7 +8,7 @@ from catalog.load.document import CompanyItem, Item
 from catalog.load.stored import Stored
 from catalog.load.writing import Writer
 from catalog.models import Account, Application, Company, Connector, Device
-from catalog.passwords import hash_password, verify_password
+from catalog.passwords import hash_password
 from catalog.secrets import MISSING_KEY, Cipher, DecryptionError, SecretKeyError
 
 
@@ -43,8 +43,7 @@ async def _write_account(
         account.company = company
         writer.create("accounts", account)
         return
-    if not await asyncio.to_thread(verify_password, account.password_hash, password):
-        values["password_hash"] = await asyncio.to_thread(hash_password, password)
+    # Its holder may have chosen another password since: a file does not take it back.
     writer.update("accounts", account, values | {"permission": account.permission | (given or {})})
 
 

@@ -7,15 +7,18 @@ from sqlalchemy.exc import IntegrityError
 
 from catalog.database import SessionFactory
 from catalog.fields.reading import Fault, Faults
+from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.load.check import check
 from catalog.load.companies import write_company
 from catalog.load.document import CompanyItem, read_document
+from catalog.load.room import check_room_left
 from catalog.load.stored import find_stored
 from catalog.load.summary import LoadSummary
 from catalog.load.twice import note_repeats
 from catalog.load.venues import write_venues
 from catalog.load.writing import Writer
 from catalog.secrets import Cipher
+from catalog.soft_deletion import VenueGoneError
 
 
 class LoadError(Exception):
@@ -31,6 +34,7 @@ async def load_document(
     raw: bytes,
     cipher: Cipher | None,
     *,
+    limits: CatalogLimits = DEFAULT_LIMITS,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> LoadSummary:
     """Load a document (see the package) in one transaction, and count what it did.
@@ -47,19 +51,25 @@ async def load_document(
     try:
         async with session_factory.begin() as session:
             writer = Writer(session=session, summary=summary, cipher=cipher, now=clock())
-            await _load(writer, companies, faults)
-    except IntegrityError:
+            await _load(writer, companies, limits, faults)
+    except (IntegrityError, VenueGoneError):
         raise LoadError([Fault("", "the catalog was changed meanwhile: load again")]) from None
     return summary
 
 
-async def _load(writer: Writer, companies: Sequence[CompanyItem], faults: Faults) -> None:
+async def _load(
+    writer: Writer, companies: Sequence[CompanyItem], limits: CatalogLimits, faults: Faults
+) -> None:
     stored = [await find_stored(writer.session, item) for item in companies]
     for item, known in zip(companies, stored, strict=True):
-        check(item, known, encrypts=writer.cipher is not None, faults=faults)
+        encrypts = writer.cipher is not None
+        check(item, known, encrypts=encrypts, limits=limits, faults=faults)
     if faults:
         raise LoadError(faults)
     for item, known in zip(companies, stored, strict=True):
         company = await write_company(writer, item, known)
         write_venues(writer, company, item, known)
-    await writer.session.flush()
+        await writer.session.flush()
+        await check_room_left(writer, company, limits, faults)
+    if faults:
+        raise LoadError(faults)

@@ -62,7 +62,8 @@ class Stored:
 async def find_stored(session: AsyncSession, item: CompanyItem) -> Stored:
     """Look a document's company up. Values that were refused may be missing from `item`."""
     # Locked, so that two loads of one company do not each create the same venue.
-    query = select(Company).where(Company.name == item.values.get("name")).with_for_update()
+    query = select(Company).where(Company.name == item.values.get("name"))
+    query = query.with_for_update(key_share=True)  # as catalog.limits.lock_company
     stored = Stored(
         company=await session.scalar(query),
         accounts=await _by_name(session, Account, Account.email, item.accounts),

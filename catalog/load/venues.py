@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from catalog.crowding import reach_of
 from catalog.fields.campaign import campaign_columns
 from catalog.fields.venue import Triple
 from catalog.load.document import CompanyItem, Item, VenueItem, triple_of
@@ -28,11 +29,11 @@ def write_venues(writer: Writer, company: Company, item: CompanyItem, stored: St
     venues = [(venue, _write_venue(writer, company, venue, stored)) for venue in item.venues]
     for venue_item, venue in venues:
         for beacon in venue_item.beacons:
-            _write_beacon(writer, places, venue, beacon)
+            _write_beacon(writer, places, venue, beacon, f"{venue_item.place}.beacons")
     for venue_item, venue in venues:
         places.geofences = _write_geofences(writer, venue, venue_item, stored)
         for campaign in venue_item.campaigns:
-            _write_campaign(writer, places, venue, campaign, stored)
+            _write_campaign(writer, places, venue, campaign, stored, venue_item.place)
 
 
 def _write_tags(
@@ -54,14 +55,21 @@ def _write_venue(writer: Writer, company: Company, item: VenueItem, stored: Stor
     return writer.create("venues", Venue(**item.values, company=company))
 
 
-def _write_beacon(writer: Writer, places: Places, venue: Venue, item: Item) -> None:
+def _write_beacon(writer: Writer, places: Places, venue: Venue, item: Item, listed: str) -> None:
     values = item.values | _tags(places, item)
     triple = triple_of(values)
     beacon = places.beacons.get(triple)
+    carried = () if beacon is None else tuple(beacon.tags)
+    comes = beacon is None or beacon.venue is not venue
     if beacon is None:
-        places.beacons[triple] = writer.create("beacons", Beacon(**values, venue=venue))
+        beacon = writer.create("beacons", Beacon(**values, venue=venue))
+        places.beacons[triple] = beacon
     else:
         writer.update("beacons", beacon, values | {"venue": venue})
+    if comes:
+        writer.added[listed] = (Beacon, venue)
+    if comes or not set(carried).issuperset(beacon.tags):
+        writer.grown.append((item.place, beacon))
 
 
 def _tags(places: Places, item: Item) -> dict[str, Any]:
@@ -84,15 +92,19 @@ def _write_geofences(
 
 
 def _write_campaign(
-    writer: Writer, places: Places, venue: Venue, item: Item, stored: Stored
+    writer: Writer, places: Places, venue: Venue, item: Item, stored: Stored, place: str
 ) -> None:
     known = stored.campaigns.get((venue.name, item.values["name"]))
     mask = known[0].weekdays if known else EVERY_DAY
     values = campaign_columns(item.values, weekdays=mask) | _ties(places, item)
+    before = reach_of(known[0]) if known else None
     if known:
-        writer.update("campaigns", known[0], values)
+        campaign = writer.update("campaigns", known[0], values)
     else:
-        writer.create("campaigns", Campaign(**_HOURS | values, venue=venue))
+        campaign = writer.create("campaigns", Campaign(**_HOURS | values, venue=venue))
+        writer.added[f"{place}.campaigns"] = (Campaign, venue)
+    if reach_of(campaign).goes_beyond(before):
+        writer.grown.append((item.place, campaign))
 
 
 def _ties(places: Places, item: Item) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """How a record is written, and counted."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ from sqlalchemy import inspect
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.load.summary import LoadSummary
-from catalog.models import Base, Beacon, Geofence, Tag
+from catalog.models import Base, Beacon, Campaign, Geofence, Tag, Venue
 from catalog.secrets import Cipher
 
 M = TypeVar("M", bound=Base)
@@ -18,12 +18,18 @@ T = TypeVar("T", Beacon, Geofence, Tag)
 
 @dataclass(frozen=True, kw_only=True)
 class Writer:
-    """Writes records of a checked document. `now` is the load's instant."""
+    """Writes records of a checked document. `now` is the load's instant.
+
+    `grown` are the beacons and campaigns that may pass a limit now, with their places, and `added`
+    the venues into which records came, with the places of the lists: see catalog.load.room.
+    """
 
     session: AsyncSession
     summary: LoadSummary
     cipher: Cipher | None
     now: datetime
+    grown: list[tuple[str, Beacon | Campaign]] = field(default_factory=list)
+    added: dict[str, tuple[type[Beacon | Campaign], Venue]] = field(default_factory=dict)
 
     def create(self, kind: str, record: M) -> M:
         """Add a new record."""

@@ -1,6 +1,7 @@
 """What every table shares: naming of constraints, ids, instants."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Dialect, ForeignKey, Integer, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -47,9 +48,25 @@ class Base(DeclarativeBase):
 
 
 class Numbered:
-    """A table whose rows have an id of their own."""
+    """A table whose rows have an id of their own, which is never given to another row.
+
+    PostgreSQL's sequences only count up; SQLite would give the id of the last row again once that
+    row is deleted.
+    """
 
     id: Mapped[int] = mapped_column(Id, primary_key=True, sort_order=-1)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        table = cls.__dict__.get("__table__")
+        if table is not None:
+            table.dialect_options["sqlite"]["autoincrement"] = True
+
+
+class Deletable:
+    """A record that is hidden when it is deleted, and keeps its row: see catalog.soft_deletion."""
+
+    deleted_at: Mapped[datetime | None] = mapped_column(Instant, sort_order=1)
 
 
 def belongs_to(table: str, *, index: bool = False, unique: bool = False) -> Mapped[int]:

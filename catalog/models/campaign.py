@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from catalog.models.base import (
     Base,
+    Deletable,
     Id,
     Instant,
     Numbered,
@@ -41,7 +42,7 @@ campaign_geofence = _tied_to("geofence")
 campaign_tag = _tied_to("tag")
 
 
-class Campaign(Numbered, Base):
+class Campaign(Numbered, Deletable, Base):
     """A campaign of a venue.
 
     `cache` is kept as written and `delay` is it in seconds; minutes count from local midnight

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, String, Text
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
-from catalog.models.base import Base, Instant, Numbered, belongs_to
+from catalog.models.base import Base, Instant, Numbered, belongs_to, offset_minutes
 
 
 class Company(Numbered, Base):
@@ -41,7 +41,10 @@ class Account(Numbered, Base):
 
 
 class Application(Numbered, Base):
-    """A mobile application of the company, known by its key. No `expire_on`: it never expires."""
+    """A mobile application of the company, known by its key. No `expire_on`: it never expires.
+
+    `expire_offset` is the offset (minutes east) in which `expire_on` was written.
+    """
 
     __tablename__ = "application"
 
@@ -53,3 +56,9 @@ class Application(Numbered, Base):
     api_id: Mapped[str] = mapped_column(String(255), default="")
     active: Mapped[bool] = mapped_column(default=True)
     expire_on: Mapped[datetime | None] = mapped_column(Instant)
+    expire_offset: Mapped[int] = mapped_column(default=0, server_default="0")
+
+    @validates("expire_on")
+    def _keep_offset(self, _key: str, written: datetime | None) -> datetime | None:
+        self.expire_offset = 0 if written is None else offset_minutes(written)
+        return written

@@ -12,7 +12,6 @@ class Outbox(Numbered, Base):
     """Something that the index has yet to learn. The kinds and their refs: catalog.outbox."""
 
     __tablename__ = "outbox"
-    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
 
     kind: Mapped[str] = mapped_column(String(16))
     ref: Mapped[str] = mapped_column(String(64))

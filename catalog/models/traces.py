@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from catalog.models.base import Base, Id, Instant
 
-_BY_DAY = {"postgresql_partition_by": "RANGE (create_on)"}
+_BY_DAY = {"postgresql_partition_by": "RANGE (create_on)", "sqlite_autoincrement": True}
 
 
 class DetectionTrace(Base):

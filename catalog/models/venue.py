@@ -9,10 +9,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from catalog.models.base import Base, Id, Numbered, belongs_to
+from catalog.models.base import Base, Deletable, Id, Numbered, belongs_to
 from catalog.models.company import Company
 
 beacon_tag = Table(
@@ -22,8 +23,10 @@ beacon_tag = Table(
     Column("tag_id", Id, ForeignKey("tag.id", ondelete="CASCADE"), primary_key=True, index=True),
 )
 
+_LIVING = text("deleted_at IS NULL")
 
-class Venue(Numbered, Base):
+
+class Venue(Numbered, Deletable, Base):
     """A place of one company. Sizes are metres; `time_zone` is an IANA name."""
 
     __tablename__ = "venue"
@@ -51,8 +54,8 @@ class Tag(Numbered, Base):
     name: Mapped[str] = mapped_column(String(255))
 
 
-class Beacon(Numbered, Base):
-    """A beacon at a venue. The triple is one beacon on the whole platform.
+class Beacon(Numbered, Deletable, Base):
+    """A beacon at a venue. The triple is one beacon on the whole platform, deleted ones aside.
 
     `uuid` is in canonical form (lower case, dashes); `proximity` is the farthest zone that
     triggers: immediate, near or far; `x` and `y` are positions on the venue's map.
@@ -60,7 +63,15 @@ class Beacon(Numbered, Base):
 
     __tablename__ = "beacon"
     __table_args__ = (
-        UniqueConstraint("uuid", "major", "minor"),
+        Index(
+            "uq_beacon_uuid_major_minor",
+            "uuid",
+            "major",
+            "minor",
+            unique=True,
+            postgresql_where=_LIVING,
+            sqlite_where=_LIVING,
+        ),
         CheckConstraint("major BETWEEN 0 AND 65535", name="major"),
         CheckConstraint("minor BETWEEN 0 AND 65535", name="minor"),
         CheckConstraint("proximity IN ('immediate', 'near', 'far')", name="proximity"),
@@ -82,7 +93,7 @@ class Beacon(Numbered, Base):
     )
 
 
-class Geofence(Numbered, Base):
+class Geofence(Numbered, Deletable, Base):
     """A circle on the map: degrees, and a radius in metres."""
 
     __tablename__ = "geofence"

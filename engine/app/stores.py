@@ -11,6 +11,7 @@ import structlog
 from catalog.database import Database, open_database
 from catalog.index.drainer import Drainer
 from catalog.index.writer import IndexStore
+from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.failures import database_may_recover, describe
@@ -53,6 +54,16 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
         stack.push_async_callback(_close, "SQL", database.close)
         store = IndexStore(redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
         yield Stores(redis=redis, database=database, index_store=store)
+
+
+def catalog_limits(settings: Settings) -> CatalogLimits:
+    """What a company may put into the catalog."""
+    return CatalogLimits(
+        campaign_content=settings.campaign_content_bytes,
+        venue_campaigns=settings.venue_campaigns,
+        venue_beacons=settings.venue_beacons,
+        beacon_open_campaigns=settings.beacon_open_campaigns,
+    )
 
 
 async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from catalog.index.writer import IndexStore
 from catalog.load import LoadSummary, load_document
 from catalog.redis_connection import connect_redis
 from catalog.secrets import Cipher, open_cipher
+from engine.app.stores import catalog_limits
 from engine.settings import Settings
 
 _DRAIN_SECONDS = 5.0
@@ -17,7 +18,8 @@ _PAUSE = 0.1
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
     """Load the document `raw`. Raises SecretKeyError, LoadError, SQLAlchemyError, OSError or
     TimeoutError; then nothing has changed."""
-    return await load_document(database.write, raw, _cipher(settings))
+    limits = catalog_limits(settings)
+    return await load_document(database.write, raw, _cipher(settings), limits=limits)
 
 
 async def update_index(settings: Settings, database: Database) -> None:

@@ -17,13 +17,12 @@ def migrate(context: typer.Context) -> None:
     """Create or upgrade the tables in DATABASE_URL. Safe to run again, and at once from many."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError
     from catalog.migrate import migrate as upgrade
 
     settings = settings_of(context)
     try:
         applied = asyncio.run(upgrade(settings.database_url.get_secret_value()))
-    except (SQLAlchemyError, DatabaseUrlError, OSError) as error:
+    except (SQLAlchemyError, ValueError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error)
         raise CommandError(f"cannot migrate the database: {reason.splitlines()[0]}") from None
     for revision in applied:

@@ -69,9 +69,12 @@ class Snapshot:
                     yield Written._make(row)
 
     async def _beacons(self) -> dict[BeaconKey, BeaconFact]:
-        active = and_(Beacon.active, Venue.active)
+        # Deleted beacons are known, and not active; of several with a triple the living one counts.
+        living = and_(Beacon.deleted_at.is_(None), Venue.deleted_at.is_(None))
+        active = and_(living, Beacon.active, Venue.active)
         query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
-        async with self._connection.stream(query.join(Venue)) as rows:
+        query = query.join(Venue).order_by(living, Beacon.deleted_at)
+        async with self._connection.stream(query) as rows:
             return {
                 BeaconKey(uuid, major, minor): BeaconFact(company_id, bool(is_active))
                 async for uuid, major, minor, company_id, is_active in rows

@@ -25,7 +25,8 @@ SELECT beacon.uuid, beacon.major, beacon.minor, beacon.id, venue.id, venue.compa
 FROM unnest($1::text[], $2::integer[], $3::integer[]) AS wanted (uuid, major, minor)
 JOIN beacon USING (uuid, major, minor)
 JOIN venue ON venue.id = beacon.venue_id
-WHERE beacon.active AND venue.active;
+WHERE beacon.active AND venue.active
+    AND beacon.deleted_at IS NULL AND venue.deleted_at IS NULL;
 
 -- name: add_devices
 INSERT INTO device (

@@ -28,7 +28,8 @@ JOIN beacon ON beacon.uuid = json_extract(wanted.value, '$[0]')
     AND beacon.major = json_extract(wanted.value, '$[1]')
     AND beacon.minor = json_extract(wanted.value, '$[2]')
 JOIN venue ON venue.id = beacon.venue_id
-WHERE beacon.active AND venue.active;
+WHERE beacon.active AND venue.active
+    AND beacon.deleted_at IS NULL AND venue.deleted_at IS NULL;
 
 -- name: add_devices
 INSERT INTO device (

@@ -12,6 +12,7 @@ from catalog.fields.reader import FieldError
 from catalog.fields.values import timestamp
 
 _DEVICE = 1
+_SPELLINGS = {"width": "with", "image": "map", "tuesday": "thuesday"}
 _CONTENT = {"template": "a template", "url": "https://www.example.com/", "html": "<p>"}
 
 
@@ -31,6 +32,9 @@ def _complete(body: dict[str, Any]) -> None:
     for name in ("tags", "beacons", "geofencings"):
         if isinstance(body.get(name), list):
             body[name] = [item for item in body[name] if _may_be_new(name, item)]
+    for name, other in _SPELLINGS.items():
+        if name in body and other in body:
+            body[other] = body[name]
     content = str(body.get("format", "")).strip().lower()
     if content in _CONTENT and not str(body.get(content) or "").strip():
         body[content] = _CONTENT[content]

@@ -18,6 +18,16 @@ from catalog.models import WEEKDAYS
 PARIS = timezone(timedelta(hours=1))
 TEN = datetime(2026, 11, 20, 10, tzinfo=PARIS)
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
+# NUL, bell, line ends, escape, delete, C1's CSI, line separator, right-to-left override, isolate.
+CONTROLS = "\x00\x07\n\r\t\x1b\x7f\x85\x9b\u2028\u202e\u2066"
+
+
+def nested(deep: int) -> Any:
+    """A list in a list in a list."""
+    value: Any = []
+    for _ in range(deep - 1):
+        value = [value]
+    return value
 
 
 @pytest.mark.parametrize(
@@ -28,7 +38,11 @@ UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
         (values.boolean, "False", False),
         (values.boolean, True, True),
         (values.integer(0, 9), "7", 7),
+        (values.integer(0, 200), 100.0, 100),
         (values.number(-90, 90), 48, 48.0),
+        (values.number(-180, 180), "-179.25", -179.25),
+        (values.line(), "Café 👩‍👩‍👧 שלום", "Café 👩‍👩‍👧 שלום"),
+        (values.text(), "two\nlines\x92", "two\nlines\x92"),
         (values.choice("near", "far"), " FAR ", "far"),
         (values.timestamp, "2026-11-20T10:00:00+0100", TEN),
         (values.timestamp, "2026-11-20T10:00:00+01:00", TEN),
@@ -65,13 +79,27 @@ def test_a_timestamp_keeps_its_offset():
         (values.boolean, []),
         (values.integer(0, 65535), 65536),
         (values.integer(0, 65535), True),
-        (values.integer(0, 65535), 1.0),
+        (values.integer(0, 65535), 1.5),
+        (values.integer(0, 65535), 65536.0),
+        (values.integer(0, values.INT64), 1e17),
+        (values.integer(0, 65535), float("inf")),
         (values.integer(0, 65535), "٣"),
         (values.number(-90, 90), float("nan")),
-        (values.number(-90, 90), "48"),
+        (values.number(-90, 90), "91"),
+        (values.number(-90, 90), "nan"),
+        (values.number(-90, 90), "4e1"),
+        (values.number(-90, 90), "4" * 400),
         (values.text(), " "),
         (values.text(), "a\x00b"),
         (values.text(), 3),
+        (values.text(), "lone \ud800"),
+        *((values.line(), f"a{control}b") for control in CONTROLS),
+        (values.line(255, shortest=0), "\t"),
+        (values.email, "a\x1bb@example.org"),
+        (values.json_list, [{"deep": ["nul \x00"]}]),
+        (values.json_list, [{"nul \x00": 1}]),
+        (values.json_list, nested(values.DEEPEST + 1)),
+        (values.json_list, nested(900)),
         (values.text(3), "four"),
         (values.choice("near", "far"), "close"),
         (values.timestamp, "2026-11-20T10:00:00"),
@@ -89,6 +117,13 @@ def test_a_timestamp_keeps_its_offset():
         (values.time_zone, "Europe"),
         (values.time_zone, "../etc/passwd"),
         (values.time_zone, ""),
+        (values.time_zone, "localtime"),
+        (values.time_zone, "posixrules"),
+        (values.time_zone, "Factory"),
+        (values.time_zone, "right/Europe/Paris"),
+        (values.time_zone, "posix/Europe/Paris"),
+        (values.time_zone, "europe/paris"),
+        (values.time_zone, ["Europe/Paris"]),
         (values.email, "ada"),
         (values.web_address, "ftp://example.org"),
         (values.web_address, "https://me:secret@example.org"),
@@ -102,6 +137,7 @@ def test_a_timestamp_keeps_its_offset():
         (permission, {"crm": 3}),
         (permission, {"all": 2}),
         (parameters, "{"),
+        (parameters, "[" * 100_000),
         (parameters, '{"key": "k"}'),
         (parameters, '[{"key": "k", "value": 3}]'),
         (parameters, '[{"key": "k", "value": "a\\r\\nb"}]'),
@@ -124,7 +160,13 @@ def test_both_spellings():
     assert faults == {}
     assert found == {"name": "v", "address": "", "active": True, "width": 3, "image": None}
     _, faults = read(VENUE, {**given, "width": 3})
-    assert faults == {"v.width": "given twice, also as with"}
+    assert faults == {}
+    _, faults = read(VENUE, {**given, "width": 4})
+    assert faults == {"v.width": "given twice, also as with, with another value"}
+    _, faults = read(VENUE, {**given, "width": None})
+    assert list(faults) == ["v.width"]
+    _, faults = read(VENUE, {**given, "width": "wide"})
+    assert list(faults) == ["v.width"]
     assert read(DAYS, dict.fromkeys(WEEKDAYS, 1))[1] == {}
 
 
@@ -145,6 +187,13 @@ def test_a_secret_is_not_quoted():
 def test_a_long_value_is_shortened():
     _, faults = read(VENUE[2:3], {"active": "x" * 1000})
     assert len(faults["v.active"]) < 120
+
+
+def test_what_is_quoted_does_nothing_to_a_terminal():
+    _, faults = read(VENUE[:1], {"name": "\x1b[2J\x9b\u202e"})
+    assert faults["v.name"].startswith(r'"\u001b[2J\x9b\u202e": accepted')
+    _, faults = read(VENUE[:1], {"name": nested(100_000)})
+    assert faults["v.name"].startswith("nested too deeply: accepted")
 
 
 def test_unknown_names():

@@ -1,0 +1,67 @@
+"""The OpenAPI document is true: schemathesis tries all of it, with every check that it has."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from catalog.database import Database
+from catalog.models import Company, Device
+from tests.acceptance.api.process import ApiProcess
+from tests.acceptance.rig import Rig
+
+FULL = "PROXIMITY_TEST_FULL" in os.environ
+EXAMPLES = 200 if FULL else 10
+DEADLINE = 1800.0 if FULL else 290.0
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+async def device(database: Database) -> None:
+    """The first one."""
+    now = datetime.now(UTC)
+    async with database.write.begin() as session:
+        company = await session.scalar(select(Company))
+        session.add(Device(company=company, udid="phone", create_on=now, update_on=now))
+
+
+@pytest.mark.timeout(DEADLINE + 60)
+async def test_the_document_is_true(
+    device: None, database: Database, processes: Rig, tmp_path: Path
+):
+    # A schema cannot say how much is stored already.
+    limits = dict.fromkeys(("LOGIN_ATTEMPTS_ADDRESS", "BEACON_OPEN_CAMPAIGNS"), "100000")
+    served = await ApiProcess(processes, **limits).until_ready()
+    headers = await served.sign_in()
+    done = await asyncio.to_thread(_schemathesis, served.url, headers, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Tested: 27" in done.stdout
+    assert "request failed" not in served.command.output
+
+
+def _schemathesis(
+    url: str, headers: dict[str, str], directory: Path
+) -> "subprocess.CompletedProcess[str]":
+    sent = [word for name, value in headers.items() for word in ("-H", f"{name}: {value}")]
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *sent),
+            *("--checks", "all", "--max-examples", str(EXAMPLES), "--seed", "20261120"),
+            *("--no-color", "--warnings", "off"),
+        ],
+        cwd=directory,
+        env=os.environ
+        | {
+            "SCHEMATHESIS_HOOKS": "tests.acceptance.api.schemathesis_hooks",
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )

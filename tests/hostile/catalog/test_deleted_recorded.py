@@ -1,0 +1,63 @@
+"""What the recorder and verify make of deleted beacons: nothing is added, and nothing cried."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from catalog.models import Beacon, Venue
+from engine.recording.rows import Place
+from engine.state.beacons import BeaconKey
+from engine.verify.snapshot import open_snapshot
+from tests.contract.ledgers import Scene, open_scene
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as scene:
+        yield scene
+
+
+def key(scene: Scene) -> BeaconKey:
+    return BeaconKey(scene.beacon.uuid, scene.beacon.major, scene.beacon.minor)
+
+
+async def places(scene: Scene) -> dict[BeaconKey, Place]:
+    async with scene.ledger.entry() as entry:
+        return dict(await entry.places([key(scene)]))
+
+
+@pytest.mark.parametrize("model", [Beacon, Venue])
+async def test_a_detection_adds_nothing_from_the_deletion_on(scene: Scene, model: type):
+    assert list(await places(scene)) == [key(scene)]
+    async with scene.database.write.begin() as session:
+        number = scene.beacon.id if model is Beacon else scene.venue.id
+        await session.delete(await session.get_one(model, number))
+    assert await places(scene) == {}
+    # A notification that was under way is counted on its day.
+    assert await scene.ledger.time_zones([scene.venue.id]) == {scene.venue.id: "Europe/Paris"}
+
+
+async def test_the_next_owner_of_the_triple_counts(scene: Scene):
+    async with scene.database.write.begin() as session:
+        await session.delete(await session.get_one(Beacon, scene.beacon.id))
+    uuid, major, minor = key(scene)
+    venue = scene.records.venue(scene.other)
+    taken = scene.records.beacon(venue, uuid=uuid, major=major, minor=minor)
+    async with scene.database.write.begin() as session:
+        session.add(taken)
+    assert await places(scene) == {key(scene): Place(taken.id, venue.id, scene.other.id, None)}
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_verify_knows_whose_it_was(scene: Scene, anew: bool):
+    uuid, major, minor = key(scene)
+    async with scene.database.write.begin() as session:
+        await session.delete(await session.get_one(Beacon, scene.beacon.id))
+    if anew:
+        venue = scene.records.venue(scene.other)
+        async with scene.database.write.begin() as session:
+            session.add(scene.records.beacon(venue, uuid=uuid, major=major, minor=minor))
+    async with open_snapshot(scene.database) as snapshot:
+        fact = (await snapshot.catalog()).beacons[key(scene)]
+    owner = scene.other if anew else scene.company
+    assert (fact.company_id, fact.active) == (owner.id, anew)

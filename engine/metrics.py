@@ -78,6 +78,18 @@ class Metrics:
             ["role", "topic", "partition"],
             registry=registry,
         )
+        self.kafka_errors = Counter(
+            "proximity_kafka_errors_total",
+            "Requests to Kafka that failed and are tried again: questions, commits, publishing",
+            registry=registry,
+        )
+        self.records_skipped = Counter(
+            "proximity_records_skipped_total",
+            "Records that were never read: retention (they were gone before), truncated (the "
+            "partition lost its end)",
+            ["role", "cause"],
+            registry=registry,
+        )
         self.dead_letters = Counter(
             "proximity_dead_letters_total",
             "Records put into dead-letters",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from engine.app.connector import build_connector
-from engine.app.kafka import open_publisher
+from engine.app.kafka import open_broker_probe, open_publisher
 from engine.app.recorder import build_recorder
 from engine.app.role import Builder, Parts, Role
 from engine.app.stores import Stores, open_stores, refuse_old_schema
@@ -34,13 +34,17 @@ async def run_roles(
     `on_started` is called with the metrics port once everything is connected.
     """
     metrics = Metrics()
-    async with open_stores(settings) as stores, open_publisher(settings) as publisher:
+    async with (
+        open_stores(settings) as stores,
+        open_publisher(settings) as publisher,
+        open_broker_probe(settings, metrics) as probe,
+    ):
         await refuse_old_schema(stores)
         parts = Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
         roles = [BUILDERS[name](parts) for name in names]
         health = HealthServer(
             registry=metrics.registry,
-            checks=_checks(roles, stores, stop),
+            checks=_checks(roles, stores, stop) | {"kafka": probe.answers},
             host=settings.metrics_host,
             port=settings.metrics_port,
         )

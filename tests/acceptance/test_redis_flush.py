@@ -100,4 +100,5 @@ async def _index_is_missing(trigger: Command) -> bool:
         "partitions_assigned": True,
         "index_built": False,
         "redis": True,
+        "kafka": True,
     }

@@ -101,7 +101,10 @@ class Settings(BaseSettings):
     )
 
     max_detection_age: float = Field(
-        300.0, gt=0, description="older, or as far in the future, triggers nothing"
+        300.0,
+        gt=0,
+        le=7 * 86_400,  # the index keeps what an ended campaign sends for longer
+        description="older, or as far in the future, triggers nothing; at most a week",
     )
     notification_lifetime: float = Field(
         300.0, gt=0, description="from detected_at to a notification's expires_at"

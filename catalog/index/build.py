@@ -52,9 +52,7 @@ async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] 
     """The same for campaigns."""
     last = 0
     now = await sql_now(session)
-    query = select(
-        *Campaign.__table__.columns, Venue.time_zone, Venue.active.label("venue_active")
-    )
+    query = select(*Campaign.__table__.columns, Venue.time_zone, Venue.active.label("venue_active"))
     query = query.join(Venue, Campaign.venue_id == Venue.id).where(condition)
     query = query.order_by(Campaign.id).limit(CHUNK)
     while rows := (await session.execute(query.where(Campaign.id > last))).all():

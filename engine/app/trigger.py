@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from catalog.index.drain import rebuild_if_missing
+from catalog.index.standing import LagShown
 from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.app.kafka import role_consumer
 from engine.app.role import Parts, Role
@@ -48,8 +49,16 @@ def build_trigger(parts: Parts) -> Role:
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
+            "clock": lambda: _fires(parts),
         },
+        needs={"redis_writes"},
     )
+
+
+def _fires(parts: Parts) -> bool:
+    """Whether this process's clock lets anything fire: see engine.clocks."""
+    clocks = parts.clocks
+    return clocks is None or abs(clocks.agreed()) <= parts.settings.max_detection_age
 
 
 def _index(parts: Parts) -> BeaconIndex:
@@ -81,17 +90,18 @@ def _watch(parts: Parts, index: BeaconIndex) -> IndexWatch:
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
         index=index,
-        rebuild=lambda: _rebuild(parts.stores),
+        rebuild=lambda: _rebuild(parts.stores, parts.metrics.index_lag.set),
         max_age=settings.index_cache_age,
         deadline=settings.redis_timeout,
         metrics=parts.metrics,
     )
 
 
-async def _rebuild(stores: Stores) -> None:
-    """Rebuild the index if it is missing. While SQL does not answer, say so and leave it."""
+async def _rebuild(stores: Stores, on_lag: LagShown) -> None:
+    """Rebuild the index if it is missing or has lost writes. While SQL does not answer, or hangs,
+    say so and leave it: Redis may be complete, and is enough then."""
     try:
-        await rebuild_if_missing(stores.database, stores.index_store)
+        await rebuild_if_missing(stores.database, stores.index_store, on_lag=on_lag)
     except Exception as error:  # sorted: the watch asks again, or the process stops
         flushed_or_overtaken = isinstance(error, IndexMissingError | StaleTurnError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):

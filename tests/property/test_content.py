@@ -11,13 +11,16 @@ from rules.model import Campaign
 from rules.schedule import Schedule
 from tests.property.campaigns import DAY, anchors, campaigns, instants, zones
 
-_LATEST = max(bound.le for bound in Settings.model_fields["max_detection_age"].metadata if hasattr(bound, "le"))
+_LIMITS = Settings.model_fields["max_detection_age"].metadata
+_LATEST = next(limit.le for limit in _LIMITS if hasattr(limit, "le"))
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Campaign, float]:
-    near = draw(anchors(draw(zones)))
-    return draw(campaigns(near)), draw(instants(near))
+    zone = draw(zones)
+    near = draw(anchors(zone))
+    campaign = draw(campaigns(zone, near))
+    return campaign, draw(instants(near, campaign))
 
 
 @given(cases(), st.floats(-_LATEST, _LATEST), st.integers(-60, 60))

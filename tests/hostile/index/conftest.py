@@ -7,6 +7,7 @@ import pytest
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
 from catalog.redis_connection import RedisClient, connect_redis
+from engine.metrics import Metrics
 from tests.hostile.index.reader import Reader
 from tests.servers.redis import RedisServer
 
@@ -31,3 +32,8 @@ async def reader(database: Database, redis: RedisClient) -> Reader:
     made = Reader(database, redis)
     await made.furnish()
     return made
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()

@@ -122,9 +122,7 @@ def _restore(server: RedisServer, copy: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["at rest", "while it is kept"])
-async def test_one_bucket_alone_is_put_back(
-    reader: Reader, redis: RedisClient, kept: bool
-) -> None:
+async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, kept: bool) -> None:
     """A node of a cluster fell back; or a part of one write survived."""
     bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
     await rebuild(reader.database, reader.store)

@@ -1,0 +1,88 @@
+"""SQL hangs, which is not that it refuses: the trigger starts and works from Redis alone."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalog.database import open_database
+from catalog.index.drain import rebuild
+from catalog.index.writer import IndexStore
+from catalog.redis_connection import connect_redis
+from tests.acceptance.rig import Command, Rig
+from tests.acceptance.topics import TopicSet
+from tests.acceptance.traffic import Traffic
+from tests.acceptance.world import World, small_world
+from tests.hostile.index.freezing import frozen
+from tests.servers.postgres import PostgresServer, create_database
+from tests.servers.waiting import eventually
+
+
+@pytest.fixture
+def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
+    return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.trigger")
+
+
+@pytest.fixture
+def rig(kafka_bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(
+        tmp_path,
+        {
+            "KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
+            "TOPIC_PREFIX": topic_prefix,
+            "GROUP_PREFIX": f"{topic_prefix}g.",
+            "REDIS_PREFIX": topic_prefix,
+            "LOG_FORMAT": "json",
+        },
+    )
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(200)
+async def test_a_trigger_starts_while_sql_hangs(
+    rig: Rig, topics: TopicSet, topic_prefix: str, redis_url: str, own_postgres: PostgresServer
+) -> None:
+    url = create_database(own_postgres.admin_url)
+    world = small_world(beacons=4)
+    await _save(world, url, redis_url, topic_prefix)
+    await topics.create()
+    traffic = Traffic(random.Random(3), [plan.triple for plan in world.beacons], devices=20)
+    settings = {"REDIS_URL": redis_url, "DATABASE_URL": url}
+    with frozen(own_postgres):
+        began = time.monotonic()
+        trigger, recorder = rig.trigger(**settings), rig.recorder(**settings)
+        await trigger.until_ready()
+        print(f"\nready from Redis alone after {time.monotonic() - began:.1f} s")
+        await topics.publish([traffic.detection(int(time.time() * 1000)) for _ in range(200)])
+        await topics.until_done()
+        assert await topics.read("notifications")
+        await eventually(lambda: _all_but_sql(recorder), deadline=45, what="all but SQL answer")
+        assert (await trigger.metrics()).total("sql_errors") > 0
+    await recorder.until_ready()
+    await eventually(lambda: '"server answers again"' in trigger.output, deadline=60)
+    for line in ("server failed, trying again", "server answers again"):
+        assert trigger.output.count(f'"{line}"') == 1, trigger.output
+    await trigger.stop()
+    await recorder.stop()
+
+
+async def _all_but_sql(recorder: Command) -> bool:
+    checks = await recorder.checks()
+    return checks == {
+        "running": True,
+        "partitions_assigned": True,
+        "kafka": True,
+        "redis": True,
+        "sql": False,
+    }
+
+
+async def _save(world: World, url: str, redis_url: str, prefix: str) -> None:
+    await world.save(url)
+    database, redis = open_database(url), connect_redis(redis_url)
+    await rebuild(database, IndexStore(redis, prefix=prefix))
+    await redis.aclose()
+    await database.close()

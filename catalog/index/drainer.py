@@ -30,6 +30,9 @@ OUTAGES = (
 )
 
 
+_SWEEP_SECONDS = 60.0
+
+
 class Drainer:
     """Drains the outbox every `poll` seconds; every `look` seconds compares the index with SQL.
 
@@ -62,6 +65,7 @@ class Drainer:
         self._on_lag = on_lag
         self.failures = 0
         self._looked: float | None = None
+        self._swept: float | None = None
         self._nudged = asyncio.Event()
 
     def nudge(self) -> None:
@@ -90,8 +94,10 @@ class Drainer:
         now = self._clock()
         if self._looked is None or now - self._looked >= self._look:
             await rebuild_if_missing(self._database, self._store, on_lag=self._on_lag)
-            await sweep(self._database)
             self._looked = now
+        if self._swept is None or now - self._swept >= _SWEEP_SECONDS:
+            await sweep(self._database)
+            self._swept = now
         return await drain_once(self._database, self._store)
 
     def _failed(self, error: Exception) -> float:

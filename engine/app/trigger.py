@@ -2,23 +2,21 @@
 
 import asyncio
 
-import structlog
+from redis.exceptions import RedisError
 
 from catalog.index.drain import rebuild_if_missing
-from catalog.index.standing import LagShown
 from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.app.kafka import role_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
-from engine.failures import database_may_recover, describe, redis_may_recover
+from engine.failures import database_may_recover, redis_may_recover
 from engine.kafka.topics import Topics
+from engine.metrics import Metrics
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
 from engine.state.index import BeaconIndex
 from engine.state.watch import IndexWatch
 from engine.trigger import ROLE, Trigger
-
-log = structlog.get_logger(__name__)
 
 _REBUILD_PAUSE = 1.0
 
@@ -90,21 +88,25 @@ def _watch(parts: Parts, index: BeaconIndex) -> IndexWatch:
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
         index=index,
-        rebuild=lambda: _rebuild(parts.stores, parts.metrics.index_lag.set),
+        rebuild=lambda: _rebuild(parts.stores, parts.metrics),
         max_age=settings.index_cache_age,
         deadline=settings.redis_timeout,
         metrics=parts.metrics,
     )
 
 
-async def _rebuild(stores: Stores, on_lag: LagShown) -> None:
+async def _rebuild(stores: Stores, metrics: Metrics) -> None:
     """Rebuild the index if it is missing or has lost writes. While SQL does not answer, or hangs,
     say so and leave it: Redis may be complete, and is enough then."""
     try:
-        await rebuild_if_missing(stores.database, stores.index_store, on_lag=on_lag)
+        await rebuild_if_missing(stores.database, stores.index_store, on_lag=metrics.index_lag.set)
     except Exception as error:  # sorted: the watch asks again, or the process stops
         flushed_or_overtaken = isinstance(error, IndexMissingError | StaleTurnError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
-        log.warning("the index cannot be compared with SQL now", error=describe(error))
+        of_redis = flushed_or_overtaken or isinstance(error, RedisError)
+        (metrics.redis_errors if of_redis else metrics.sql_errors).failed(error, "index")
         await asyncio.sleep(_REBUILD_PAUSE)
+    else:
+        metrics.redis_errors.answered("index")
+        metrics.sql_errors.answered("index")

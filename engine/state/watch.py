@@ -94,14 +94,18 @@ class IndexWatch:
     async def run(self) -> None:
         """Watch until cancelled. Raises what neither time nor a rebuild can mend."""
         backoff = FIRST_BACKOFF
+        said = False
         await self._rebuild()
         while True:
             try:
                 if await self._written() is not None:
                     backoff = FIRST_BACKOFF
+                    said = False
                     await self._follow()
                 self._index.built.clear()
-                log.warning("the index is missing from Redis, rebuilding it from SQL")
+                if not said:
+                    log.warning("the index is missing from Redis, rebuilding it from SQL")
+                said = True
                 await self._rebuild()
             except Exception as error:  # sorted: tried again, or up to stop the process
                 if not redis_may_recover(error):

@@ -1,6 +1,7 @@
-"""A catalog on each database, a Redis of the test's own, and a reader of its index."""
+"""A catalog, a Redis of the test's own, a reader of its index; and whole processes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,8 @@ from catalog.database import Database, open_database
 from catalog.migrate import migrate
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.metrics import Metrics
+from tests.acceptance.rig import Rig
+from tests.acceptance.topics import TopicSet
 from tests.hostile.index.reader import Reader
 from tests.servers.redis import RedisServer
 
@@ -37,3 +40,24 @@ async def reader(database: Database, redis: RedisClient) -> Reader:
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics()
+
+
+@pytest.fixture
+def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
+    return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.trigger")
+
+
+@pytest.fixture
+def rig(kafka_bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(
+        tmp_path,
+        {
+            "KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
+            "TOPIC_PREFIX": topic_prefix,
+            "GROUP_PREFIX": f"{topic_prefix}g.",
+            "REDIS_PREFIX": topic_prefix,
+            "LOG_FORMAT": "json",
+        },
+    )
+    yield made
+    made.close()

@@ -1,6 +1,7 @@
 """The stream of changes goes back, or loses a message: no process believes what it remembers."""
 
 import time
+from typing import Any
 
 from structlog.testing import capture_logs
 
@@ -19,8 +20,8 @@ async def test_a_stream_whose_ids_went_back_is_heard(reader: Reader, redis: Redi
     async with reader.kept():
         await reader.until(fires=True)
         ahead = f"{int(time.time() * 1000) + HOUR_MS}-0"
-        fields = {"generation": 0, "step": 0, "keys": "[]"}
-        older = await redis.dump(changes)
+        fields: dict[Any, Any] = {"generation": 0, "step": 0, "keys": "[]"}
+        older: Any = await redis.dump(changes)
         await redis.xadd(changes, fields, id=ahead)
         await eventually(lambda: _read_to(redis, changes))
         await redis.restore(changes, 0, older, replace=True)
@@ -42,7 +43,7 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
 
     async with reader.kept():
         await reader.until(fires=True)
-        reader.store._announce = silent  # type: ignore[method-assign]
+        reader.store._announce = silent  # type: ignore[method-assign,assignment]
         with capture_logs() as logs:
             await reader.edit(active=False)
             await reader.until(fires=False)

@@ -126,7 +126,7 @@ async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, 
     """A node of a cluster fell back; or a part of one write survived."""
     bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
     await rebuild(reader.database, reader.store)
-    older = await redis.dump(bucket)
+    older: Any = await redis.dump(bucket)
     await reader.edit(active=False)
     while await drain_once(reader.database, reader.store) is not Outcome.IDLE:
         pass
@@ -149,7 +149,7 @@ async def test_a_write_on_top_does_not_hide_what_is_lost(
     """The next edit comes before anybody has compared."""
     bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
     await rebuild(reader.database, reader.store)
-    older = await redis.dump(bucket)
+    older: Any = await redis.dump(bucket)
     async with take_turn(reader.database, await reader.store.markers(), wait=True) as turn:
         assert turn is not None
         await turn.write(reader.store, {campaign_field(reader.campaign.id): b"{}"})
@@ -169,7 +169,7 @@ async def test_the_second_of_two_writes_of_a_turn_is_missed_too(
     async with take_turn(reader.database, await reader.store.markers(), wait=True) as turn:
         assert turn is not None
         await turn.write(reader.store, {campaign_field(reader.campaign.id): b"{}"})
-        half = await redis.dump(bucket)
+        half: Any = await redis.dump(bucket)
         await turn.write(reader.store, {}, [campaign_field(reader.campaign.id)])
     await redis.restore(bucket, 0, half, replace=True)
     reader.lags.clear()
@@ -186,7 +186,9 @@ async def test_a_rebuild_that_lost_a_part_is_not_put_in_place(
         assert turn is not None
         store = reader.store
         await store.begin(turn.marker)
-        begun = [await redis.dump(store.keys.building(number)) for number in range(BUCKETS)]
+        begun: list[Any] = [
+            await redis.dump(store.keys.building(number)) for number in range(BUCKETS)
+        ]
         await store.fill(turn.marker, {f"c:{number}": b"{}" for number in range(100)})
         for number, dump in enumerate(begun):
             await redis.restore(store.keys.building(number), 0, dump, replace=True)

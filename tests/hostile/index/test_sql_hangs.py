@@ -2,8 +2,6 @@
 
 import random
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,27 +16,6 @@ from tests.acceptance.world import World, small_world
 from tests.hostile.index.freezing import frozen
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.waiting import eventually
-
-
-@pytest.fixture
-def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
-    return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.trigger")
-
-
-@pytest.fixture
-def rig(kafka_bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(
-        tmp_path,
-        {
-            "KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
-            "TOPIC_PREFIX": topic_prefix,
-            "GROUP_PREFIX": f"{topic_prefix}g.",
-            "REDIS_PREFIX": topic_prefix,
-            "LOG_FORMAT": "json",
-        },
-    )
-    yield made
-    made.close()
 
 
 @pytest.mark.timeout(200)

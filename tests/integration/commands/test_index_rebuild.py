@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -58,8 +59,8 @@ def test_a_server_that_is_away_is_named(tmp_path: Path, sqlite_url: str, redis_u
         assert done.stderr.count("\n") == 1
 
 
-def _fields(redis: Redis) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
+def _fields(redis: Redis) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
     for number in range(16):
         found |= redis.hgetall(f"proximity:index:{{{number}}}")
     del found[b"m"]

@@ -46,7 +46,8 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(
         errors.answered("claims")
         errors.answered("claims")
     assert [line["event"] for line in logs] == [GONE, BACK]
-    assert logs[0] | {"server": "redis", "what": "claims", "error": "OSError: no route"} == logs[0]
+    told = {"server": "redis", "what": "claims", "error": "OSError: no route"}
+    assert told.items() <= dict(logs[0]).items()
     assert (logs[1]["seconds"], logs[1]["failures"]) == (99, 100)
     assert metrics.registry.get_sample_value("proximity_redis_errors_total") == 100
 

@@ -53,7 +53,11 @@ class ClockSkew:
 
     def is_large(self) -> bool:
         """Whether this clock is wrong by more than the limit, as far as is known."""
-        return abs(self.agreed()) > self.limit
+        return not self.agrees_within(self.limit)
+
+    def agrees_within(self, seconds: float) -> bool:
+        """Whether this clock is right to so many seconds, or nothing is known against it."""
+        return abs(self.agreed()) <= seconds
 
     async def measure(self, server: str) -> None:
         """Ask one server. Raises what its reader raises, and TimeoutError."""

@@ -56,7 +56,7 @@ def build_trigger(parts: Parts) -> Role:
 def _fires(parts: Parts) -> bool:
     """Whether this process's clock lets anything fire: see engine.clocks."""
     clocks = parts.clocks
-    return clocks is None or abs(clocks.agreed()) <= parts.settings.max_detection_age
+    return clocks is None or clocks.agrees_within(parts.settings.max_detection_age)
 
 
 def _index(parts: Parts) -> BeaconIndex:

@@ -51,6 +51,8 @@ async def test_a_clock_that_is_minutes_off_is_said_once(
         ("error", "sql"),
     ]
     assert skew.is_large()
+    assert skew.agrees_within(MINUTES + 60)
+    assert not skew.agrees_within(MINUTES - 60)
     assert skew.agreed() == pytest.approx(shift, abs=30)
     for server in ("redis", "sql"):
         shown = metrics.registry.get_sample_value(

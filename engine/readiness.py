@@ -10,6 +10,7 @@ from engine.servers import ServerErrors
 Result = TypeVar("Result")
 Check = Callable[[], Awaitable[bool]]
 
+QUESTION = "question"  # the kind of call that a question is, where it is not a write
 _CHECK_SECONDS = 2.0
 _QUESTION_SECONDS = 1.5
 

@@ -35,6 +35,7 @@ Fields = dict[str, bytes]
 Chunks = AsyncIterator[tuple[list[int], Fields]]
 
 CHUNK = 1000
+_CAMPAIGNS = 100  # each may carry tens of kilobytes, and a chunk is one call to Redis
 _EVERY = true()
 
 
@@ -54,7 +55,7 @@ async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] 
     now = await sql_now(session)
     query = select(*Campaign.__table__.columns, Venue.time_zone, Venue.active.label("venue_active"))
     query = query.join(Venue, Campaign.venue_id == Venue.id).where(condition)
-    query = query.order_by(Campaign.id).limit(CHUNK)
+    query = query.order_by(Campaign.id).limit(_CAMPAIGNS)
     while rows := (await session.execute(query.where(Campaign.id > last))).all():
         last = rows[-1].id
         yield [row.id for row in rows], dict(_campaign_field(row, now) for row in rows)

@@ -41,13 +41,16 @@ class Built:
     connectors: int = 0
 
 
-async def drain_once(database: Database, store: IndexStore) -> Outcome:
+async def drain_once(
+    database: Database, store: IndexStore, *, on_lag: LagShown = lambda _: None
+) -> Outcome:
     """Write up to 1000 rows of the outbox to the index, or rebuild an index that is missing or
     has lost writes.
 
-    With an empty outbox it looks no further (see `rebuild_if_missing`). Each row is written at
-    least once before it is deleted. Raises SQLAlchemyError, RedisError, OSError, TimeoutError,
-    IndexMissingError or StaleTurnError; then the rows are still there, and it may be tried again.
+    With an empty outbox it looks no further (see `rebuild_if_missing`, also for `on_lag`). Each row
+    is written at least once before it is deleted. Raises SQLAlchemyError, RedisError, OSError,
+    TimeoutError, IndexMissingError or StaleTurnError; then the rows are still there, and it may be
+    tried again.
     """
     async with database.read() as session:
         if not await session.scalar(select(exists(select(Outbox.id)))):
@@ -55,7 +58,7 @@ async def drain_once(database: Database, store: IndexStore) -> Outcome:
     async with take_turn(database, await store.markers(), wait=False) as turn:
         if turn is None:
             return Outcome.BUSY
-        if await _build_unless_right(turn, store):
+        if await _build_unless_right(turn, store, on_lag):
             return Outcome.REBUILT
         rows = await _take_rows(turn.session)
         await apply(turn, store, rows)
@@ -85,15 +88,14 @@ async def rebuild_if_missing(
         return False
     async with take_turn(database, await store.markers(), wait=True) as turn:
         assert turn is not None  # noqa: S101  # a turn that is waited for is given
-        built = await _build_unless_right(turn, store)
-    on_lag(0)
-    return built
+        return await _build_unless_right(turn, store, on_lag)
 
 
-async def _build_unless_right(turn: Turn, store: IndexStore) -> bool:
+async def _build_unless_right(turn: Turn, store: IndexStore, on_lag: LagShown) -> bool:
     """In a turn nobody else writes: what differs now does so for certain."""
     written = Written(turn.marker.catalog, turn.marker.generation, turn.places)
     found = judge(await store.markers(), written)
+    on_lag(found.lag)
     if found.standing is Standing.RIGHT:
         return False
     _log.warning(
@@ -102,6 +104,7 @@ async def _build_unless_right(turn: Turn, store: IndexStore) -> bool:
         buckets_behind=found.buckets,
     )
     await _build(turn, store)
+    on_lag(0)
     return True
 
 

@@ -98,7 +98,7 @@ class Drainer:
         if self._swept is None or now - self._swept >= _SWEEP_SECONDS:
             await sweep(self._database)
             self._swept = now
-        return await drain_once(self._database, self._store)
+        return await drain_once(self._database, self._store, on_lag=self._on_lag)
 
     def _failed(self, error: Exception) -> float:
         # The index may have gone with it.

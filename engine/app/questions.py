@@ -8,7 +8,7 @@ from sqlalchemy import text
 from engine.app.stores import Stores
 from engine.kafka.answering import BrokerProbe
 from engine.metrics import Metrics
-from engine.readiness import Check, Question
+from engine.readiness import QUESTION, Check, Question
 from engine.settings import Settings
 
 _PROBE_SECONDS = 60
@@ -23,9 +23,9 @@ def server_questions(
     async def ask_kafka() -> bool:
         answers = await probe.answers()  # which counts by itself
         if answers:
-            metrics.kafka_errors.answered("question")
+            metrics.kafka_errors.answered(QUESTION)
         else:
-            metrics.kafka_errors.lost("question", "no broker answers")
+            metrics.kafka_errors.lost(QUESTION, "no broker answers")
         return answers
 
     async def ask_redis_to_write() -> None:
@@ -40,9 +40,9 @@ def server_questions(
         async with stores.database.glance() as session:
             await session.execute(text("SELECT 1"))
 
-    redis = Question(stores.redis_answers, what="question", errors=metrics.redis_errors)
+    redis = Question(stores.redis_answers, what=QUESTION, errors=metrics.redis_errors)
     writes = Question(ask_redis_to_write, what="write", errors=metrics.redis_errors)
-    sql = Question(ask_sql, what="question", errors=metrics.sql_errors)
+    sql = Question(ask_sql, what=QUESTION, errors=metrics.sql_errors)
     return {
         "kafka": ask_kafka,
         "redis": redis.answers,

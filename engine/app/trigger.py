@@ -12,6 +12,7 @@ from engine.app.stores import Stores
 from engine.failures import database_may_recover, redis_may_recover
 from engine.kafka.topics import Topics
 from engine.metrics import Metrics
+from engine.readiness import QUESTION
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
 from engine.state.index import BeaconIndex
@@ -105,8 +106,6 @@ async def _rebuild(stores: Stores, metrics: Metrics) -> None:
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
         of_redis = flushed_or_overtaken or isinstance(error, RedisError)
-        (metrics.redis_errors if of_redis else metrics.sql_errors).failed(error, "index")
+        # (A kind of call that succeeds again by itself: the server watch makes it, too.)
+        (metrics.redis_errors if of_redis else metrics.sql_errors).failed(error, QUESTION)
         await asyncio.sleep(_REBUILD_PAUSE)
-    else:
-        metrics.redis_errors.answered("index")
-        metrics.sql_errors.answered("index")

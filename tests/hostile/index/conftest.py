@@ -15,10 +15,12 @@ from tests.hostile.index.reader import Reader
 from tests.servers.redis import RedisServer
 
 
-@pytest.fixture
-async def database(sqlite_url: str) -> AsyncIterator[Database]:
-    await migrate(sqlite_url)
-    opened = open_database(sqlite_url)
+@pytest.fixture(params=["sqlite"])
+async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    """On SQLite; a test may name others."""
+    url = str(request.getfixturevalue(f"{request.param}_url"))
+    await migrate(url)
+    opened = open_database(url)
     yield opened
     await opened.close()
 

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,10 @@ async def test_a_replica_is_promoted_that_lagged(
     database: Database, own_redis: RedisServer, replica: RedisServer
 ) -> None:
     address = Address(own_redis.port)
-    async with address.listening():
-        redis = connect_redis(f"redis://127.0.0.1:{address.port}/0", timeout=2.0)
+    async with (
+        address.listening(),
+        aclosing(connect_redis(f"redis://127.0.0.1:{address.port}/0", timeout=2.0)) as redis,
+    ):
         reader = Reader(database, redis)
         await reader.furnish()
         async with reader.kept():
@@ -83,7 +86,6 @@ async def test_a_replica_is_promoted_that_lagged(
             # And what follows is heard of.
             await reader.edit(active=True)
             await reader.until(fires=True)
-        await redis.aclose()
     print(f"switched off again {seconds:.2f} s after it was noticed")
 
 
@@ -93,25 +95,24 @@ async def test_an_older_file_is_restored(
 ) -> None:
     """The append-only file of an hour ago, or the snapshot."""
     with started(kind) as server:
-        redis = connect_redis(server.url, timeout=2.0)
-        reader = Reader(database, redis)
-        await reader.furnish()
-        async with reader.kept():
-            await reader.until(fires=True)
-            copy = tmp_path / "copy"
-            with server.connect() as client:
-                client.save()
-            shutil.copytree(server.directory, copy)
-            await reader.edit(active=False)
-            await reader.until(fires=False)
-            with capture_logs() as logs:
-                await asyncio.to_thread(_restore, server, copy)
-                reader.index.cache.drop_all()
-                await eventually(lambda: said(logs), deadline=30, what="it is noticed")
+        async with aclosing(connect_redis(server.url, timeout=2.0)) as redis:
+            reader = Reader(database, redis)
+            await reader.furnish()
+            async with reader.kept():
+                await reader.until(fires=True)
+                copy = tmp_path / "copy"
+                with server.connect() as client:
+                    client.save()
+                shutil.copytree(server.directory, copy)
+                await reader.edit(active=False)
                 await reader.until(fires=False)
-                await eventually(lambda: reader.lags[-1] == 0)
-            await assert_healed(reader, redis, logs)
-        await redis.aclose()
+                with capture_logs() as logs:
+                    await asyncio.to_thread(_restore, server, copy)
+                    reader.index.cache.drop_all()
+                    await eventually(lambda: said(logs), deadline=30, what="it is noticed")
+                    await reader.until(fires=False)
+                    await eventually(lambda: reader.lags[-1] == 0)
+                await assert_healed(reader, redis, logs)
 
 
 def _restore(server: RedisServer, copy: Path) -> None:
@@ -121,6 +122,7 @@ def _restore(server: RedisServer, copy: Path) -> None:
     server.start()
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("kept", [False, True], ids=["at rest", "while it is kept"])
 async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, kept: bool) -> None:
     """A node of a cluster fell back; or a part of one write survived."""

@@ -24,6 +24,7 @@ _COMMANDS = (
     "migrate",
     "account",
     "catalog",
+    "index",
     "connector",
     "publish",
     "dead_letters",

@@ -5,17 +5,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import structlog
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from asyncpg import InterfaceError, InternalClientError, PostgresError
-from prometheus_client import Counter
 from redis import exceptions as redis_errors
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-log = structlog.get_logger(__name__)
+if TYPE_CHECKING:
+    from engine.servers import ServerErrors
 
 FIRST_BACKOFF = 0.05
 LAST_BACKOFF = 2.0
@@ -93,7 +92,7 @@ def database_may_recover(error: Exception) -> bool:
 
 
 async def until_redis_answers(
-    call: Callable[[], Awaitable[Result]], errors: Counter, what: str
+    call: Callable[[], Awaitable[Result]], errors: "ServerErrors", what: str
 ) -> Result:
     """The result of `call`, tried again with backoff for as long as Redis does not answer.
 
@@ -103,11 +102,13 @@ async def until_redis_answers(
     backoff = FIRST_BACKOFF
     while True:
         try:
-            return await call()
+            result = await call()
         except Exception as error:  # sorted here: passes again, or goes up and stops the process
             if not redis_may_recover(error):
                 raise
-            errors.inc()
-            log.warning("redis failed, trying again", what=what, error=describe(error))
+            errors.failed(error, what)
+        else:
+            errors.answered(what)
+            return result
         await asyncio.sleep(backoff)
         backoff = min(backoff * 2, LAST_BACKOFF)

@@ -1,6 +1,5 @@
 """The metrics port: /metrics, /healthz (the loop turns), /readyz (able to do the work)."""
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
@@ -10,11 +9,9 @@ import uvicorn
 from prometheus_client import CollectorRegistry, make_asgi_app
 
 from engine.listening import listen
+from engine.readiness import Check, ask_all
 from engine.settings import PREFIX
 
-_CHECK_SECONDS = 2.0
-
-Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -60,20 +57,12 @@ class HealthServer:
         elif path == "/healthz":
             await _reply(send, 200, {"status": "ok"})
         elif path == "/readyz":
-            results = {name: await _passes(check) for name, check in self._checks.items()}
+            results = await ask_all(self._checks)
             ready = all(results.values())
             status = "ready" if ready else "not ready"
             await _reply(send, 200 if ready else 503, {"status": status, "checks": results})
         else:
             await _reply(send, 404, {"status": "error", "message": "not found", "code": 404})
-
-
-async def _passes(check: Check) -> bool:
-    try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            return await check()
-    except Exception:  # a check that cannot be made is the answer: not ready
-        return False
 
 
 async def _reply(send: Send, status: int, body: dict[str, Any]) -> None:

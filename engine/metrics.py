@@ -10,6 +10,8 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from engine.servers import ServerErrors
+
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _STEP = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SIZE = (1, 10, 50, 100, 500, 1000, 2000, 5000, 10_000)
@@ -78,6 +80,21 @@ class Metrics:
             ["role", "topic", "partition"],
             registry=registry,
         )
+        self.kafka_errors = ServerErrors(
+            "kafka",
+            Counter(
+                "proximity_kafka_errors_total",
+                "Requests to Kafka that failed and are tried again: questions, commits, publishing",
+                registry=registry,
+            ),
+        )
+        self.records_skipped = Counter(
+            "proximity_records_skipped_total",
+            "Records that were never read: retention (they were gone before), truncated (the "
+            "partition lost its end)",
+            ["role", "cause"],
+            registry=registry,
+        )
         self.dead_letters = Counter(
             "proximity_dead_letters_total",
             "Records put into dead-letters",
@@ -105,10 +122,13 @@ class Metrics:
             ["reason"],
             registry=registry,
         )
-        self.sql_errors = Counter(
-            "proximity_sql_errors_total",
-            "Calls to SQL that failed and are tried again",
-            registry=registry,
+        self.sql_errors = ServerErrors(
+            "sql",
+            Counter(
+                "proximity_sql_errors_total",
+                "Calls to SQL that failed and are tried again",
+                registry=registry,
+            ),
         )
 
     def _connectors(self) -> None:
@@ -147,8 +167,32 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
-        self.redis_errors = Counter(
-            "proximity_redis_errors_total",
-            "Calls to Redis that failed and are tried again",
+        self.redis_errors = ServerErrors(
+            "redis",
+            Counter(
+                "proximity_redis_errors_total",
+                "Calls to Redis that failed and are tried again",
+                registry=registry,
+            ),
+        )
+        self.redis_memory = Gauge(
+            "proximity_redis_memory_ratio",
+            "Memory that Redis uses, as a part of its maxmemory; 0 without one",
+            registry=registry,
+        )
+        self.redis_evicts = Gauge(
+            "proximity_redis_evicts",
+            "1 when Redis may throw keys of ours away: maxmemory-policy is not noeviction",
+            registry=registry,
+        )
+        self.index_lag = Gauge(
+            "proximity_index_generation_lag",
+            "Writes to the index, in generations, that SQL knows of and Redis lacks",
+            registry=registry,
+        )
+        self.clock_skew = Gauge(
+            "proximity_clock_skew_seconds",
+            "How far this process's clock is ahead of the server's",
+            ["server"],
             registry=registry,
         )

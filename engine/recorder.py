@@ -60,8 +60,7 @@ class Reader(Protocol):
 class Recorder:
     """What the partitions of one process share. `deadline` (seconds) bounds one transaction.
 
-    `readers` makes a reader for a partition of a topic. `answers` says whether SQL did when it was
-    last asked.
+    `readers` makes a reader for a partition of a topic.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class Recorder:
         self.metrics = metrics
         self.deadline = deadline
         self.clock = clock
-        self.answers = True
 
     def for_partition(self, partition: TopicPartition) -> "PartitionRecorder":
         """The handler for one assignment of one partition."""
@@ -113,11 +111,13 @@ class Recorder:
                 answered = isinstance(error, AlreadyCountedError | DayMadeError)
                 if not (answered or database_may_recover(error)):
                     raise
-                self.answers = answered
-                self.metrics.sql_errors.inc()
-                log.warning("SQL failed, trying again", error=describe(error))
+                if answered:
+                    self.metrics.sql_errors.inc()
+                    log.warning("a batch is written again", error=describe(error))
+                else:
+                    self.metrics.sql_errors.failed(error, "recording")
             else:
-                self.answers = True
+                self.metrics.sql_errors.answered("recording")
                 return result
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, _LAST_BACKOFF)

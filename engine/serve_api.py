@@ -90,7 +90,12 @@ async def serve_api(
     async with open_stores(settings) as stores, contextlib.AsyncExitStack() as stack:
         stack.callback(passwords.close)
         await refuse_old_schema(stores)
-        drainer = Drainer(database=stores.database, store=stores.index_store, clock=time.monotonic)
+        drainer = Drainer(
+            database=stores.database,
+            store=stores.index_store,
+            clock=time.monotonic,
+            on_lag=metrics.index_lag.set,
+        )
         revision = AccessRevision(database=stores.database, clock=time.monotonic)
         services = build_services(settings, stores, drainer, revision, passwords)
         ready = partial(_ready, stores, stop)

@@ -109,7 +109,13 @@ class Settings(BaseSettings):
     )
 
     max_detection_age: float = Field(
-        300.0, gt=0, description="older, or as far in the future, triggers nothing"
+        300.0,
+        gt=0,
+        le=7 * 86_400,  # the index keeps what an ended campaign sends for longer
+        description="older, or as far in the future, triggers nothing; at most a week",
+    )
+    clock_skew_limit: float = Field(
+        30.0, gt=0, description="seconds by which clocks of servers may differ without an error"
     )
     notification_lifetime: float = Field(
         300.0, gt=0, description="from detected_at to a notification's expires_at"

@@ -64,6 +64,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     cap in seconds, 0 for none. `weekdays` is a bit mask, bit 0 Monday to bit 6 Sunday.
     `start_minute` is 0..1439 and `end_minute` 0..1440, in local time: that of `time_zone`
     (the venue's), else the numeric offset that `start` carries.
+
+    `asleep` says that what would be sent is left out: the campaign cannot fire, by its own
+    `active` or dates or by the venue's `active`. The rules never grant it.
     """
 
     id: int
@@ -83,6 +86,13 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     end_minute: int
     weekdays: int
     time_zone: str | None = None
+    asleep: bool = False
+
+    def without_content(self) -> "Campaign":
+        """The same, asleep."""
+        return msgspec.structs.replace(
+            self, title="", push="", content=None, background=None, color=None, asleep=True
+        )
 
 
 class Beacon(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,11 +35,21 @@ class Piece(NamedTuple):
 class Schedule:
     """A campaign compiled for the question whether it is open at an instant."""
 
-    __slots__ = ("_active", "_clock", "_end", "_pieces", "_settled", "_start", "_weekdays")
+    __slots__ = (
+        "_active",
+        "_asleep",
+        "_clock",
+        "_end",
+        "_pieces",
+        "_settled",
+        "_start",
+        "_weekdays",
+    )
 
     def __init__(self, campaign: Campaign) -> None:
         """Raises ValueError for a time zone that is not known and for dates without offset."""
         self._active = campaign.active
+        self._asleep = campaign.asleep
         self._weekdays = campaign.weekdays
         self._pieces = _pieces(campaign.start_minute * 60, campaign.end_minute * 60)
         self._clock = _clock(campaign)
@@ -79,7 +89,10 @@ class Schedule:
             return Reason.ENDED
         if not self._weekdays >> (day + _EPOCH_WEEKDAY) % 7 & 1:
             return Reason.WRONG_WEEKDAY
-        return None if inside else Reason.OUTSIDE_HOURS
+        if not inside:
+            return Reason.OUTSIDE_HOURS
+        # Open by its schedule, and without content: an edit of the venue is under way.
+        return Reason.INACTIVE if self._asleep else None
 
 
 def _pieces(start: int, end: int) -> tuple[Piece, ...]:

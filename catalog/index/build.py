@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.chunks import chunked
+from catalog.clock import sql_now
+from catalog.index.content import may_fire
 from catalog.index.entries import (
     BeaconEntry,
     ConnectorEntry,
@@ -32,6 +35,7 @@ Fields = dict[str, bytes]
 Chunks = AsyncIterator[tuple[list[int], Fields]]
 
 CHUNK = 1000
+_CAMPAIGNS = 100  # each may carry tens of kilobytes, and a chunk is one call to Redis
 _EVERY = true()
 
 
@@ -48,12 +52,13 @@ async def beacon_fields(session: AsyncSession, condition: ColumnElement[bool] = 
 async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
     """The same for campaigns."""
     last = 0
-    query = select(*Campaign.__table__.columns, Venue.time_zone)
+    now = await sql_now(session)
+    query = select(*Campaign.__table__.columns, Venue.time_zone, Venue.active.label("venue_active"))
     query = query.join(Venue, Campaign.venue_id == Venue.id).where(condition)
-    query = query.order_by(Campaign.id).limit(CHUNK)
+    query = query.order_by(Campaign.id).limit(_CAMPAIGNS)
     while rows := (await session.execute(query.where(Campaign.id > last))).all():
         last = rows[-1].id
-        yield [row.id for row in rows], dict(_campaign_field(row) for row in rows)
+        yield [row.id for row in rows], dict(_campaign_field(row, now) for row in rows)
 
 
 async def connector_fields(
@@ -155,7 +160,7 @@ def _beacon_field(row: Any, campaigns: set[int]) -> tuple[str, bytes]:
     return field, encode(BeaconEntry(beacon=beacon, campaigns=sorted(campaigns)))
 
 
-def _campaign_field(row: Any) -> tuple[str, bytes]:
+def _campaign_field(row: Any, now: datetime) -> tuple[str, bytes]:
     campaign = model.Campaign(
         id=row.id,
         name=row.name,
@@ -175,4 +180,12 @@ def _campaign_field(row: Any) -> tuple[str, bytes]:
         weekdays=row.weekdays,
         time_zone=row.time_zone,
     )
+    if not may_fire(
+        active=row.active,
+        venue_active=row.venue_active,
+        start=row.start_at,
+        end=row.end_at,
+        now=now,
+    ):
+        campaign = campaign.without_content()
     return campaign_field(row.id), encode(campaign)

@@ -29,17 +29,17 @@ async def apply(turn: Turn, store: IndexStore, rows: Iterable[tuple[str, str]]) 
         puts, missing = await _read(
             connector_fields(turn.session, Connector.company_id.in_(ids)), ids
         )
-        await store.write(turn.marker, puts, map(connector_field, missing))
+        await turn.write(store, puts, map(connector_field, missing))
     await _write_beacons(turn, store, refs)
     for chunk in chunked(gone, _CHUNK):
-        await store.write(turn.marker, {}, map(campaign_field, chunk))
+        await turn.write(store, {}, map(campaign_field, chunk))
 
 
 async def _write_campaigns(turn: Turn, store: IndexStore, refs: dict[str, set[str]]) -> list[int]:
     gone: list[int] = []
     for ids in chunked(sorted(map(int, refs["campaign"])), _CHUNK):
         puts, missing = await _read(campaign_fields(turn.session, Campaign.id.in_(ids)), ids)
-        await store.write(turn.marker, puts)
+        await turn.write(store, puts)
         gone += missing
     for ids in chunked(sorted(map(int, refs["venue"])), _CHUNK):
         await _copy(turn, store, campaign_fields(turn.session, Campaign.venue_id.in_(ids)))
@@ -55,7 +55,7 @@ async def _write_beacons(turn: Turn, store: IndexStore, refs: dict[str, set[str]
         async for _, fields in beacon_fields(turn.session, condition):
             puts |= fields
         missing = [field for triple in triples if (field := beacon_field(*triple)) not in puts]
-        await store.write(turn.marker, puts, missing)
+        await turn.write(store, puts, missing)
 
 
 def _conditions(refs: dict[str, set[str]]) -> Iterable[ColumnElement[bool]]:
@@ -71,7 +71,7 @@ def _conditions(refs: dict[str, set[str]]) -> Iterable[ColumnElement[bool]]:
 
 async def _copy(turn: Turn, store: IndexStore, chunks: Chunks) -> None:
     async for _, puts in chunks:
-        await store.write(turn.marker, puts)
+        await turn.write(store, puts)
 
 
 async def _read(chunks: Chunks, wanted: list[int]) -> tuple[Fields, list[int]]:

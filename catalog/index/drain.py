@@ -1,5 +1,6 @@
 """Bring the index up to date: drain the outbox, or build all of it again."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,10 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from catalog.database import Database
 from catalog.index.build import Chunks, beacon_fields, campaign_fields, connector_fields
 from catalog.index.changes import apply
-from catalog.index.entries import Marker
+from catalog.index.entries import Marker, bucket
+from catalog.index.standing import LagShown, Standing, Written, compare, judge
 from catalog.index.turn import Turn, take_turn
 from catalog.index.writer import IndexStore
-from catalog.models import IndexState, Outbox
+from catalog.models import Outbox
 
 _log = structlog.get_logger(__name__)
 
@@ -39,12 +41,16 @@ class Built:
     connectors: int = 0
 
 
-async def drain_once(database: Database, store: IndexStore) -> Outcome:
-    """Write up to 1000 rows of the outbox to the index, or rebuild an index that is missing.
+async def drain_once(
+    database: Database, store: IndexStore, *, on_lag: LagShown = lambda _: None
+) -> Outcome:
+    """Write up to 1000 rows of the outbox to the index, or rebuild an index that is missing or
+    has lost writes.
 
-    With an empty outbox it looks no further (see `rebuild_if_missing`). Each row is written at
-    least once before it is deleted. Raises SQLAlchemyError, RedisError, OSError, TimeoutError,
-    IndexMissingError or StaleTurnError; then the rows are still there, and it may be tried again.
+    With an empty outbox it looks no further (see `rebuild_if_missing`, also for `on_lag`). Each row
+    is written at least once before it is deleted. Raises SQLAlchemyError, RedisError, OSError,
+    TimeoutError, IndexMissingError or StaleTurnError; then the rows are still there, and it may be
+    tried again.
     """
     async with database.read() as session:
         if not await session.scalar(select(exists(select(Outbox.id)))):
@@ -52,8 +58,7 @@ async def drain_once(database: Database, store: IndexStore) -> Outcome:
     async with take_turn(database, await store.markers(), wait=False) as turn:
         if turn is None:
             return Outcome.BUSY
-        if not is_built(await store.markers(), turn.marker.catalog):
-            await _build(turn, store)
+        if await _build_unless_right(turn, store, on_lag):
             return Outcome.REBUILT
         rows = await _take_rows(turn.session)
         await apply(turn, store, rows)
@@ -67,23 +72,40 @@ async def rebuild(database: Database, store: IndexStore) -> Built:
         return await _build(turn, store)
 
 
-async def rebuild_if_missing(database: Database, store: IndexStore) -> bool:
-    """Build the index if a part of it is missing or is another catalog's; whether it was.
+async def rebuild_if_missing(
+    database: Database, store: IndexStore, *, on_lag: LagShown = lambda _: None
+) -> bool:
+    """Build the index if a part of it is missing, is another catalog's, or is not what SQL wrote
+    (Redis or SQL was restored from an older copy); whether it was.
 
     For whoever finds the index missing: all of them wait for one lock, the first one builds and
-    the others find it built. Raises as above.
+    the others find it built. `on_lag` is told how many turns Redis lacks, before and after.
+    Raises as above.
     """
-    markers = await store.markers()
-    async with database.read() as session:
-        catalog = await session.scalar(select(IndexState.catalog)) or ""
-    if is_built(markers, catalog):
+    found = await compare(database, store)
+    on_lag(found.lag)
+    if found.standing is Standing.RIGHT:
         return False
-    async with take_turn(database, markers, wait=True) as turn:
+    async with take_turn(database, await store.markers(), wait=True) as turn:
         assert turn is not None  # noqa: S101  # a turn that is waited for is given
-        if is_built(await store.markers(), turn.marker.catalog):
-            return False
-        await _build(turn, store)
-        return True
+        return await _build_unless_right(turn, store, on_lag)
+
+
+async def _build_unless_right(turn: Turn, store: IndexStore, on_lag: LagShown) -> bool:
+    """In a turn nobody else writes: what differs now does so for certain."""
+    written = Written(turn.marker.catalog, turn.marker.generation, turn.places)
+    found = judge(await store.markers(), written)
+    on_lag(found.lag)
+    if found.standing is Standing.RIGHT:
+        return False
+    _log.warning(
+        f"the index in Redis is {found.standing.value}: rebuilding it from SQL",
+        generations_behind=found.lag,
+        buckets_behind=found.buckets,
+    )
+    await _build(turn, store)
+    on_lag(0)
+    return True
 
 
 def is_built(markers: Sequence[Marker | None], catalog: str | None = None) -> bool:
@@ -110,12 +132,13 @@ async def _build(turn: Turn, store: IndexStore) -> Built:
     empty = delete(Outbox)
     await turn.session.execute(empty, execution_options={"synchronize_session": False})
     await store.begin(turn.marker)
+    counts: Counter[int] = Counter()
     built = Built(
-        connectors=await _fill(turn, store, connector_fields(turn.session)),
-        campaigns=await _fill(turn, store, campaign_fields(turn.session)),
-        beacons=await _fill(turn, store, beacon_fields(turn.session)),
+        connectors=await _fill(turn, store, connector_fields(turn.session), counts),
+        campaigns=await _fill(turn, store, campaign_fields(turn.session), counts),
+        beacons=await _fill(turn, store, beacon_fields(turn.session), counts),
     )
-    await store.finish(turn.marker)
+    await turn.finish(store, counts)
     _log.info(
         "index built",
         beacons=built.beacons,
@@ -125,9 +148,10 @@ async def _build(turn: Turn, store: IndexStore) -> Built:
     return built
 
 
-async def _fill(turn: Turn, store: IndexStore, chunks: Chunks) -> int:
+async def _fill(turn: Turn, store: IndexStore, chunks: Chunks, counts: Counter[int]) -> int:
     count = 0
     async for ids, puts in chunks:
         await store.fill(turn.marker, puts)
+        counts.update(map(bucket, puts))
         count += len(ids)
     return count

@@ -11,6 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database
 from catalog.index.drain import Outcome, drain_once, rebuild_if_missing
+from catalog.index.standing import LagShown
+from catalog.index.sweep import sweep
 from catalog.index.writer import IndexMissingError, IndexStore, StaleTurnError
 
 _log = structlog.get_logger(__name__)
@@ -28,13 +30,17 @@ OUTAGES = (
 )
 
 
-class Drainer:
-    """Drains the outbox every `poll` seconds; every `look` seconds sees that the index is there.
+_SWEEP_SECONDS = 60.0
 
-    An outage of SQL or Redis is logged and tried again, after a pause that doubles up to
+
+class Drainer:
+    """Drains the outbox every `poll` seconds; every `look` seconds compares the index with SQL.
+
+    An outage of SQL or Redis is logged once and tried again, after a pause that doubles up to
     `longest_pause`; any other error is a mistake in the program and ends `run`. `jitter` spreads
     pauses: a factor near 1. `failures` counts those in a row: 0 while all is well. `nudge` ends a
-    pause at once, for who has just written; not one after a failure.
+    pause at once, for who has just written; not one after a failure. `on_lag` is told by how many
+    generations Redis is behind.
     """
 
     def __init__(
@@ -43,10 +49,11 @@ class Drainer:
         database: Database,
         store: IndexStore,
         poll: float = 0.25,
-        look: float = 5.0,
+        look: float = 1.0,
         longest_pause: float = 10.0,
         clock: Callable[[], float],
         jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2),  # noqa: S311
+        on_lag: LagShown = lambda _: None,
     ) -> None:
         self._database = database
         self._store = store
@@ -55,8 +62,10 @@ class Drainer:
         self._longest_pause = longest_pause
         self._clock = clock
         self._jitter = jitter
+        self._on_lag = on_lag
         self.failures = 0
         self._looked: float | None = None
+        self._swept: float | None = None
         self._nudged = asyncio.Event()
 
     def nudge(self) -> None:
@@ -84,19 +93,20 @@ class Drainer:
     async def _work(self) -> Outcome:
         now = self._clock()
         if self._looked is None or now - self._looked >= self._look:
-            if await rebuild_if_missing(self._database, self._store):
-                _log.warning("index was missing and has been rebuilt")
+            await rebuild_if_missing(self._database, self._store, on_lag=self._on_lag)
             self._looked = now
-        return await drain_once(self._database, self._store)
+        if self._swept is None or now - self._swept >= _SWEEP_SECONDS:
+            await sweep(self._database)
+            self._swept = now
+        return await drain_once(self._database, self._store, on_lag=self._on_lag)
 
     def _failed(self, error: Exception) -> float:
         # The index may have gone with it.
         self._looked = None
         self.failures += 1
         pause = min(self._poll * 2.0 ** min(self.failures, 16), self._longest_pause)
-        _log.warning(
-            "index cannot be kept up to date", error=_one_line(error), failures=self.failures
-        )
+        if self.failures == 1:  # the rest of the outage is told when it is over
+            _log.warning("index cannot be kept up to date", error=_one_line(error))
         return pause * self._jitter()
 
 

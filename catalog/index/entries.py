@@ -5,6 +5,7 @@ holds the marker, so that one HMGET answers both "is the index built" and "what 
 atomically, on a single server and on a cluster (the number in braces is a hash tag).
 """
 
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -16,11 +17,27 @@ MARKER_FIELD = "m"
 REBUILT = "*"  # the `keys` of a change message after a rebuild: everything may have changed
 
 
+class Place(NamedTuple):
+    """How far a bucket is written: the turn of its last write, and which write of the turn."""
+
+    generation: int
+    step: int
+
+
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that a bucket is built, from which catalog, and by which writer's turn last."""
+    """Says that a bucket is built, from which catalog, and which write was its last.
+
+    `generation` counts the writers' turns, `step` the writes of a turn; a rebuild is step 0.
+    """
 
     catalog: str
     generation: int
+    step: int = 0
+
+    @property
+    def place(self) -> Place:
+        """Which write this was, to be compared."""
+        return Place(self.generation, self.step)
 
 
 class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,28 +10,51 @@ that the database was restored from a copy: the catalog takes a new identity, wh
 index one of another catalog, and so it is built again.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
+import msgspec
 import structlog
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
-from catalog.index.entries import Marker
+from catalog.index.entries import BUCKETS, Marker, Place
+from catalog.index.standing import places_of
+from catalog.index.writer import IndexStore
 from catalog.models import IndexState
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Turn:
-    """The writer's session, whose commit ends the turn, and the mark that it leaves."""
+    """The writer's session, whose commit ends the turn, and the mark that it leaves.
+
+    `places` is what SQL says that each bucket holds; it goes with the turn's writes, and into SQL
+    with its commit. So a bucket in Redis may be ahead of it, by a turn that failed, and is behind
+    it only when Redis has lost something.
+    """
 
     session: AsyncSession
     marker: Marker
+    places: list[Place]
+
+    async def write(
+        self, store: IndexStore, puts: Mapping[str, bytes], removals: Iterable[str] = ()
+    ) -> None:
+        """Put and remove fields of the index. Raises what IndexStore.write does."""
+        self.marker = msgspec.structs.replace(self.marker, step=self.marker.step + 1)
+        touched = await store.write(self.marker, puts, removals, places=self.places)
+        for number in touched:
+            self.places[number] = self.marker.place
+
+    async def finish(self, store: IndexStore, counts: Mapping[int, int]) -> None:
+        """Put a rebuild of this turn in place. Raises what IndexStore.finish does."""
+        await store.finish(self.marker, counts)
+        self.places = [self.marker.place] * BUCKETS
 
 
 @asynccontextmanager
@@ -51,7 +74,9 @@ async def take_turn(
         async with database.write.begin() as session:
             state = await _locked(session, wait=wait)
             if state is not None and state.generation == marker.generation:
-                yield Turn(session, marker)
+                turn = Turn(session, marker, places_of(state.places))
+                yield turn
+                state.places = [list(place) for place in turn.places]
                 return
         if not wait:
             yield None

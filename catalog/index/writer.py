@@ -18,6 +18,7 @@ from catalog.index.entries import (
     REBUILT,
     IndexKeys,
     Marker,
+    Place,
     bucket,
     decode_marker,
     encode,
@@ -26,10 +27,15 @@ from catalog.redis_connection import RedisClient
 
 _CHANGES_KEPT = 10_000
 _ABANDONED_SECONDS = 3600
+_NOWHERE = Place(0, 0)
 
 
 class IndexMissingError(Exception):
     """The index, or the rebuild under way, is gone from Redis, or is of another catalog."""
+
+
+class IndexLagsError(IndexMissingError):
+    """A bucket lacks writes that SQL knows of: Redis was restored from an older copy."""
 
 
 class StaleTurnError(Exception):
@@ -56,6 +62,7 @@ class IndexStore:
         self._begin = _script("begin")
         self._fill = _script("fill")
         self._finish = _script("finish")
+        self._tell = _script("announce")
 
     async def markers(self) -> list[Marker | None]:
         """The marker of each bucket; None where the bucket is not built."""
@@ -65,11 +72,17 @@ class IndexStore:
         return [None if raw is None else decode_marker(raw) for raw in await self._run(pipeline)]
 
     async def write(
-        self, marker: Marker, puts: Mapping[str, bytes], removals: Iterable[str] = ()
-    ) -> None:
-        """Put and remove fields, then tell every reader.
+        self,
+        marker: Marker,
+        puts: Mapping[str, bytes],
+        removals: Iterable[str] = (),
+        *,
+        places: Sequence[Place] = (_NOWHERE,) * BUCKETS,
+    ) -> set[int]:
+        """Put and remove fields, then tell every reader; the buckets that were written.
 
-        Raises IndexMissingError, StaleTurnError.
+        `places` is what the buckets must hold already: a write on top of one that Redis has lost
+        would hide the loss. Raises IndexMissingError, IndexLagsError, StaleTurnError.
         """
         removed = list(removals)
         by_bucket: dict[int, tuple[list[str | bytes], list[str]]] = {}
@@ -82,13 +95,14 @@ class IndexStore:
             (
                 self._write,
                 [self.keys.bucket(number)],
-                [marker.catalog, marker.generation, mark, len(pairs) // 2, *pairs, *gone],
+                [mark, *places[number], len(pairs) // 2, *pairs, *gone],
             )
             for number, (pairs, gone) in by_bucket.items()
         ]
         if calls:
             await self._call(calls)
             await self._announce(marker, msgspec.json.encode([*puts, *removed]))
+        return set(by_bucket)
 
     async def begin(self, marker: Marker) -> None:
         """Begin a rebuild beside the index that is read. Raises StaleTurnError."""
@@ -108,23 +122,27 @@ class IndexStore:
             ]
         )
 
-    async def finish(self, marker: Marker) -> None:
+    async def finish(self, marker: Marker, counts: Mapping[int, int]) -> None:
         """Put the rebuild in place, then tell every reader.
 
-        Raises IndexMissingError, StaleTurnError.
+        `counts` is how many fields were put, by bucket: a Redis that fell back meanwhile may have
+        kept a part of them. Raises IndexMissingError, StaleTurnError.
         """
-        arguments = [marker.generation, encode(marker)]
-        await self._call([(self._finish, self._both(n), arguments) for n in range(BUCKETS)])
+        head = [marker.generation, encode(marker)]
+        await self._call(
+            [
+                (self._finish, self._both(number), [*head, counts.get(number, 0)])
+                for number in range(BUCKETS)
+            ]
+        )
         await self._announce(marker, REBUILT)
 
     def _both(self, number: int) -> list[str]:
         return [self.keys.bucket(number), self.keys.building(number)]
 
     async def _announce(self, marker: Marker, keys: str | bytes) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
-        fields: dict[Any, Any] = {"generation": marker.generation, "keys": keys}
-        pipeline.xadd(self.keys.changes, fields, maxlen=_CHANGES_KEPT, approximate=True)
-        await self._run(pipeline)
+        arguments = [_CHANGES_KEPT, *marker.place, keys]
+        await self._call([(self._tell, [self.keys.changes], arguments)])
 
     async def _call(self, calls: Sequence[tuple[str, list[str], list[Any]]]) -> None:
         pipeline = self._redis.pipeline(transaction=False)
@@ -148,4 +166,6 @@ def _meaning(error: Exception) -> Exception:
         return StaleTurnError(text)
     if isinstance(error, ResponseError) and text.startswith("MISSING"):
         return IndexMissingError(text)
+    if isinstance(error, ResponseError) and text.startswith("LAGGING"):
+        return IndexLagsError(text)
     return error

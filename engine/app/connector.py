@@ -120,6 +120,7 @@ def build_connector(parts: Parts) -> Role:
         consumer=consumer,
         background={"connector calls": run_calls, "connector departures": departures.run},
         checks={"partitions_assigned": lambda: consumer.assigned},
+        needs={"redis_writes"},
     )
 
 

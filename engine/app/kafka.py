@@ -8,9 +8,11 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from engine.app.role import Parts
+from engine.kafka.answering import BrokerProbe
 from engine.kafka.connection import connection_options
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.publisher import Publisher
+from engine.metrics import Metrics
 from engine.settings import Settings
 
 
@@ -54,3 +56,13 @@ async def open_publisher(settings: Settings) -> AsyncIterator[Publisher]:
         yield publisher
     finally:
         await publisher.close()
+
+
+@asynccontextmanager
+async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[BrokerProbe]:
+    """What readiness asks whether Kafka answers; closed at the end."""
+    probe = BrokerProbe(settings, on_error=metrics.kafka_errors.inc)
+    try:
+        yield probe
+    finally:
+        await probe.close()

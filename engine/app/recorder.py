@@ -46,10 +46,8 @@ def build_recorder(parts: Parts) -> Role:
         name=ROLE,
         consumer=consumer,
         background={"retention": Retention(store, days=settings.trace_retention, clock=_now).run},
-        checks={
-            "partitions_assigned": lambda: consumer.assigned,
-            "sql": lambda: recorder.answers,
-        },
+        checks={"partitions_assigned": lambda: consumer.assigned},
+        needs={"sql"},
     )
 
 

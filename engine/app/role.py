@@ -1,10 +1,11 @@
 """What a role is to the process that runs it."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.app.stores import Stores
+from engine.clocks import ClockSkew
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.publisher import Publisher
 from engine.metrics import Metrics
@@ -18,23 +19,26 @@ class Role:
     """A role, put together and not started.
 
     `consumer` ends when it is told to; each of `background`, by name, runs until it is cancelled.
-    `checks`, by name, say whether the role is able to do its work; they do not wait.
+    `checks`, by name, say whether the role is able to do its work; they do not wait. `needs` names
+    the servers besides Kafka and Redis without which it cannot (engine.app.questions).
     """
 
     name: str
     consumer: PartitionedConsumer
     background: Mapping[str, Service] = field(default_factory=dict)
     checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
+    needs: Collection[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What the roles of one process share."""
+    """What the roles of one process share. Without `clocks` nobody measures them."""
 
     settings: Settings
     stores: Stores
     publisher: Publisher
     metrics: Metrics
+    clocks: ClockSkew | None = None
 
 
 Builder = Callable[[Parts], Role]

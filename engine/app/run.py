@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from engine.app.connector import build_connector
-from engine.app.kafka import open_publisher
+from engine.app.kafka import open_broker_probe, open_publisher
+from engine.app.questions import server_questions
 from engine.app.recorder import build_recorder
 from engine.app.role import Builder, Parts, Role
-from engine.app.stores import Stores, open_stores, refuse_old_schema
+from engine.app.stores import open_stores, refuse_old_schema
 from engine.app.trigger import build_trigger
-from engine.health import Check, HealthServer
+from engine.app.watching import ServerWatch, clock_skew
+from engine.health import HealthServer
 from engine.lifecycle import run_services
 from engine.metrics import Metrics
+from engine.readiness import Check
 from engine.settings import Settings
+from engine.state.inspection import RedisInspection
 
 BUILDERS: Mapping[str, Builder] = {
     "trigger": build_trigger,
@@ -34,13 +38,25 @@ async def run_roles(
     `on_started` is called with the metrics port once everything is connected.
     """
     metrics = Metrics()
-    async with open_stores(settings) as stores, open_publisher(settings) as publisher:
+    async with (
+        open_stores(settings) as stores,
+        open_publisher(settings) as publisher,
+        open_broker_probe(settings, metrics) as probe,
+    ):
         await refuse_old_schema(stores)
-        parts = Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
+        clocks = clock_skew(settings, stores, metrics)
+        parts = Parts(
+            settings=settings, stores=stores, publisher=publisher, metrics=metrics, clocks=clocks
+        )
         roles = [BUILDERS[name](parts) for name in names]
+        questions = server_questions(settings, stores, probe, metrics)
+        inspection = RedisInspection(
+            redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
+        )
+        watch = ServerWatch(questions=questions.values(), inspection=inspection, clocks=clocks)
         health = HealthServer(
             registry=metrics.registry,
-            checks=_checks(roles, stores, stop),
+            checks=_checks(roles, questions, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
         )
@@ -50,19 +66,26 @@ async def run_roles(
         await run_services(
             foreground={role.name: role.consumer.run(stop) for role in roles},
             background=background
-            | {"outbox drain": stores.drain_outbox(), "metrics port": health.run()},
+            | {
+                "outbox drain": stores.drain_outbox(metrics.index_lag.set),
+                "metrics port": health.run(),
+                "server watch": watch.run(),
+            },
             stop=stop,
         )
 
 
-def _checks(roles: Collection[Role], stores: Stores, stop: asyncio.Event) -> dict[str, Check]:
+def _checks(
+    roles: Collection[Role], questions: Mapping[str, Check], stop: asyncio.Event
+) -> dict[str, Check]:
     """Those of all roles; a name that several have stands for all of them."""
     by_name: dict[str, list[Callable[[], bool]]] = {"running": [lambda: not stop.is_set()]}
     for role in roles:
         for name, check in role.checks.items():
             by_name.setdefault(name, []).append(check)
     answering: dict[str, Check] = {name: _answering(found) for name, found in by_name.items()}
-    return answering | {"redis": stores.redis_answers}
+    needed = {"kafka", "redis", *(name for role in roles for name in role.needs)}
+    return answering | {name: ask for name, ask in questions.items() if name in needed}
 
 
 def _answering(checks: Collection[Callable[[], bool]]) -> Callable[[], Awaitable[bool]]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import structlog
 
 from catalog.database import Database, open_database
+from catalog.deadline import within
 from catalog.index.drainer import Drainer
+from catalog.index.standing import LagShown
 from catalog.index.writer import IndexStore
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
@@ -20,6 +22,7 @@ from engine.settings import Settings
 log = structlog.get_logger(__name__)
 
 _CLOSE_SECONDS = 5.0
+_SCHEMA_SECONDS = 3.0
 
 
 class SchemaError(Exception):
@@ -38,9 +41,14 @@ class Stores:
         """Whether Redis answers now. Raises what redis-py raises when it does not."""
         return bool(await self.redis.ping())
 
-    async def drain_outbox(self) -> None:
-        """Until cancelled. Every process that knows SQL does: no writer has to live on for it."""
-        drainer = Drainer(database=self.database, store=self.index_store, clock=time.monotonic)
+    async def drain_outbox(self, on_lag: LagShown) -> None:
+        """Until cancelled. Every process that knows SQL does: no writer has to live on for it.
+
+        `on_lag` is told how many generations the index is behind SQL.
+        """
+        drainer = Drainer(
+            database=self.database, store=self.index_store, clock=time.monotonic, on_lag=on_lag
+        )
         await drainer.run(asyncio.Event())
 
 
@@ -76,9 +84,10 @@ async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def refuse_old_schema(stores: Stores) -> None:
-    """Raise SchemaError if SQL answers and lacks migrations; SQL that is away is no obstacle."""
+    """Raise SchemaError if SQL answers and lacks migrations; SQL that is away, or hangs, is no
+    obstacle."""
     try:
-        missing = await pending_on(stores.database.engine)
+        missing = await within(_SCHEMA_SECONDS, pending_on(stores.database.engine))
     except Exception as error:  # sorted: a role can wait for SQL, but not for a wrong one
         if not database_may_recover(error):
             raise

@@ -2,22 +2,22 @@
 
 import asyncio
 
-import structlog
+from redis.exceptions import RedisError
 
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.app.kafka import role_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
-from engine.failures import database_may_recover, describe, redis_may_recover
+from engine.failures import database_may_recover, redis_may_recover
 from engine.kafka.topics import Topics
+from engine.metrics import Metrics
+from engine.readiness import QUESTION
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
 from engine.state.index import BeaconIndex
 from engine.state.watch import IndexWatch
 from engine.trigger import ROLE, Trigger
-
-log = structlog.get_logger(__name__)
 
 _REBUILD_PAUSE = 1.0
 
@@ -48,8 +48,16 @@ def build_trigger(parts: Parts) -> Role:
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
+            "clock": lambda: _fires(parts),
         },
+        needs={"redis_writes"},
     )
+
+
+def _fires(parts: Parts) -> bool:
+    """Whether this process's clock lets anything fire: see engine.clocks."""
+    clocks = parts.clocks
+    return clocks is None or clocks.agrees_within(parts.settings.max_detection_age)
 
 
 def _index(parts: Parts) -> BeaconIndex:
@@ -81,20 +89,23 @@ def _watch(parts: Parts, index: BeaconIndex) -> IndexWatch:
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
         index=index,
-        rebuild=lambda: _rebuild(parts.stores),
+        rebuild=lambda: _rebuild(parts.stores, parts.metrics),
         max_age=settings.index_cache_age,
         deadline=settings.redis_timeout,
         metrics=parts.metrics,
     )
 
 
-async def _rebuild(stores: Stores) -> None:
-    """Rebuild the index if it is missing. While SQL does not answer, say so and leave it."""
+async def _rebuild(stores: Stores, metrics: Metrics) -> None:
+    """Rebuild the index if it is missing or has lost writes. While SQL does not answer, or hangs,
+    say so and leave it: Redis may be complete, and is enough then."""
     try:
-        await rebuild_if_missing(stores.database, stores.index_store)
+        await rebuild_if_missing(stores.database, stores.index_store, on_lag=metrics.index_lag.set)
     except Exception as error:  # sorted: the watch asks again, or the process stops
         flushed_or_overtaken = isinstance(error, IndexMissingError | StaleTurnError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
-        log.warning("the index cannot be compared with SQL now", error=describe(error))
+        of_redis = flushed_or_overtaken or isinstance(error, RedisError)
+        # (A kind of call that succeeds again by itself: the server watch makes it, too.)
+        (metrics.redis_errors if of_redis else metrics.sql_errors).failed(error, QUESTION)
         await asyncio.sleep(_REBUILD_PAUSE)

@@ -10,19 +10,16 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 from redis.asyncio import Redis, RedisCluster
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
 from catalog.models import Device
-from engine.failures import database_may_recover, describe, redis_may_recover
+from engine.failures import database_may_recover, redis_may_recover
 from engine.messages import Device as ReceivedDevice
 from engine.messages import KnownDevice
 from engine.metrics import Metrics
-
-log = structlog.get_logger(__name__)
 
 _FRESH_SECONDS = 4.0
 _COPY_SECONDS = 3600  # how long an old copy may stand in for SQL
@@ -170,13 +167,14 @@ class DeviceLookup:
     async def _run(self, call: Awaitable[Any]) -> list[Any] | None:
         try:
             async with asyncio.timeout(_DEADLINE):
-                return list(await call)
+                answers = list(await call)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not redis_may_recover(error):
                 raise
-            self._metrics.redis_errors.inc()
-            log.warning("devices are not remembered now", error=describe(error))
+            self._metrics.redis_errors.failed(error, "devices")
             return None
+        self._metrics.redis_errors.answered("devices")
+        return answers
 
     async def _stored(self, keys: list[DeviceKey]) -> Found | None:
         """What SQL has; None when it does not answer."""
@@ -186,13 +184,15 @@ class DeviceLookup:
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
             async with asyncio.timeout(deadline), self._database.glance() as session:
-                return await _select(session, keys)
+                found = await _select(session, keys)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):
                 raise
             self._sql_away_until = now + _PAUSE_SECONDS
-            log.warning("SQL is not asked for devices now", error=describe(error))
+            self._metrics.sql_errors.failed(error, "devices")
             return None
+        self._metrics.sql_errors.answered("devices")
+        return found
 
     def _name(self, key: DeviceKey) -> str:
         return f"{self._prefix}known:{key.company_id}:{key.udid}"

@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
 from aiokafka import TopicPartition
 from redis.asyncio import Redis, RedisCluster
 
-from engine.failures import describe, redis_may_recover
+from engine.failures import redis_may_recover
 from engine.metrics import Metrics
-
-log = structlog.get_logger(__name__)
 
 _PAUSE_SECONDS = 1.0
 
@@ -83,14 +80,15 @@ class FinishedCalls:
     async def _run(self, pipeline: Any) -> list[Any] | None:
         try:
             async with asyncio.timeout(self._deadline):
-                return list(await pipeline.execute())
+                answers = list(await pipeline.execute())
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not redis_may_recover(error):
                 raise
-            self._metrics.redis_errors.inc()
+            self._metrics.redis_errors.failed(error, "finished calls")
             self._away_until = self._clock() + _PAUSE_SECONDS
-            log.warning("finished calls are not remembered now", error=describe(error))
             return None
+        self._metrics.redis_errors.answered("finished calls")
+        return answers
 
     def _key(self, partition: TopicPartition) -> str:
         return f"{self._prefix}finished:{partition.topic}:{partition.partition}"

@@ -100,4 +100,7 @@ async def _index_is_missing(trigger: Command) -> bool:
         "partitions_assigned": True,
         "index_built": False,
         "redis": True,
+        "redis_writes": True,
+        "clock": True,
+        "kafka": True,
     }

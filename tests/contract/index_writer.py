@@ -1,5 +1,6 @@
 """A catalog in memory, and entries for it, for tests of what reads the index."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +9,7 @@ from catalog.index.entries import (
     ConnectorEntry,
     Marker,
     beacon_field,
+    bucket,
     campaign_field,
     connector_field,
     encode,
@@ -44,7 +46,7 @@ class Writer:
         marker = self.marker()
         await self.store.begin(marker)
         await self.store.fill(marker, self.fields)
-        await self.store.finish(marker)
+        await self.store.finish(marker, Counter(map(bucket, self.fields)))
 
     async def rebuild_if_missing(self) -> None:
         if None in await self.store.markers():

@@ -3,9 +3,10 @@
 --         2  bucket under construction
 -- ARGV    1  generation of the turn
 --         2  marker of the turn, JSON, byte for byte as begun
+--         3  number of fields that were put
 -- RETURNS    OK
 -- ERRORS     STALE    a later turn has written or builds: give up
---            MISSING  the construction is gone: begin again
+--            MISSING  the construction is gone, or a part of it: begin again
 local current = redis.call('HGET', KEYS[1], 'm')
 if current and current == ARGV[2] then
   return redis.status_reply('OK')
@@ -19,6 +20,9 @@ if not built then
 end
 if built ~= ARGV[2] then
   return redis.error_reply('STALE another turn builds')
+end
+if redis.call('HLEN', KEYS[2]) ~= tonumber(ARGV[3]) + 1 then
+  return redis.error_reply('MISSING a part of the construction is gone')
 end
 redis.call('PERSIST', KEYS[2])
 redis.call('UNLINK', KEYS[1])

@@ -15,6 +15,7 @@ from catalog.index.entries import (
     BUCKETS,
     Marker,
     beacon_field,
+    bucket,
     campaign_field,
     connector_field,
     decode_beacon,
@@ -72,8 +73,10 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
     assert entry.campaigns == sorted([listing.id, tagged.id])
     assert entry.beacon.reach is Zone.NEAR
     assert entry.beacon.venue.time_zone == "Europe/Paris"
-    sent = decode_campaign(content[campaign_field(listing.id)])
-    assert (sent.content, sent.start, sent.delay, sent.active) == ("<p>", NOON, 86400, False)
+    sent = decode_campaign(content[campaign_field(not_here.id)])
+    assert (sent.content, sent.start, sent.delay, sent.active) == ("<p>", NOON, 86400, True)
+    idle = decode_campaign(content[campaign_field(listing.id)])
+    assert (idle.content, idle.start, idle.delay, idle.active) == (None, NOON, 86400, False)
     assert decode_campaign(content[campaign_field(tagged.id)]).content is None
     assert decode_connector(content[connector_field(company.id)]).parameters == "token"
 
@@ -148,7 +151,7 @@ async def test_a_stale_writer_changes_nothing(
     with pytest.raises(StaleTurnError):
         await store.begin(old)
     with pytest.raises(StaleTurnError):
-        await store.finish(old)
+        await store.finish(old, {})
     assert await index_of(redis, store) == before
 
 
@@ -161,9 +164,9 @@ async def test_a_stale_rebuild_cannot_finish(database: Database, store: IndexSto
     with pytest.raises(StaleTurnError):
         await store.fill(old, {"c:2": b"{}"})
     with pytest.raises(StaleTurnError):
-        await store.finish(old)
-    await store.finish(new)
-    await store.finish(new)
+        await store.finish(old, {})
+    await store.finish(new, {})
+    await store.finish(new, {})
     assert set(await store.markers()) == {new}
 
 
@@ -174,7 +177,7 @@ async def test_a_rebuild_that_is_lost_says_so(database: Database, store: IndexSt
     with pytest.raises(IndexMissingError):
         await store.fill(mark, {"c:1": b"{}"})
     with pytest.raises(IndexMissingError):
-        await store.finish(mark)
+        await store.finish(mark, {})
     with pytest.raises(IndexMissingError):
         await store.write(mark, {"c:1": b"{}"})
 
@@ -235,7 +238,7 @@ async def test_another_catalogs_index_is_replaced(
     other = Marker(catalog="other", generation=500)
     await store.begin(other)
     await store.fill(other, {"c:1": b"{}"})
-    await store.finish(other)
+    await store.finish(other, {bucket("c:1"): 1})
     assert await rebuild_if_missing(database, store)
     assert await index_of(redis, store) == {}
     assert all(mark and mark.generation == 501 for mark in await store.markers())

@@ -1,0 +1,95 @@
+"""How far this process's clock is from those of the servers.
+
+Rules look at detected_at and now: a trigger whose clock is minutes off takes every detection for
+stale or for one from the future, fires nothing, and its offsets move.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+from prometheus_client import Gauge
+
+from catalog.deadline import within
+
+log = structlog.get_logger(__name__)
+
+ReadClock = Callable[[], Awaitable[float]]
+
+
+class ClockSkew:
+    """Compares the clock with those of servers; `read` gives each one's epoch seconds by name.
+
+    A line when one begins to differ by more than `limit` seconds, and when it no longer does.
+    """
+
+    def __init__(
+        self,
+        *,
+        read: Mapping[str, ReadClock],
+        limit: float,
+        gauge: Gauge,
+        deadline: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.limit = limit
+        self._read = read
+        self._gauge = gauge
+        self._deadline = deadline
+        self._clock = clock
+        self._skews: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    def agreed(self) -> float:
+        """By how many seconds this clock is ahead (or, below 0, behind) as all servers that were
+        asked agree: the smallest difference, 0 when they do not, or when none has answered.
+
+        One server whose own clock is wrong does not make this one wrong.
+        """
+        skews = self._skews.values()
+        if not skews or min(skews) < 0 < max(skews):
+            return 0.0
+        return min(skews, key=abs)
+
+    def is_large(self) -> bool:
+        """Whether this clock is wrong by more than the limit, as far as is known."""
+        return not self.agrees_within(self.limit)
+
+    def agrees_within(self, seconds: float) -> bool:
+        """Whether this clock is right to so many seconds, or nothing is known against it."""
+        return abs(self.agreed()) <= seconds
+
+    async def measure(self, server: str) -> None:
+        """Ask one server. Raises what its reader raises, and TimeoutError."""
+        began, tick = self._clock(), time.monotonic()
+        there = await within(self._deadline, _coroutine(self._read[server]))
+        took = time.monotonic() - tick
+        skew = began + took / 2 - there
+        # What the answer took on its way is not known: no more than that is claimed.
+        certain = max(0.0, abs(skew) - took / 2)
+        self._note(server, certain if skew > 0 else -certain)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self._read)
+
+    def _note(self, server: str, skew: float) -> None:
+        self._skews[server] = skew
+        self._gauge.labels(server).set(skew)
+        large = abs(skew) > self.limit
+        if large and server not in self._told:
+            self._told.add(server)
+            log.error(
+                "this process's clock differs from a server's: detections are taken for too old "
+                "or from the future; set the clocks by NTP",
+                server=server,
+                seconds_ahead=round(skew, 1),
+            )
+        elif not large and server in self._told:
+            self._told.discard(server)
+            log.warning("the clocks agree again", server=server, seconds_ahead=round(skew, 1))
+
+
+async def _coroutine(read: ReadClock) -> float:
+    return await read()

@@ -1,0 +1,41 @@
+"""A PostgreSQL that hangs: its connections stay open, new ones are taken, nothing is answered."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers.postgres import PostgresServer
+
+
+@contextmanager
+def frozen(server: PostgresServer) -> Iterator[None]:
+    """Stop every process of the server, and let them go on at the end."""
+    assert server._child is not None
+    stopped: list[int] = []
+    try:
+        for number in _family(server._child.pid):
+            os.kill(number, signal.SIGSTOP)
+            stopped.append(number)
+        yield
+    finally:
+        for number in stopped:
+            os.kill(number, signal.SIGCONT)
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that descend from it, the parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:  # it has ended
+                continue
+            parent = int(stat.rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for number in found:
+        found += children.get(number, [])
+    return found

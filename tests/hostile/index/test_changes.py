@@ -1,0 +1,64 @@
+"""The stream of changes goes back, or loses a message: no process believes what it remembers."""
+
+import time
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from catalog.index.entries import Place
+from catalog.redis_connection import RedisClient
+from engine.state.watch import Hearing
+from tests.hostile.index.reader import Reader
+from tests.servers.waiting import eventually
+
+HOUR_MS = 3_600_000
+
+
+async def test_a_stream_whose_ids_went_back_is_heard(reader: Reader, redis: RedisClient) -> None:
+    """The clock of the server that was lost was ahead of its successor's."""
+    changes = reader.store.keys.changes
+    async with reader.kept():
+        await reader.until(fires=True)
+        ahead = f"{int(time.time() * 1000) + HOUR_MS}-0"
+        fields: dict[Any, Any] = {"generation": 0, "step": 0, "keys": "[]"}
+        older: Any = await redis.dump(changes)
+        await redis.xadd(changes, fields, id=ahead)
+        await eventually(lambda: _read_to(redis, changes))
+        await redis.restore(changes, 0, older, replace=True)
+        await reader.edit(active=False)
+        await reader.until(fires=False)
+
+
+async def _read_to(redis: RedisClient, changes: str) -> bool:
+    """Every reader that waits for the stream waits behind its end: none has an answer due."""
+    clients = await redis.client_list()
+    return any(client["cmd"] == "xread" and client["flags"] == "b" for client in clients)
+
+
+async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: RedisClient) -> None:
+    """The bucket is on one node, and the stream on one that fell back."""
+
+    async def silent(*_: object) -> None:
+        return None
+
+    async with reader.kept():
+        await reader.until(fires=True)
+        reader.store._announce = silent  # type: ignore[method-assign,assignment]
+        with capture_logs() as logs:
+            await reader.edit(active=False)
+            await reader.until(fires=False)
+        events = [line["event"] for line in logs]
+        assert "a change of the index was not heard of, reading everything again" in events
+
+
+def test_what_is_heard_in_time_is_not_missed() -> None:
+    hearing = Hearing(Place(5, 0))
+    assert not hearing.has_missed(Place(5, 0), 0.0)
+    assert not hearing.has_missed(Place(6, 1), 0.1)
+    hearing.hear(Place(6, 1))
+    assert not hearing.has_missed(Place(6, 2), 1.0)  # of the same turn, written just now
+    assert not hearing.has_missed(Place(6, 2), 1.9)
+    assert hearing.has_missed(Place(6, 2), 2.1)
+    assert not hearing.has_missed(Place(6, 2), 9.0)
+    hearing.hear(Place(2, 0))
+    assert not hearing.has_missed(Place(1, 0), 9.0)

@@ -1,0 +1,65 @@
+"""Kafka that goes and comes back is seen by asking it, not by remembering."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from engine.kafka.answering import BrokerProbe
+from engine.settings import load_settings
+from tests.servers.kafka.server import KafkaServer
+from tests.servers.waiting import eventually
+
+
+@asynccontextmanager
+async def probing(bootstrap: str) -> AsyncIterator[tuple[BrokerProbe, list[None]]]:
+    errors: list[None] = []
+    settings = load_settings(None, kafka_bootstrap_servers=bootstrap)
+    probe = BrokerProbe(settings, on_error=lambda: errors.append(None))
+    try:
+        yield probe, errors
+    finally:
+        await probe.close()
+
+
+@contextmanager
+def frozen(server: KafkaServer) -> Iterator[None]:
+    """The process stands still: its connections stay open and nothing is answered."""
+    assert server._child is not None
+    pid = server._child.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def test_a_broker_that_lives_answers(broker: str) -> None:
+    async with probing(broker) as (probe, errors):
+        assert all(await asyncio.gather(*(probe.answers() for _ in range(20))))
+        assert await probe.answers()
+        assert not errors
+
+
+async def test_nobody_listens() -> None:
+    async with probing("127.0.0.1:1") as (probe, errors):
+        assert not await probe.answers()
+        assert errors
+
+
+async def test_a_broker_that_hangs_or_dies_is_seen_and_seen_back(own_kafka: KafkaServer) -> None:
+    async with probing(own_kafka.bootstrap_servers) as (probe, errors):
+        assert await probe.answers()
+        with frozen(own_kafka):
+            begun = time.monotonic()
+            assert not await probe.answers()
+            assert time.monotonic() - begun < 2.0
+            await eventually(lambda: errors, what="the question that nobody answered is counted")
+        await eventually(probe.answers, what="it answers again")
+
+        await asyncio.to_thread(own_kafka.kill)
+        assert not await probe.answers()
+        await asyncio.to_thread(own_kafka.start)
+        await eventually(probe.answers, what="it answers again")

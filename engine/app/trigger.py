@@ -14,6 +14,7 @@ from engine.kafka.topics import Topics
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
 from engine.state.index import BeaconIndex
+from engine.state.settling import ClaimSettler
 from engine.state.watch import IndexWatch
 from engine.trigger import ROLE, Trigger
 
@@ -32,12 +33,18 @@ def build_trigger(parts: Parts) -> Role:
         topics=topics,
         index=index,
         claims=_claims(parts),
+        settler=ClaimSettler(
+            redis=parts.stores.redis,
+            prefix=settings.redis_prefix,
+            deadline=settings.redis_timeout,
+        ),
         publisher=parts.publisher,
         metrics=parts.metrics,
     )
     consumer = role_consumer(parts, ROLE)(
         topics=[topics.detections],
-        handler_for=trigger.for_partition,
+        worker_for=trigger.for_partition,
+        has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )

@@ -23,7 +23,12 @@ async def test_what_is_too_large_goes_aside(
     first, second = world.beacons[:2]
     for plan in world.beacons[::2]:
         world.campaign(
-            plan.venue, f"large {plan.record.name}", [plan], html="x" * LIMIT, format="html"
+            plan.venue,
+            f"large {plan.record.name}",
+            [plan],
+            html="x" * LIMIT,
+            format="html",
+            delay=86_400,
         )
     await world.save(sqlite_url)
     await topics.create()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from aiokafka import TopicPartition
 
-from engine.budget import InFlightBytes, size_of
+from engine.budget import Ahead, InFlightBytes, size_of
 from engine.cancelling import cancel
 from engine.decode import Decoded, Heard, decode_batch
 from engine.kafka.dead_letters import DeadLetterLimit
@@ -105,6 +105,8 @@ class PartitionTrigger:
         self._running: dict[int, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
         self._arrived = asyncio.Event()
+        self._ahead = Ahead(2 * shared.settings.batch_records)
+        self._moved = asyncio.Event()
         self._closing = False
         self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
         self._task.add_done_callback(self._note_end)
@@ -131,10 +133,17 @@ class PartitionTrigger:
         self._hold(size_of(records))
         self._arrived.set()
 
+    def note_committed(self, offset: int) -> None:
+        """The group has committed up to `offset`. Once told so, the partition takes in no more
+        than two batches behind what is committed, so that a crash repeats no more."""
+        self._ahead.note_committed(offset)
+        self._moved.set()
+
     async def finish(self, deadline: float) -> None:
         """Finish what was taken in, drop what waits, and end within `deadline` seconds."""
         self._closing = True
         self._arrived.set()
+        self._moved.set()
         try:
             async with asyncio.timeout(deadline):
                 await asyncio.wait([self._task])
@@ -159,11 +168,19 @@ class PartitionTrigger:
             while self._queue and not self._closing:
                 records = self._queue.popleft()
                 for start in range(0, len(records), _TAKEN_AT_ONCE):
+                    piece = records[start : start + _TAKEN_AT_ONCE]
+                    await self._until_room(len(piece))
                     if not self._closing:
-                        await self._take_in(records[start : start + _TAKEN_AT_ONCE])
+                        await self._take_in(piece)
                         await asyncio.sleep(0)
             if not self._closing:
                 self._arrived.clear()
+
+    async def _until_room(self, count: int) -> None:
+        """Until so many records more may be taken in, ahead of what is done or committed."""
+        while not self._closing and not self._ahead.has_room(count, self.done_offset):
+            self._moved.clear()
+            await self._moved.wait()
 
     async def _take_in(self, records: Records) -> None:
         """Decide what can be decided from memory; the rest goes into the lanes."""
@@ -210,6 +227,7 @@ class PartitionTrigger:
         """Hand what is not finished to the lanes; the other records are finished now."""
         opened = [heard.record for heard, _ in firing] + [each.record for each in batch.dead]
         self._open(records, {record.offset for record in opened})
+        self._ahead.take(records[-1].offset + 1, len(records))
         self._queued -= len(records)
         self._hold(size_of(opened) - size_of(records))
         touched = set()
@@ -262,6 +280,7 @@ class PartitionTrigger:
         for record in records:
             self._offsets.finish(record.offset)
         self._hold(-size_of(records))
+        self._moved.set()
         self._on_progress()
 
     def _hold(self, size: int) -> None:

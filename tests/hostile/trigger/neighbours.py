@@ -50,6 +50,10 @@ class Neighbours:
         """Detections of A's beacon by phones never heard of before."""
         return [self._message(self.loud, b"loud ", device) for _ in range(count)]
 
+    def of_quiet(self, count: int) -> list[Message]:
+        """The same of B's beacon."""
+        return [self._message(self.quiet, QUIET, {}) for _ in range(count)]
+
     @asynccontextmanager
     async def quiet_stream(self, topics: TopicSet) -> AsyncIterator[None]:
         """A detection of B's beacon every TICK seconds, each by a phone of its own."""

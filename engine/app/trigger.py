@@ -16,6 +16,7 @@ from engine.readiness import QUESTION
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
 from engine.state.index import BeaconIndex
+from engine.state.settling import ClaimSettler
 from engine.state.watch import IndexWatch
 from engine.trigger import ROLE, Trigger
 
@@ -32,12 +33,18 @@ def build_trigger(parts: Parts) -> Role:
         topics=topics,
         index=index,
         claims=_claims(parts),
+        settler=ClaimSettler(
+            redis=parts.stores.redis,
+            prefix=settings.redis_prefix,
+            deadline=settings.redis_timeout,
+        ),
         publisher=parts.publisher,
         metrics=parts.metrics,
     )
     consumer = role_consumer(parts, ROLE)(
         topics=[topics.detections],
-        handler_for=trigger.for_partition,
+        worker_for=trigger.for_partition,
+        has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )
@@ -65,7 +72,7 @@ def _index(parts: Parts) -> BeaconIndex:
     return BeaconIndex(
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
-        cache=BeaconCache(settings.index_cache_beacons),
+        cache=BeaconCache(settings.index_cache_beacons, settings.index_cache_bytes),
         deadline=settings.redis_timeout,
         metrics=parts.metrics,
     )

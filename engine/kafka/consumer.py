@@ -34,6 +34,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     `starts`, if given, says where partitions go on, whatever the group has committed; those that
     it leaves out go on from their beginning. A partition waits, paused, until it has answered.
     Partitions are handled in order by `handler_for`'s handlers, or else by `worker_for`'s workers.
+    Nothing is fetched while `has_room` says no; progress of a worker asks it again.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         commit_interval: float,
         drain_timeout: float,
         starts: Starts | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._consumer = consumer
         self._topics = topics
@@ -63,6 +65,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._in_flight_records = in_flight_records
         self._commit_interval = commit_interval
         self._drain_timeout = drain_timeout
+        self._has_room = has_room
         self._starts = None if starts is None else StartingPoints(consumer, starts)
         self._positioning: set[asyncio.Task[None]] = set()
         self._workers: dict[TopicPartition, Worker] = {}
@@ -176,7 +179,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._progress.clear()
             self._pause_full_partitions()
             self._raise_failures()
-            if sum(w.pending for w in self._workers.values()) < self._in_flight_records:
+            in_flight = sum(w.pending for w in self._workers.values())
+            if in_flight < self._in_flight_records and self._has_room():
                 return
             await self._progress.wait()
 

@@ -116,7 +116,9 @@ class Settings(BaseSettings):
     in_flight_records: int = Field(
         20_000, ge=1, description="records fetched and not finished at which fetching pauses"
     )
-    commit_interval: float = Field(0.2, gt=0, description="time between offset commits")
+    commit_interval: float = Field(
+        0.0, ge=0, description="least time between two offset commits; 0: what is done, at once"
+    )
     drain_timeout: float = Field(20.0, gt=0, description="to finish what is begun when stopping")
     index_cache_beacons: int = Field(200_000, ge=1, description="beacons remembered per process")
     index_cache_age: float = Field(300.0, gt=0, description="a remembered beacon is read again")

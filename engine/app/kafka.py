@@ -23,7 +23,8 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
         **connection_options(settings),
         group_id=f"{settings.group_prefix}{role}",
         enable_auto_commit=False,
-        auto_offset_reset="earliest",
+        # Every partition is placed (engine/kafka/starting_points.py); no jump goes unseen.
+        auto_offset_reset="none",
         isolation_level="read_committed",
         fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
         session_timeout_ms=session_ms,

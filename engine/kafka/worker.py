@@ -49,8 +49,18 @@ class Worker(Protocol):
     async def abandon(self) -> None: ...
 
 
+class CommittedOffsets(Protocol):
+    """What a worker asks of the commits: it does not run far ahead of them."""
+
+    def has(self, partition: TopicPartition, offset: int) -> bool: ...
+    async def until(self, partition: TopicPartition, offset: int) -> None: ...
+
+
 class PartitionWorker:
-    """Runs a handler over a queue of fetched records. One task, strictly in order."""
+    """Runs a handler over a queue of fetched records. One task, strictly in order.
+
+    With `commits`, no batch begins before the batch before the last one is committed.
+    """
 
     def __init__(
         self,
@@ -59,6 +69,7 @@ class PartitionWorker:
         handler: BatchHandler,
         batch_records: int,
         on_progress: Callable[[], None],
+        commits: CommittedOffsets | None = None,
     ) -> None:
         self.partition = partition
         self.pending = 0
@@ -68,7 +79,8 @@ class PartitionWorker:
         self._on_progress = on_progress
         self._queue: deque[Records] = deque()
         self._arrived = asyncio.Event()
-        self._closing = False
+        self._commits = commits
+        self._ended = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
         self._task.add_done_callback(lambda _: on_progress())
 
@@ -90,7 +102,7 @@ class PartitionWorker:
 
         Past the deadline the batch is abandoned: it is not done, so it is not committed.
         """
-        self._closing = True
+        self._ended.set()
         self._queue.clear()
         self._arrived.set()
         await asyncio.wait([self._task], timeout=deadline)
@@ -98,20 +110,35 @@ class PartitionWorker:
 
     async def abandon(self) -> None:
         """End at once, whatever is in hand. Does not raise what the handler raised."""
-        self._closing = True
+        self._ended.set()
         await cancel([self._task])
 
     async def _run(self) -> None:
-        while not self._closing:
+        done_before: int | None = None
+        while not self._ended.is_set():
             await self._arrived.wait()
-            while self._queue and not self._closing:
+            while self._queue and not self._ended.is_set():
                 batch = self._next_batch()
                 await self._handler.handle(batch)
-                self.done_offset = batch[-1].offset + 1
+                done_before, self.done_offset = self.done_offset, batch[-1].offset + 1
                 self.pending -= len(batch)
                 self._on_progress()
-            if not self._closing:
+                await self._until_committed(done_before)
+            if not self._ended.is_set():
                 self._arrived.clear()
+
+    async def _until_committed(self, offset: int | None) -> None:
+        """Until it is, or this worker has to end."""
+        if self._commits is None or offset is None or self._commits.has(self.partition, offset):
+            return
+        waits = [
+            asyncio.create_task(self._commits.until(self.partition, offset)),
+            asyncio.create_task(self._ended.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel(waits)
 
     def _next_batch(self) -> Records:
         """All that waits, up to the bound: larger batches when behind, small ones when not."""

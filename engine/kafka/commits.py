@@ -1,0 +1,120 @@
+"""Commits what is done at once, so that a crash repeats little.
+
+One request at a time, with all partitions in it: what is finished while one is under way leaves
+with the next. A worker begins no batch before the batch before its last one is committed. So a
+crash repeats at most two batches a partition, however slow the group's coordinator is.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+
+from engine.failures import describe, kafka_may_recover
+from engine.kafka.places import Place
+from engine.kafka.worker import Worker
+from engine.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+_RETRY_SECONDS = 0.5
+
+
+class Commits:
+    """The commits of one member of a group.
+
+    `spacing` is the least time between two of them; `deadline` (seconds) bounds one. `may_commit`
+    says whether the group still knows this member; `topic_of` gives a partition's topic id.
+    """
+
+    def __init__(
+        self,
+        *,
+        consumer: AIOKafkaConsumer,
+        role: str,
+        metrics: Metrics,
+        spacing: float,
+        deadline: float,
+        may_commit: Callable[[], bool],
+        topic_of: Callable[[TopicPartition], str | None],
+    ) -> None:
+        self._consumer = consumer
+        self._role = role
+        self._metrics = metrics
+        self._spacing = spacing
+        self._deadline = deadline
+        self._may_commit = may_commit
+        self._topic_of = topic_of
+        self._news = asyncio.Event()
+        self._acknowledged = asyncio.Condition()
+        self._committed: dict[TopicPartition, int] = {}
+
+    def note_progress(self) -> None:
+        """A worker may have come further."""
+        self._news.set()
+
+    async def run(self, workers: Callable[[], Collection[Worker]]) -> None:
+        """Commit whenever there is something to commit, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if await self.commit(list(workers())):
+                await asyncio.sleep(self._spacing)
+            else:
+                self._news.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def commit(self, workers: Collection[Worker]) -> bool:
+        """Commit how far each worker is done; False if that failed.
+
+        A commit that the group refuses is not repeated for long: the partitions are about to be
+        revoked, and whoever is next begins where the last commit was.
+        """
+        offsets = self._uncommitted(workers)
+        if not offsets or not self._may_commit():
+            return True
+        places = {each: Place(at, self._topic_of(each)) for each, at in offsets.items()}
+        try:
+            async with asyncio.timeout(self._deadline):
+                await self._consumer.commit(
+                    {each: place.committed() for each, place in places.items()}
+                )
+        except (CommitFailedError, IllegalStateError, TimeoutError) as error:
+            log.warning("commit refused", role=self._role, error=describe(error))
+        except KafkaError as error:
+            if not kafka_may_recover(error):
+                raise
+            log.warning("commit failed, trying again", role=self._role, error=describe(error))
+        else:
+            await self._note(offsets)
+            return True
+        self._metrics.kafka_errors.inc()
+        return False
+
+    def has(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether the partition is committed up to `offset`."""
+        return self._committed.get(partition, 0) >= offset
+
+    async def until(self, partition: TopicPartition, offset: int) -> None:
+        """Wait until it is."""
+        async with self._acknowledged:
+            await self._acknowledged.wait_for(lambda: self.has(partition, offset))
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Its worker has ended."""
+        self._committed.pop(partition, None)
+
+    def _uncommitted(self, workers: Collection[Worker]) -> Mapping[TopicPartition, int]:
+        return {
+            worker.partition: worker.done_offset
+            for worker in workers
+            if worker.done_offset is not None
+            and worker.done_offset != self._committed.get(worker.partition)
+        }
+
+    async def _note(self, offsets: Mapping[TopicPartition, int]) -> None:
+        async with self._acknowledged:
+            self._committed.update(offsets)
+            self._acknowledged.notify_all()

@@ -1,0 +1,59 @@
+"""A stream that grants everything: each detection leads to one notification, no claim asked."""
+
+import json
+import time
+from collections import Counter
+from datetime import UTC, datetime
+
+from tests.acceptance.topics import Record, TopicSet
+from tests.acceptance.traffic import Message
+from tests.acceptance.world import World
+
+
+def open_world(**campaign: object) -> World:
+    """One beacon with one campaign, which has no delay unless `campaign` says so."""
+    world = World(datetime.now(UTC))
+    venue = world.venue(world.company("one", connector=True), "only")
+    beacon = world.beacon(venue, 1)
+    world.campaign(venue, "always", [beacon], **({"delay": 0} | campaign))
+    return world
+
+
+def detections(world: World, begin: int, count: int) -> list[Message]:
+    """A device each, so that all partitions get some."""
+    uuid, major, minor = world.beacons[0].triple
+    stamp = int(time.time() * 1000)
+    return [
+        Message(
+            number,
+            b"phone-%d" % number,
+            json.dumps(
+                {
+                    "uuid": uuid,
+                    "major": major,
+                    "minor": minor,
+                    "proximity": "near",
+                    "device": {"udid": f"phone-{number}"},
+                    "detected_at": stamp,
+                }
+            ).encode(),
+        )
+        for number in range(begin, begin + count)
+    ]
+
+
+def ids(records: list[Record]) -> Counter[bytes]:
+    """How often each notification came."""
+    return Counter(dict(record.headers)["id"] for record in records)
+
+
+async def repeats_by_partition(topics: TopicSet) -> Counter[int]:
+    """Notifications beyond the first of their id. A device is on one partition everywhere."""
+    seen: set[bytes] = set()
+    repeats: Counter[int] = Counter()
+    for record in await topics.read("notifications"):
+        number = dict(record.headers)["id"]
+        if number in seen:
+            repeats[record.partition] += 1
+        seen.add(number)
+    return repeats

@@ -5,6 +5,7 @@ partition; nothing awaits once per detection. When `handle` returns, every recor
 decided and what it led to is acknowledged, so its offset may be committed.
 """
 
+import copy
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -78,6 +79,12 @@ class Trigger:
         self.clock = clock
         self.composer = Composer(topics=topics, lifetime=settings.notification_lifetime)
         self.step_seconds = {step: metrics.batch_seconds.labels(ROLE, step) for step in _STEPS}
+
+    def publishing_with(self, publisher: Publisher) -> "Trigger":
+        """The same, which publishes with `publisher`; all else is shared."""
+        other = copy.copy(self)
+        other.publisher = publisher
+        return other
 
     def for_partition(self, _partition: TopicPartition) -> "PartitionTrigger":
         """The handler for one assignment of one partition."""

@@ -11,6 +11,7 @@ from engine.app.role import Parts
 from engine.kafka.answering import BrokerProbe
 from engine.kafka.connection import connection_options
 from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.exactly_once import InnerFactory, Transactions
 from engine.kafka.publisher import Publisher
 from engine.metrics import Metrics
 from engine.settings import Settings
@@ -21,7 +22,7 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     session_ms = int(settings.kafka_session_timeout * 1000)
     return AIOKafkaConsumer(
         **connection_options(settings),
-        group_id=f"{settings.group_prefix}{role}",
+        group_id=_group(settings, role),
         enable_auto_commit=False,
         # Every partition is placed (engine/kafka/starting_points.py); no jump goes unseen.
         auto_offset_reset="none",
@@ -35,17 +36,39 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     )
 
 
-def role_consumer(parts: Parts, role: str) -> "partial[PartitionedConsumer]":
+def _group(settings: Settings, role: str) -> str:
+    return f"{settings.group_prefix}{role}"
+
+
+def role_consumer(
+    parts: Parts, role: str, consumer: AIOKafkaConsumer | None = None
+) -> "partial[PartitionedConsumer]":
     """What every role's consumer has in common; the role adds its topics, workers and bounds."""
     settings = parts.settings
     return partial(
         PartitionedConsumer,
-        consumer=group_consumer(settings, role),
+        consumer=consumer or group_consumer(settings, role),
         role=role,
         metrics=parts.metrics,
         commit_interval=settings.commit_interval,
         drain_timeout=settings.drain_timeout,
     )
+
+
+def transactional_consumer(
+    parts: Parts, role: str, inner: InnerFactory
+) -> tuple["partial[PartitionedConsumer]", Transactions]:
+    """The same with a transaction around every batch; `inner` makes the role's own workers."""
+    consumer = group_consumer(parts.settings, role)
+    transactions = Transactions(
+        parts.settings,
+        consumer=consumer,
+        group=_group(parts.settings, role),
+        metrics=parts.metrics,
+        inner=inner,
+    )
+    make = role_consumer(parts, role, consumer=consumer)
+    return partial(make, worker_for=transactions.worker_for, starts=transactions), transactions
 
 
 @asynccontextmanager

@@ -1,16 +1,21 @@
 """The role trigger, put together."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 import structlog
+from aiokafka import TopicPartition
 
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
-from engine.app.kafka import role_consumer
+from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
 from engine.failures import database_may_recover, describe, redis_may_recover
 from engine.kafka.topics import Topics
+from engine.kafka.transactions import TransactionalPublisher
+from engine.kafka.worker import PartitionWorker, Worker
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
 from engine.state.index import BeaconIndex
@@ -35,20 +40,39 @@ def build_trigger(parts: Parts) -> Role:
         publisher=parts.publisher,
         metrics=parts.metrics,
     )
-    consumer = role_consumer(parts, ROLE)(
+    background = {"index watch": _watch(parts, index).run}
+    make = partial(role_consumer(parts, ROLE), handler_for=trigger.for_partition)
+    if settings.delivery == "exactly_once":
+        make, transactions = transactional_consumer(parts, ROLE, partial(_inner, trigger))
+        background["transactions"] = transactions.run
+    consumer = make(
         topics=[topics.detections],
-        handler_for=trigger.for_partition,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"index watch": _watch(parts, index).run},
+        background=background,
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
         },
+    )
+
+
+def _inner(
+    trigger: Trigger,
+    partition: TopicPartition,
+    publisher: TransactionalPublisher,
+    on_progress: Callable[[], None],
+) -> Worker:
+    """One that publishes within transactions, a batch at a time."""
+    return PartitionWorker(
+        partition,
+        handler=trigger.publishing_with(publisher).for_partition(partition),
+        batch_records=trigger.settings.batch_records,
+        on_progress=on_progress,
     )
 
 

@@ -1,8 +1,8 @@
 """Commits what is done at once, so that a crash repeats little.
 
 One request at a time, with all partitions in it: what is finished while one is under way leaves
-with the next. A worker begins no batch before the batch before its last one is committed. So a
-crash repeats at most two batches a partition, however slow the group's coordinator is.
+with the next. What is done and not committed still counts as in flight, so that a crash repeats no
+more than the bound on that, however slow the group's coordinator is.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ class Commits:
     """The commits of one member of a group.
 
     `spacing` is the least time between two of them; `deadline` (seconds) bounds one. `may_commit`
-    says whether the group still knows this member; `topic_of` gives a partition's topic id.
+    says whether the group still knows this member; `topic_of` gives a partition's topic id;
+    `on_commit` is called when there is room again.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Commits:
         deadline: float,
         may_commit: Callable[[], bool],
         topic_of: Callable[[TopicPartition], str | None],
+        on_commit: Callable[[], None],
     ) -> None:
         self._consumer = consumer
         self._role = role
@@ -47,8 +49,8 @@ class Commits:
         self._deadline = deadline
         self._may_commit = may_commit
         self._topic_of = topic_of
+        self._on_commit = on_commit
         self._news = asyncio.Event()
-        self._acknowledged = asyncio.Condition()
         self._committed: dict[TopicPartition, int] = {}
 
     def note_progress(self) -> None:
@@ -88,19 +90,20 @@ class Commits:
                 raise
             log.warning("commit failed, trying again", role=self._role, error=describe(error))
         else:
-            await self._note(offsets)
+            self._committed |= {each: at for each, at in offsets.items() if each in self._committed}
+            self._on_commit()
             return True
         self._metrics.kafka_errors.inc()
         return False
 
-    def has(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether the partition is committed up to `offset`."""
-        return self._committed.get(partition, 0) >= offset
+    def behind(self, worker: Worker) -> int:
+        """How many offsets the worker is done with that are not committed."""
+        done, committed = worker.done_offset, self._committed.get(worker.partition)
+        return 0 if done is None or committed is None else max(0, done - committed)
 
-    async def until(self, partition: TopicPartition, offset: int) -> None:
-        """Wait until it is."""
-        async with self._acknowledged:
-            await self._acknowledged.wait_for(lambda: self.has(partition, offset))
+    def begin(self, partition: TopicPartition, offset: int) -> None:
+        """Its worker begins at `offset`, which need not be committed."""
+        self._committed[partition] = offset
 
     def forget(self, partition: TopicPartition) -> None:
         """Its worker has ended."""
@@ -113,8 +116,3 @@ class Commits:
             if worker.done_offset is not None
             and worker.done_offset != self._committed.get(worker.partition)
         }
-
-    async def _note(self, offsets: Mapping[TopicPartition, int]) -> None:
-        async with self._acknowledged:
-            self._committed.update(offsets)
-            self._acknowledged.notify_all()

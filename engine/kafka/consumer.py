@@ -18,11 +18,12 @@ from aiokafka.errors import (
 )
 
 from engine.cancelling import cancel
+from engine.failures import describe
 from engine.kafka.commits import Commits
 from engine.kafka.measuring import measure_lag
 from engine.kafka.places import Place, Starts
 from engine.kafka.starting_points import GroupOffsets, StartingPoints
-from engine.kafka.worker import BatchHandler, PartitionWorker, Records, Worker
+from engine.kafka.worker import BatchHandler, BeginAgainError, PartitionWorker, Records, Worker
 from engine.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -30,6 +31,7 @@ log = structlog.get_logger(__name__)
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
 _LAG_SECONDS = 1.0
+_RECOVERY_SECONDS = 2.0
 _IDENTITY_SECONDS = 3.0
 _IDENTITY_DEADLINE = 2.0
 
@@ -74,8 +76,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._starts = StartingPoints(
             consumer, starts or GroupOffsets(consumer, metrics), role=role, metrics=metrics
         )
-        # Somebody else's offsets say where to go on: no worker has to wait for the group's.
-        self._holds = starts is None
+        # Else somebody else's offsets say where to go on: nothing has to wait for the group's.
+        self._waits_for_commits = starts is None
         self._commits = Commits(
             consumer=consumer,
             role=role,
@@ -84,6 +86,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             deadline=drain_timeout,
             may_commit=lambda: not self._is_lost(),
             topic_of=lambda partition: self._topic_ids.get(partition),
+            on_commit=self._make_room,
         )
         self._positioning: set[asyncio.Task[None]] = set()
         self._workers: dict[TopicPartition, Worker] = {}
@@ -142,6 +145,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         places = await self._starts.seek(partitions)
         for partition, place in places.items():
             self._topic_ids[partition] = place.topic_id
+            self._commits.begin(partition, place.offset)
             self._workers[partition] = self._new_worker(partition)
         self._resume(partitions)
 
@@ -149,8 +153,13 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._unplaced.difference_update(partitions)
         self._consumer.resume(*partitions)
 
-    async def _begin_again(self, partitions: Collection[TopicPartition]) -> None:
-        """Their places are no more: finish what is in hand, and begin anew."""
+    async def _begin_again(
+        self, partitions: Collection[TopicPartition], pause: float = 0.0
+    ) -> None:
+        """Their places are no more: finish what is in hand, and begin anew, after `pause`.
+
+        (If another member owns the partition by now, the group tells us meanwhile.)
+        """
         gone = [self._workers.pop(each) for each in partitions if each in self._workers]
         try:
             await _all(worker.finish(self._drain_timeout) for worker in gone)
@@ -159,6 +168,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             await _all(worker.abandon() for worker in gone)
             for worker in gone:
                 self._forget(worker)
+        await asyncio.sleep(pause)
         await self._begin(partitions)
 
     def _new_worker(self, partition: TopicPartition) -> Worker:
@@ -170,7 +180,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             handler=self._handler_for(partition),
             batch_records=self._batch_records,
             on_progress=self._note_progress,
-            commits=self._commits if self._holds else None,
         )
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
@@ -265,13 +274,20 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._progress.clear()
             self._pause_full_partitions()
             self._raise_failures()
-            if sum(w.pending for w in self._workers.values()) < self._in_flight_records:
+            if sum(map(self._in_flight, self._workers.values())) < self._in_flight_records:
                 return
             await self._progress.wait()
 
+    def _in_flight(self, worker: Worker) -> int:
+        """Records of its that a crash would have read again."""
+        return worker.pending + (self._commits.behind(worker) if self._waits_for_commits else 0)
+
     def _note_progress(self) -> None:
-        self._progress.set()
         self._commits.note_progress()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        self._progress.set()
         self._pause_full_partitions()  # now: getmany may wait on others while this one has room
 
     def _pause_full_partitions(self) -> None:
@@ -282,9 +298,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             if partition in self._unplaced:
                 continue
             if partition in paused:
-                if worker.pending <= self._batch_records:
+                if self._in_flight(worker) <= self._batch_records:
                     self._consumer.resume(partition)
-            elif worker.pending >= 2 * self._batch_records:
+            elif self._in_flight(worker) >= 2 * self._batch_records:
                 self._consumer.pause(partition)
 
     def _raise_failures(self) -> None:
@@ -292,10 +308,26 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._positioning.discard(task)
             if not task.cancelled():
                 task.result()
-        failures = [worker.failure for worker in self._workers.values()]
-        for failure in (self._failure, *failures):
-            if failure is not None:
-                raise failure
+        if self._failure is not None:
+            raise self._failure
+        for partition, worker in self._workers.items():
+            if isinstance(worker.failure, BeginAgainError):
+                self._recover(partition, worker.failure)
+            elif worker.failure is not None:
+                raise worker.failure
+
+    def _recover(self, partition: TopicPartition, failure: BeginAgainError) -> None:
+        if partition in self._unplaced:
+            return
+        log.warning(
+            "beginning a partition again",
+            role=self._role,
+            topic=partition.topic,
+            partition=partition.partition,
+            error=describe(failure),
+        )
+        self._metrics.kafka_errors.inc()
+        self._position([partition], self._begin_again([partition], pause=_RECOVERY_SECONDS))
 
     async def _measure(self) -> None:
         while True:
@@ -329,7 +361,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     def _forget(self, worker: Worker) -> None:
         topic, number = worker.partition
-        self._failure = self._failure or worker.failure
+        if not isinstance(worker.failure, BeginAgainError):
+            self._failure = self._failure or worker.failure
         self._commits.forget(worker.partition)
         with suppress(KeyError):  # never measured
             self._metrics.lag.remove(self._role, topic, str(number))

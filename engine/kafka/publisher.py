@@ -86,7 +86,9 @@ class _Attempts:
 
     def __init__(self, messages: Sequence[Outgoing]) -> None:
         # The builder would refuse these without a word.
-        self.too_large = [message for message in messages if _size(message) > _LARGEST_MESSAGE]
+        self.too_large = [
+            message for message in messages if message_size(message) > _LARGEST_MESSAGE
+        ]
         self.open = [m for m in messages if m not in self.too_large] if self.too_large else messages
         self.batch_bytes = _BATCH_BYTES
 
@@ -102,7 +104,8 @@ class _Attempts:
                 self.batch_bytes //= 2 if refused else 1
 
 
-def _size(message: Outgoing) -> int:
+def message_size(message: Outgoing) -> int:
+    """Bytes of its key and value."""
     return len(message.key or b"") + len(message.value or b"")
 
 

@@ -109,7 +109,8 @@ class _TopicIdsRequest(Request[_Question]):  # type: ignore[misc]
         self._topics = topics
 
     def build(self, request_struct_class: type[_Question]) -> _Question:
-        topics = [(_NO_ID, name, {}) for name in self._topics]
+        no_tags: dict[int, bytes] = {}
+        topics = [(_NO_ID, name, no_tags) for name in self._topics]
         return request_struct_class(topics, False, False, False, {})
 
 

@@ -16,6 +16,10 @@ from engine.cancelling import cancel
 Records = list[ConsumerRecord[bytes, bytes]]
 
 
+class BeginAgainError(Exception):
+    """What stopped a worker is no fault: its partition has to begin again, from its place."""
+
+
 class BatchHandler(Protocol):
     """What a role does with the records of one partition.
 
@@ -49,18 +53,8 @@ class Worker(Protocol):
     async def abandon(self) -> None: ...
 
 
-class CommittedOffsets(Protocol):
-    """What a worker asks of the commits: it does not run far ahead of them."""
-
-    def has(self, partition: TopicPartition, offset: int) -> bool: ...
-    async def until(self, partition: TopicPartition, offset: int) -> None: ...
-
-
 class PartitionWorker:
-    """Runs a handler over a queue of fetched records. One task, strictly in order.
-
-    With `commits`, no batch begins before the batch before the last one is committed.
-    """
+    """Runs a handler over a queue of fetched records. One task, strictly in order."""
 
     def __init__(
         self,
@@ -69,7 +63,6 @@ class PartitionWorker:
         handler: BatchHandler,
         batch_records: int,
         on_progress: Callable[[], None],
-        commits: CommittedOffsets | None = None,
     ) -> None:
         self.partition = partition
         self.pending = 0
@@ -79,8 +72,7 @@ class PartitionWorker:
         self._on_progress = on_progress
         self._queue: deque[Records] = deque()
         self._arrived = asyncio.Event()
-        self._commits = commits
-        self._ended = asyncio.Event()
+        self._closing = False
         self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
         self._task.add_done_callback(lambda _: on_progress())
 
@@ -102,7 +94,7 @@ class PartitionWorker:
 
         Past the deadline the batch is abandoned: it is not done, so it is not committed.
         """
-        self._ended.set()
+        self._closing = True
         self._queue.clear()
         self._arrived.set()
         await asyncio.wait([self._task], timeout=deadline)
@@ -110,35 +102,20 @@ class PartitionWorker:
 
     async def abandon(self) -> None:
         """End at once, whatever is in hand. Does not raise what the handler raised."""
-        self._ended.set()
+        self._closing = True
         await cancel([self._task])
 
     async def _run(self) -> None:
-        done_before: int | None = None
-        while not self._ended.is_set():
+        while not self._closing:
             await self._arrived.wait()
-            while self._queue and not self._ended.is_set():
+            while self._queue and not self._closing:
                 batch = self._next_batch()
                 await self._handler.handle(batch)
-                done_before, self.done_offset = self.done_offset, batch[-1].offset + 1
+                self.done_offset = batch[-1].offset + 1
                 self.pending -= len(batch)
                 self._on_progress()
-                await self._until_committed(done_before)
-            if not self._ended.is_set():
+            if not self._closing:
                 self._arrived.clear()
-
-    async def _until_committed(self, offset: int | None) -> None:
-        """Until it is, or this worker has to end."""
-        if self._commits is None or offset is None or self._commits.has(self.partition, offset):
-            return
-        waits = [
-            asyncio.create_task(self._commits.until(self.partition, offset)),
-            asyncio.create_task(self._ended.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await cancel(waits)
 
     def _next_batch(self) -> Records:
         """All that waits, up to the bound: larger batches when behind, small ones when not."""

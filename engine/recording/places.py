@@ -33,9 +33,9 @@ class RecordedPlaces:
         return True
 
     async def _move(self, partition: TopicPartition, old: Place | None, new: Place) -> bool:
-        recorder = self._recorder
+        recorder, (topic, number) = self._recorder, partition
         return await recorder.until_sql_answers(
-            lambda: recorder.ledger.move_place(*partition, old, new)
+            lambda: recorder.ledger.move_place(topic, number, old, new)
         )
 
     async def _places(self, topic: str) -> Mapping[int, Place]:

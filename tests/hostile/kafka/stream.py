@@ -3,7 +3,11 @@
 import json
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+
+from aiokafka import AIOKafkaConsumer
 
 from tests.acceptance.topics import Record, TopicSet
 from tests.acceptance.traffic import Message
@@ -40,6 +44,20 @@ def detections(world: World, begin: int, count: int) -> list[Message]:
         )
         for number in range(begin, begin + count)
     ]
+
+
+class CommittedTopics(TopicSet):
+    """The topics as a consumer sees them that reads only what is committed."""
+
+    @asynccontextmanager
+    async def _reader(self, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        ) as consumer:
+            yield consumer
 
 
 def ids(records: list[Record]) -> Counter[bytes]:

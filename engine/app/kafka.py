@@ -11,7 +11,7 @@ from engine.app.role import Parts
 from engine.kafka.answering import BrokerProbe
 from engine.kafka.connection import connection_options
 from engine.kafka.consumer import PartitionedConsumer
-from engine.kafka.exactly_once import InnerFactory, Transactions
+from engine.kafka.exactly_once import Transactions, WorkerMaker
 from engine.kafka.publisher import Publisher
 from engine.metrics import Metrics
 from engine.settings import Settings
@@ -56,16 +56,16 @@ def role_consumer(
 
 
 def transactional_consumer(
-    parts: Parts, role: str, inner: InnerFactory
+    parts: Parts, role: str, make_worker: WorkerMaker
 ) -> tuple["partial[PartitionedConsumer]", Transactions]:
-    """The same with a transaction around every batch; `inner` makes the role's own workers."""
+    """The same with transactions; `make_worker` makes workers that publish within them."""
     consumer = group_consumer(parts.settings, role)
     transactions = Transactions(
         parts.settings,
         consumer=consumer,
         group=_group(parts.settings, role),
         metrics=parts.metrics,
-        inner=inner,
+        make=make_worker,
     )
     make = role_consumer(parts, role, consumer=consumer)
     return partial(make, worker_for=transactions.worker_for, starts=transactions), transactions

@@ -13,6 +13,8 @@ from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
 from engine.failures import database_may_recover, describe, redis_may_recover
+from engine.kafka.exactly_once import TransactionalWorker
+from engine.kafka.places import Place
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
 from engine.kafka.worker import PartitionWorker, Worker
@@ -43,7 +45,9 @@ def build_trigger(parts: Parts) -> Role:
     background = {"index watch": _watch(parts, index).run}
     make = partial(role_consumer(parts, ROLE), handler_for=trigger.for_partition)
     if settings.delivery == "exactly_once":
-        make, transactions = transactional_consumer(parts, ROLE, partial(_inner, trigger))
+        make, transactions = transactional_consumer(
+            parts, ROLE, partial(_transactional_worker, trigger)
+        )
         background["transactions"] = transactions.run
     consumer = make(
         topics=[topics.detections],
@@ -61,17 +65,28 @@ def build_trigger(parts: Parts) -> Role:
     )
 
 
-def _inner(
+def _transactional_worker(
     trigger: Trigger,
     partition: TopicPartition,
     publisher: TransactionalPublisher,
+    place: Place,
     on_progress: Callable[[], None],
 ) -> Worker:
-    """One that publishes within transactions, a batch at a time."""
-    return PartitionWorker(
+    """One that puts a transaction around each batch of the role's own worker."""
+    batch_records = trigger.settings.batch_records
+
+    def inner(on_finished: Callable[[], None]) -> Worker:
+        handler = trigger.publishing_with(publisher).for_partition(partition)
+        return PartitionWorker(
+            partition, handler=handler, batch_records=batch_records, on_progress=on_finished
+        )
+
+    return TransactionalWorker(
         partition,
-        handler=trigger.publishing_with(publisher).for_partition(partition),
-        batch_records=trigger.settings.batch_records,
+        publisher=publisher,
+        inner=inner,
+        topic_id=place.topic_id,
+        batch_records=batch_records,
         on_progress=on_progress,
     )
 

@@ -34,7 +34,8 @@ _LARGEST_REQUEST = 33 * 1024 * 1024
 # Without a message a transaction only moves the offset: that can wait for the next one.
 _IDLE_SECONDS = 0.5
 
-InnerFactory = Callable[[TopicPartition, TransactionalPublisher, Callable[[], None]], Worker]
+# The partition, what to publish it with, where it goes on, and whom to tell of progress.
+WorkerMaker = Callable[[TopicPartition, TransactionalPublisher, Place, Callable[[], None]], Worker]
 
 
 class TooManyPartitionsError(Exception):
@@ -44,7 +45,7 @@ class TooManyPartitionsError(Exception):
 class Transactions(GroupOffsets):
     """The producers of one process for one role, by partition; implements Starts.
 
-    `inner` makes a worker that publishes through the given publisher and nowhere else.
+    `make` makes a worker, which closes the publisher that it is given and uses no other.
     """
 
     def __init__(
@@ -54,13 +55,13 @@ class Transactions(GroupOffsets):
         consumer: AIOKafkaConsumer,
         group: str,
         metrics: Metrics,
-        inner: InnerFactory,
+        make: WorkerMaker,
     ) -> None:
         super().__init__(consumer, metrics)
         self._settings = settings
         self._group = group
         self._errors = metrics.kafka_errors
-        self._inner = inner
+        self._make = make
         self._limits = TopicLimits()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
         self._places: dict[TopicPartition, Place] = {}
@@ -83,15 +84,7 @@ class Transactions(GroupOffsets):
     def worker_for(self, partition: TopicPartition, on_progress: Callable[[], None]) -> Worker:
         """The worker of a partition that `known` was asked for."""
         publisher = self._publishers.pop(partition)
-        place = self._places.pop(partition)
-        return TransactionalWorker(
-            partition,
-            publisher=publisher,
-            inner=partial(self._inner, partition, publisher),
-            topic_id=place.topic_id,
-            batch_records=self._settings.batch_records,
-            on_progress=on_progress,
-        )
+        return self._make(partition, publisher, self._places.pop(partition), on_progress)
 
     async def run(self) -> None:
         """Until cancelled; then close the producers of partitions that were never begun."""

@@ -123,7 +123,7 @@ class StartingPoints:
             return Place(end, topic_id)
         if known.offset < begin:
             self.note_skipped(partition, begin - known.offset)
-            return Place(begin, topic_id)
+            known = known._replace(offset=begin)
         return known._replace(topic_id=topic_id or known.topic_id)
 
     def _say(self, event: str, partition: TopicPartition, known: Place) -> None:

@@ -19,6 +19,7 @@ import structlog
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
+    IllegalOperation,
     KafkaError,
     MessageSizeTooLargeError,
     TopicAuthorizationFailedError,
@@ -40,6 +41,8 @@ REFUSALS = (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
+# The last two are what aiokafka says of a transaction that has failed already.
+_LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
 
 
 class TransactionLostError(BeginAgainError):
@@ -99,7 +102,7 @@ class TransactionalPublisher(Publisher):
             async with asyncio.timeout(self._deadline):
                 await self._begin()
                 failed = await self._send(self._producer, fitting, self._limits.batch_bytes)
-        except (KafkaError, TimeoutError, AssertionError) as error:
+        except _LOSSES as error:
             raise _sorted(error) from error
         for each in failed:
             if isinstance(each.error, MessageSizeTooLargeError):
@@ -118,7 +121,7 @@ class TransactionalPublisher(Publisher):
                     {self._source: place.committed()}, self._group
                 )
                 await self._producer.commit_transaction()
-        except (KafkaError, TimeoutError, AssertionError) as error:
+        except _LOSSES as error:
             raise _sorted(error) from error
         self.is_open = False
 
@@ -140,8 +143,7 @@ class TransactionalPublisher(Publisher):
 
 
 def _sorted(error: Any) -> Exception:
-    """The error itself if a person has to mend it. (An AssertionError is what aiokafka says of a
-    transaction that has failed already.)"""
+    """The error itself if a person has to mend it."""
     if isinstance(error, REFUSALS):
         return cast(Exception, error)
     return TransactionLostError(describe(error))

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 
 from aiokafka import AIOKafkaConsumer
 
-from tests.acceptance.topics import Record, TopicSet
+from tests.acceptance.topics import DEADLINE, Record, TopicSet
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import World
+from tests.servers.waiting import eventually
 
 
 def open_world(**campaign: object) -> World:
@@ -58,6 +59,19 @@ class CommittedTopics(TopicSet):
             isolation_level="read_committed",
         ) as consumer:
             yield consumer
+
+    async def until_done(self, deadline: float = DEADLINE) -> None:
+        """Wait until every record that can be seen is committed; the ends of transactions, and
+        what was given up, take offsets too. Nothing is published any more."""
+        ends: Counter[int] = Counter()
+        for record in await self.read(self._source):
+            ends[record.partition] = max(ends[record.partition], record.offset + 1)
+
+        async def done() -> bool:
+            committed = await self.committed()
+            return all(committed[partition] >= end for partition, end in ends.items())
+
+        await eventually(done, deadline=deadline, what="all is committed")
 
 
 def ids(records: list[Record]) -> Counter[bytes]:

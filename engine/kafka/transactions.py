@@ -131,15 +131,23 @@ class TransactionalPublisher(Publisher):
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(self._deadline):
                 await self._producer.client.close()  # stop() leaves it open when it is cut short
-        ended = self._producer._txn_manager.wait_for_transaction_end()  # noqa: SLF001
-        if ended is not None and ended.done() and not ended.cancelled():
-            ended.exception()  # it was told to whoever published; asyncio must not tell it again
+        _forget_errors(self._producer)
 
     async def _begin(self) -> None:
         async with self._beginning:
             if not self.is_open:
                 await self._producer.begin_transaction()
                 self.is_open = True
+
+
+def _forget_errors(producer: Any) -> None:
+    """Whoever published was told; asyncio must not tell again what aiokafka keeps of it."""
+    kept = [producer._txn_manager.wait_for_transaction_end()]  # noqa: SLF001
+    for batches in producer._message_accumulator._batches.values():  # noqa: SLF001
+        kept += [batch._drain_waiter for batch in batches]  # noqa: SLF001
+    for future in kept:
+        if future is not None and future.done() and not future.cancelled():
+            future.exception()
 
 
 def _sorted(error: Any) -> Exception:

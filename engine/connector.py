@@ -82,7 +82,7 @@ class Connector:
         """Begin every call of a batch. Raises what no retry can mend."""
         with self._step("decode"):
             asked, dead, positions = decode_calls(records)
-        self._limit.note(len(records), positions)
+        self._limit.note(records, positions)
         with self._step("devices"):
             known = await self._devices.find([each.device_key for each in asked])
         partition.begun([record.offset for record in records])

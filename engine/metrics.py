@@ -52,8 +52,13 @@ class Metrics:
         )
         self.notifications = Counter(
             "proximity_notifications_total",
-            "Notifications published, and calls handed to the connector role, by format",
+            "Notifications published, by format",
             ["format"],
+            registry=registry,
+        )
+        self.connector_handovers = Counter(
+            "proximity_connector_handovers_total",
+            "Calls handed over to the connector role",
             registry=registry,
         )
         self.latency = Histogram(

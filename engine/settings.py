@@ -116,6 +116,12 @@ class Settings(BaseSettings):
     in_flight_records: int = Field(
         20_000, ge=1, description="records fetched and not finished at which fetching pauses"
     )
+    in_flight_bytes: int = Field(
+        64 * 1024 * 1024,
+        ge=1024 * 1024,
+        description="bytes of them at which the trigger stops fetching; messages are composed in "
+        "pieces of a small part of it",
+    )
     commit_interval: float = Field(
         0.0, ge=0, description="least time between two offset commits; 0: what is done, at once"
     )
@@ -130,14 +136,21 @@ class Settings(BaseSettings):
     drain_timeout: float = Field(20.0, gt=0, description="to finish what is begun when stopping")
     index_cache_beacons: int = Field(200_000, ge=1, description="beacons remembered per process")
     index_cache_age: float = Field(300.0, gt=0, description="a remembered beacon is read again")
-    held_devices: int = Field(
-        100_000, ge=1, description="devices per partition whose claims are remembered"
+    held_claims: int = Field(
+        250_000, ge=1, description="claims (of a campaign on a device) remembered per process"
     )
     dead_letter_share: float = Field(
-        0.5, gt=0, le=1, description="share of the last 1000 records past which a role stops"
+        0.5,
+        gt=0,
+        le=1,
+        description="share of 1000 keys understood before that fail now, past which a role stops; "
+        "1: never",
     )
     dead_letter_run: int = Field(
-        1000, ge=1, description="dead letters in a row past which a role stops"
+        1000,
+        ge=1,
+        description="different keys that fail, with no good record for 10 s, at which a role "
+        "stops; above 100000: never",
     )
 
     trace: Literal["all", "changes", "none"] = Field(

@@ -1,59 +1,45 @@
 """The role `trigger`: the way of a detection, from the record to the notification.
 
-decode -> resolve the beacon -> decide -> claim -> publish. Each step takes a whole batch of one
-partition; nothing awaits once per detection. When `handle` returns, every record of the batch is
-decided and what it led to is acknowledged, so its offset may be committed.
+decode -> resolve the beacon -> decide, and from there in the lane of its company: claim -> compose
+-> publish (engine/lane.py). Each step takes many detections at once; nothing awaits once per
+detection. A record is finished when what it led to is acknowledged, and the offset to commit is
+that behind which everything is finished.
 """
 
+import asyncio
 import copy
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-from engine.decode import Heard, decode_batch
-from engine.failures import until_redis_answers
-from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.budget import Ahead, InFlightBytes, size_of
+from engine.cancelling import cancel
+from engine.decode import Decoded, Heard, decode_batch
+from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.offsets import Offsets
+from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.kafka.worker import Records
+from engine.lane import DEAD_LETTERS, ROLE, Clock, Lane, Record
 from engine.metrics import Metrics
-from engine.notify import Composer, notification_id
+from engine.notify import Composer
 from engine.outcome import Outcome
 from engine.settings import Settings
 from engine.state.beacons import BeaconKey, IndexedBeacon
-from engine.state.claims import ClaimRequest, Claims
-from engine.state.held import HeldClaims
+from engine.state.claims import Claims
+from engine.state.held import HeldMemory
 from engine.state.index import BeaconIndex
+from engine.state.settling import ClaimSettler
+from engine.turns import Turns
 from rules.decision import Decision, decide
-from rules.model import Campaign
 
-ROLE = "trigger"
-
-Clock = Callable[[], float]
+__all__ = ["ROLE", "PartitionTrigger", "Trigger"]
 
 _STEPS = ("decode", "resolve", "decide", "claim", "publish")
-_BRIEFLY = 5.0  # seconds
-
-
-class Grant(NamedTuple):
-    """A campaign that passed every check for a detection, and the id its message would have."""
-
-    heard: Heard
-    beacon: IndexedBeacon
-    campaign: Campaign
-    decision: Decision
-    owner: bytes
-
-
-class Departure(NamedTuple):
-    """A message on its way out, and what led to it."""
-
-    message: Outgoing
-    cause: Grant | DeadLetter
+_TAKEN_AT_ONCE = 1000  # records, between which the event loop has its turn
 
 
 class Trigger:
@@ -66,6 +52,7 @@ class Trigger:
         topics: Topics,
         index: BeaconIndex,
         claims: Claims,
+        settler: ClaimSettler,
         publisher: Publisher,
         metrics: Metrics,
         clock: Clock = time.time,
@@ -74,11 +61,18 @@ class Trigger:
         self.topics = topics
         self.index = index
         self.claims = claims
+        self.settler = settler
         self.publisher = publisher
         self.metrics = metrics
         self.clock = clock
+        self.in_flight = InFlightBytes(settings.in_flight_bytes)
+        self.turns = Turns(self.in_flight.turns)
+        self.turn_bytes = self.in_flight.turn_bytes
+        self.max_age = settings.max_detection_age
+        self.held = HeldMemory(settings.held_claims)
+        self.limit = DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
         self.composer = Composer(topics=topics, lifetime=settings.notification_lifetime)
-        self.step_seconds = {step: metrics.batch_seconds.labels(ROLE, step) for step in _STEPS}
+        self._seconds = {step: metrics.batch_seconds.labels(ROLE, step) for step in _STEPS}
 
     def publishing_with(self, publisher: Publisher) -> "Trigger":
         """The same, which publishes with `publisher`; all else is shared."""
@@ -86,179 +80,227 @@ class Trigger:
         other.publisher = publisher
         return other
 
-    def for_partition(self, _partition: TopicPartition) -> "PartitionTrigger":
-        """The handler for one assignment of one partition."""
-        return PartitionTrigger(self)
+    def for_partition(
+        self, partition: TopicPartition, on_progress: Callable[[], None]
+    ) -> "PartitionTrigger":
+        """The worker for one assignment of one partition."""
+        return PartitionTrigger(partition, shared=self, on_progress=on_progress)
+
+    def step_seconds(self, name: str) -> Callable[[float], None]:
+        """Where the seconds of a step are told."""
+        return self._seconds[name].observe
 
 
 class PartitionTrigger:
-    """The data path for one partition, in order; implements BatchHandler."""
+    """One partition: records are taken in in order, and finish in order in each company's lane.
 
-    def __init__(self, shared: Trigger) -> None:
-        settings = shared.settings
+    Implements the consumer's Worker. What it holds and remembers dies with the assignment.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, *, shared: Trigger, on_progress: Callable[[], None]
+    ) -> None:
+        self.partition = partition
         self._shared = shared
-        self._held = HeldClaims(settings.held_devices)
-        self._limit = DeadLetterLimit(
-            share=settings.dead_letter_share, run=settings.dead_letter_run
-        )
+        self._on_progress = on_progress
+        self._held = shared.held.for_assignment()
+        self._queue: deque[Records] = deque()
+        self._queued = 0
+        self._bytes = 0
+        self._offsets = Offsets()
+        self._lanes: dict[int, Lane] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
+        self._arrived = asyncio.Event()
+        self._ahead = Ahead(2 * shared.settings.batch_records)
+        self._moved = asyncio.Event()
+        self._closing = False
+        self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
+        self._task.add_done_callback(self._note_end)
 
-    async def handle(self, records: Records) -> None:
-        """Decide every record, publish what follows. Raises what no retry can mend."""
+    @property
+    def pending(self) -> int:
+        """Records offered and not finished."""
+        return self._queued + self._offsets.unfinished
+
+    @property
+    def done_offset(self) -> int | None:
+        """Behind what is finished without a gap."""
+        return self._offsets.done
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What stopped it, once something has."""
+        return self._failure
+
+    def offer(self, records: Records) -> None:
+        """Queue fetched records."""
+        self._queue.append(records)
+        self._queued += len(records)
+        self._hold(size_of(records))
+        self._arrived.set()
+
+    def note_committed(self, offset: int) -> None:
+        """The group has committed up to `offset`. Once told so, the partition takes in no more
+        than two batches behind what is committed, so that a crash repeats no more."""
+        self._ahead.note_committed(offset)
+        self._moved.set()
+
+    async def finish(self, deadline: float) -> None:
+        """Finish what was taken in, drop what waits, and end within `deadline` seconds."""
+        self._closing = True
+        self._arrived.set()
+        self._moved.set()
+        try:
+            async with asyncio.timeout(deadline):
+                await asyncio.wait([self._task])
+                while self._running:
+                    await asyncio.wait(self._running.values())
+        except TimeoutError:
+            pass  # it is not done, so it is not committed, and the next owner reads it
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End at once, whatever is in hand."""
+        self._closing = True
+        await cancel([self._task, *self._running.values()])
+        self._queue.clear()
+        self._lanes.clear()
+        self._held.close()
+        self._hold(-self._bytes)
+
+    async def _run(self) -> None:
+        while not self._closing:
+            await self._arrived.wait()
+            while self._queue and not self._closing:
+                records = self._queue.popleft()
+                for start in range(0, len(records), _TAKEN_AT_ONCE):
+                    piece = records[start : start + _TAKEN_AT_ONCE]
+                    await self._until_room(len(piece))
+                    if not self._closing:
+                        await self._take_in(piece)
+                        await asyncio.sleep(0)
+            if not self._closing:
+                self._arrived.clear()
+
+    async def _until_room(self, count: int) -> None:
+        """Until so many records more may be taken in, ahead of what is done or committed."""
+        while not self._closing and not self._ahead.has_room(count, self.done_offset):
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _take_in(self, records: Records) -> None:
+        """Decide what can be decided from memory; the rest goes into the lanes."""
         shared = self._shared
         with self._step("decode"):
             batch = decode_batch(records, shared.settings.path_loss_exponent)
-        self._limit.note(len(records), batch.dead_positions)
+        shared.limit.note(records, batch.dead_positions)
         with self._step("resolve"):
             beacons = await shared.index.resolve({h.key for h in batch.heard}, len(batch.heard))
         with self._step("decide"):
-            decisions = self._decide(batch.heard, beacons)
-            outcome = Outcome(decisions)
-            grants = _grants(batch.heard, beacons, decisions)
-        with self._step("claim"):
-            granted = await self._claim(grants, outcome)
-        with self._step("publish"):
-            await self._publish(granted, batch.dead)
-        outcome.record(shared.metrics)
+            firing, refused = self._sort(batch.heard, beacons)
+        self._begin(records, batch, firing)
+        refused.record(shared.metrics)
         shared.metrics.batch_size.observe(len(records))
+        self._on_progress()
 
-    def _decide(
+    def _sort(
         self, heard: list[Heard], beacons: Mapping[BeaconKey, IndexedBeacon | None]
-    ) -> list[Decision]:
+    ) -> tuple[list[tuple[Heard, int]], Outcome]:
+        """Those that may fire, with their company, and what became of the others."""
         now = self._shared.clock()
         self._held.expire(now)
-        max_age = self._shared.settings.max_detection_age
+        max_age = self._shared.max_age
         held_by = self._held.of
-        decisions = []
+        firing = []
+        refused: list[Decision] = []
         for detection in heard:
             beacon = beacons[detection.key]
-            decisions.append(
-                decide(
-                    None if beacon is None else beacon.target,
-                    detection.zone,
-                    detection.detected_at,
-                    now,
-                    max_age,
-                    held_by(detection.message.device.udid),
-                )
+            decision = decide(
+                None if beacon is None else beacon.target,
+                detection.zone,
+                detection.detected_at,
+                now,
+                max_age,
+                held_by(detection.message.device.udid),
             )
-        return decisions
-
-    async def _claim(self, grants: list[Grant], outcome: Outcome) -> list[Grant]:
-        """The grants that hold their claim; all claims of the batch in one round trip."""
-        shared = self._shared
-        capped = [grant for grant in grants if grant.campaign.delay > 0]
-        if not capped:
-            return grants
-        requests = [_request(grant) for grant in capped]
-        now = shared.clock()
-        answers = await until_redis_answers(
-            lambda: shared.claims.take(requests, now), shared.metrics.redis_errors, "claims"
-        )
-        denied = set()
-        for grant, forbidden_by in zip(capped, answers, strict=True):
-            self._hold(grant, forbidden_by, now)
-            if forbidden_by is not None:
-                denied.add(grant.owner)
-                outcome.deny(grant.heard.record.offset, grant.decision)
-        return [grant for grant in grants if grant.owner not in denied]
-
-    def _hold(self, grant: Grant, forbidden_by: float | None, now: float) -> None:
-        """Remember the claim. That of a connector campaign only briefly: its worker may give
-        the claim back, or shorten it when the customer declines.
-
-        A claim of a later time than the record that it forbids is not remembered: after a crash
-        its owner may be among the records that follow, and has to ask for it again.
-        """
-        held_since = grant.heard.detected_at if forbidden_by is None else forbidden_by
-        if held_since > grant.heard.detected_at:
-            return
-        until = now + _BRIEFLY if grant.campaign.format == "connector" else None
-        self._held.hold(grant.heard.message.device.udid, grant.campaign.id, held_since, until)
-
-    async def _publish(self, grants: list[Grant], dead: list[DeadLetter]) -> None:
-        """Publish notifications, connector calls and dead letters, and count them."""
-        if not grants and not dead:
-            return
-        shared = self._shared
-        now = shared.clock()
-        letters = shared.topics.dead_letters
-        leaving = [
-            Departure(shared.composer.compose(g.heard, g.beacon, g.campaign, g.owner, now), g)
-            for g in grants
-        ]
-        leaving += [Departure(letter.outgoing(letters, now), letter) for letter in dead]
-        gone: list[Departure] = []
-        while True:
-            try:
-                await shared.publisher.publish([departure.message for departure in leaving])
-                break
-            except MessageTooLargeError as error:
-                refused = {id(message) for message in error.messages}
-                gone += [departure for departure in leaving if id(departure.message) not in refused]
-                leaving = [
-                    _replaced(departure, letters, now)
-                    for departure in leaving
-                    if id(departure.message) in refused
-                ]
-        self._count(gone + leaving)
-
-    def _count(self, leaving: list[Departure]) -> None:
-        metrics = self._shared.metrics
-        now = self._shared.clock()
-        formats: Counter[str] = Counter()
-        for _, cause in leaving:
-            if isinstance(cause, DeadLetter):
-                metrics.dead_letters.labels(cause.record.topic, cause.reason).inc()
+            if decision.granted and beacon is not None:
+                firing.append((detection, beacon.company_reference.id))
             else:
-                formats[cause.campaign.format] += 1
-                metrics.latency.observe(max(0.0, now - cause.heard.detected_at))
-        for name, count in formats.items():
-            metrics.notifications.labels(name).inc(count)
+                refused.append(decision)
+        return firing, Outcome(refused)
+
+    def _begin(self, records: Records, batch: Decoded, firing: list[tuple[Heard, int]]) -> None:
+        """Hand what is not finished to the lanes; the other records are finished now."""
+        opened = [heard.record for heard, _ in firing] + [each.record for each in batch.dead]
+        self._open(records, {record.offset for record in opened})
+        self._ahead.take(records[-1].offset + 1, len(records))
+        self._queued -= len(records)
+        self._hold(size_of(opened) - size_of(records))
+        touched = set()
+        for heard, company in firing:
+            touched.add(company)
+            self._lane(company).add(heard)
+        for letter in batch.dead:
+            touched.add(DEAD_LETTERS)
+            self._lane(DEAD_LETTERS).add_letter(letter)
+        for company in touched:
+            self._start(company)
+
+    def _open(self, records: Records, still_open: set[int]) -> None:
+        """Note which of the records are not finished; all between them are."""
+        edges = {records[0].offset, records[-1].offset}
+        for offset in sorted(edges | still_open):
+            self._offsets.begin(offset)
+        for offset in edges - still_open:
+            self._offsets.finish(offset)
+
+    def _lane(self, company: int) -> Lane:
+        lane = self._lanes.get(company)
+        if lane is None:
+            lane = self._lanes[company] = Lane(
+                company, shared=self._shared, held=self._held, on_finished=self._finished
+            )
+        return lane
+
+    def _start(self, company: int) -> None:
+        if company in self._running:
+            return
+        lane = self._lanes[company]
+        task = asyncio.create_task(lane.run(), name=f"lane {company} of {self.partition}")
+        self._running[company] = task
+        task.add_done_callback(lambda task: self._lane_ended(company, task))
+
+    def _lane_ended(self, company: int, task: asyncio.Task[None]) -> None:
+        del self._running[company]
+        self._note_end(task)
+        lane = self._lanes.get(company)
+        if lane is None or task.cancelled() or self._failure is not None:
+            return
+        if lane.is_empty:
+            del self._lanes[company]
+        else:
+            self._start(company)  # filled after its last look
+
+    def _finished(self, records: list[Record]) -> None:
+        """These records are done with: what they led to is acknowledged."""
+        for record in records:
+            self._offsets.finish(record.offset)
+        self._hold(-size_of(records))
+        self._moved.set()
+        self._on_progress()
+
+    def _hold(self, size: int) -> None:
+        self._bytes += size
+        self._shared.in_flight.hold(size)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and self._failure is None:
+            self._failure = task.exception()
+        self._on_progress()
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
         begin = time.perf_counter()
         yield
-        self._shared.step_seconds[name].observe(time.perf_counter() - begin)
-
-
-def _grants(
-    heard: list[Heard],
-    beacons: Mapping[BeaconKey, IndexedBeacon | None],
-    decisions: list[Decision],
-) -> list[Grant]:
-    grants = []
-    for detection, decision in zip(heard, decisions, strict=True):
-        if decision.granted:
-            beacon = beacons[detection.key]
-            assert beacon is not None  # noqa: S101  # an unknown beacon grants nothing
-            grants += [
-                Grant(detection, beacon, campaign, decision, notification_id(detection, campaign))
-                for campaign in decision.granted
-            ]
-    return grants
-
-
-def _request(grant: Grant) -> ClaimRequest:
-    heard, campaign = grant.heard, grant.campaign
-    return ClaimRequest(
-        campaign.id, heard.message.device.udid, grant.owner, heard.detected_at, campaign.delay
-    )
-
-
-def _replaced(departure: Departure, topic: str, now: float) -> Departure:
-    """For a message that its topic does not take: a dead letter of the record behind it.
-
-    A dead letter that is itself too large leaves without its value, and if that is not enough
-    without its key: its headers say where the original lies.
-    """
-    message, cause = departure
-    size = len(message.value or b"")
-    if isinstance(cause, DeadLetter):
-        detail = f"{cause.reason}: {cause.detail}; left without its {size} bytes"
-        letter = DeadLetter(cause.record, DeadLetterReason.TOO_LARGE, detail)
-        key = None if message.value is None else message.key
-        return Departure(letter.outgoing(topic, now)._replace(key=key, value=None), letter)
-    detail = f"the message for {message.topic} would have {size} bytes"
-    letter = DeadLetter(cause.heard.record, DeadLetterReason.TOO_LARGE, detail)
-    return Departure(letter.outgoing(topic, now), letter)
+        self._shared.step_seconds(name)(time.perf_counter() - begin)

@@ -11,7 +11,7 @@ from math import inf
 import msgspec
 
 from rules.model import Beacon, Campaign, Reason, Venue, Zone
-from rules.schedule import Schedule
+from rules.schedule import Schedule, Verdict
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 _UNKNOWN = Zone.UNKNOWN
@@ -81,12 +81,27 @@ class Target:
     """What a campaign can be aimed at: a beacon today, a geofence later.
 
     `reach` is the farthest zone that triggers, None for a target that knows no zones.
+    `has_connector` says whether its company has set a connector up.
     """
 
-    __slots__ = ("_before", "_schedules", "active", "current", "has_campaigns", "reach", "venue")
+    __slots__ = (
+        "_before",
+        "_has_connector",
+        "_schedules",
+        "active",
+        "current",
+        "has_campaigns",
+        "reach",
+        "venue",
+    )
 
     def __init__(
-        self, venue: Venue, active: bool, reach: Zone | None, campaigns: Sequence[Campaign]
+        self,
+        venue: Venue,
+        active: bool,
+        reach: Zone | None,
+        campaigns: Sequence[Campaign],
+        has_connector: bool = True,
     ) -> None:
         """Raises ValueError for a campaign whose time zone is not known."""
         self.venue = venue
@@ -95,12 +110,15 @@ class Target:
         self.has_campaigns = bool(campaigns)
         self.current = _NEVER
         self._before = _NEVER
+        self._has_connector = has_connector
         self._schedules = tuple((Schedule(campaign), campaign) for campaign in campaigns)
 
     @classmethod
-    def of_beacon(cls, beacon: Beacon, campaigns: Sequence[Campaign]) -> "Target":
+    def of_beacon(
+        cls, beacon: Beacon, campaigns: Sequence[Campaign], has_connector: bool = True
+    ) -> "Target":
         """The target that a beacon is, with the campaigns aimed at it, active or not."""
-        return cls(beacon.venue, beacon.active, beacon.reach, campaigns)
+        return cls(beacon.venue, beacon.active, beacon.reach, campaigns, has_connector)
 
     def phase_at(self, t: float) -> Phase:
         """The phase around `t` (epoch seconds); the last two worked out are remembered."""
@@ -111,13 +129,22 @@ class Target:
         return self.current
 
     def _work_out(self, t: float) -> Phase:
-        verdicts = [(schedule.verdict(t), campaign) for schedule, campaign in self._schedules]
+        verdicts = [
+            (self._with_connector(schedule.verdict(t), campaign), campaign)
+            for schedule, campaign in self._schedules
+        ]
         return Phase(
             max((verdict.since for verdict, _ in verdicts), default=-inf),
             min((verdict.until for verdict, _ in verdicts), default=inf),
             tuple(campaign for verdict, campaign in verdicts if verdict.reason is None),
             _counted(verdict.reason for verdict, _ in verdicts if verdict.reason is not None),
         )
+
+    def _with_connector(self, verdict: Verdict, campaign: Campaign) -> Verdict:
+        """The last check that every device shares: an open campaign has whom to ask."""
+        if self._has_connector or campaign.format != "connector" or verdict.reason is not None:
+            return verdict
+        return verdict._replace(reason=Reason.NO_CONNECTOR)
 
 
 def _counted(reasons: Iterable[Reason]) -> Counts:

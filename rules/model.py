@@ -43,6 +43,7 @@ class Reason(StrEnum):
     ENDED = "ended"
     WRONG_WEEKDAY = "wrong_weekday"
     OUTSIDE_HOURS = "outside_hours"
+    NO_CONNECTOR = "no_connector"
     THROTTLED = "throttled"
     GRANTED = "granted"
 

@@ -59,8 +59,11 @@ def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]
     topics = Topics.named(settings.topic_prefix)
     asides = Asides(topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics)
 
-    def limit() -> DeadLetterLimit:
-        return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
+    # One a topic, over all its partitions: a partition with little traffic is soon full of junk.
+    sent, opened = (
+        DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
+        for _ in range(2)
+    )
 
     return {
         topics.detections: lambda: DetectionReader(
@@ -72,12 +75,12 @@ def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]
         topics.notifications: lambda: NotificationReader(
             ledger=ledger,
             asides=asides,
-            limit=limit(),
+            limit=sent,
             skipped=metrics.recorder_skipped,
             clock=_now,
         ),
         topics.authentications: lambda: AuthenticationReader(
-            ledger=ledger, asides=asides, limit=limit(), clock=_now
+            ledger=ledger, asides=asides, limit=opened, clock=_now
         ),
     }
 

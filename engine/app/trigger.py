@@ -12,15 +12,17 @@ from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
+from engine.budget import size_of
 from engine.failures import database_may_recover, describe, redis_may_recover
 from engine.kafka.exactly_once import TransactionalWorker
 from engine.kafka.places import Place
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
-from engine.kafka.worker import PartitionWorker, Worker
+from engine.kafka.worker import Worker
 from engine.state.beacons import BeaconCache
 from engine.state.claims import Claims
 from engine.state.index import BeaconIndex
+from engine.state.settling import ClaimSettler
 from engine.state.watch import IndexWatch
 from engine.trigger import ROLE, Trigger
 
@@ -39,11 +41,16 @@ def build_trigger(parts: Parts) -> Role:
         topics=topics,
         index=index,
         claims=_claims(parts),
+        settler=ClaimSettler(
+            redis=parts.stores.redis,
+            prefix=settings.redis_prefix,
+            deadline=settings.redis_timeout,
+        ),
         publisher=parts.publisher,
         metrics=parts.metrics,
     )
     background = {"index watch": _watch(parts, index).run}
-    make = partial(role_consumer(parts, ROLE), handler_for=trigger.for_partition)
+    make = partial(role_consumer(parts, ROLE), worker_for=trigger.for_partition)
     if settings.delivery == "exactly_once":
         make, transactions = transactional_consumer(
             parts, ROLE, partial(_transactional_worker, trigger)
@@ -51,6 +58,7 @@ def build_trigger(parts: Parts) -> Role:
         background["transactions"] = transactions.run
     consumer = make(
         topics=[topics.detections],
+        has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )
@@ -73,21 +81,14 @@ def _transactional_worker(
     on_progress: Callable[[], None],
 ) -> Worker:
     """One that puts a transaction around each batch of the role's own worker."""
-    batch_records = trigger.settings.batch_records
-
-    def inner(on_finished: Callable[[], None]) -> Worker:
-        handler = trigger.publishing_with(publisher).for_partition(partition)
-        return PartitionWorker(
-            partition, handler=handler, batch_records=batch_records, on_progress=on_finished
-        )
-
     return TransactionalWorker(
         partition,
         publisher=publisher,
-        inner=inner,
+        inner=partial(trigger.publishing_with(publisher).for_partition, partition),
         topic_id=place.topic_id,
-        batch_records=batch_records,
+        batch_records=trigger.settings.batch_records,
         on_progress=on_progress,
+        hold=lambda records, sign: trigger.in_flight.hold(sign * size_of(records)),
     )
 
 

@@ -75,8 +75,8 @@ def replay(
     How far it got is kept as the offsets of the group <group prefix>dead-letters-replay, so
     that a second replay puts nothing back twice, whatever reasons were asked for. Run one at a
     time. What fails again becomes a dead letter again. Letters of topics that are not the
-    engine's, and those whose value was left out for its size, are named and passed by; then the
-    exit status is 1.
+    engine's, those whose value was left out for its size, and detections that are counted already
+    (their notification was too large) are named and passed by; then the exit status is 1.
     """
     from engine.dead_letters.replay import Wish
 
@@ -155,7 +155,7 @@ async def _replay(settings: Settings, wish: "Wish", dry_run: bool, done: "list[R
             work = Replay(
                 reader=reader,
                 publisher=publisher,
-                topics=[name for name in topics.all() if name != topics.dead_letters],
+                topics=topics,
                 settled=await settled_under(settings, group, reader.partitions),
                 wish=wish,
                 on_left_out=_tell_left_out,

@@ -1,12 +1,12 @@
 """A dead letter as it is read back, and whether and where it may be put back."""
 
 import base64
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.topics import Topics
 
 _UNKNOWN = "?"
 
@@ -25,12 +25,18 @@ class Letter(NamedTuple):
     key: bytes | None
     value: bytes | None
 
-    def obstacle(self, topics: Collection[str]) -> str | None:
-        """Why it cannot be put back on one of `topics`, or None."""
-        if self.topic not in topics:
-            return f"its topic {self.topic or 'is not named'} is none of {', '.join(topics)}"
+    def obstacle(self, topics: Topics) -> str | None:
+        """Why it cannot be put back where it came from, or None."""
+        sources = [name for name in topics.all() if name != topics.dead_letters]
+        if self.topic not in sources:
+            return f"its topic {self.topic or 'is not named'} is none of {', '.join(sources)}"
         if self.value is None and self.reason == DeadLetterReason.TOO_LARGE:
             return f"its value was too large and was left out: the original is at {self.origin}"
+        if self.reason == DeadLetterReason.TOO_LARGE and self.topic == topics.detections:
+            return (
+                "only the notification was too large, the detection itself is counted: shorten "
+                "the campaign, and the device's next detection fires it"
+            )
         return None
 
     def shown_value(self, longest: int) -> str:

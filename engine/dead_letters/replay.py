@@ -1,6 +1,6 @@
 """Dead letters back on the topics they came from, byte for byte, none of them twice."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ from engine.dead_letters.letter import Letter
 from engine.dead_letters.reading import LetterReader
 from engine.dead_letters.settled import Settled
 from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.topics import Topics
 
 
 class Wish(NamedTuple):
@@ -31,7 +32,7 @@ class Replay:
         *,
         reader: LetterReader,
         publisher: Publisher | None,
-        topics: Collection[str],
+        topics: Topics,
         settled: dict[int, Settled],
         wish: Wish,
         on_left_out: Callable[[Letter, str], None],

@@ -23,6 +23,7 @@ WORDS = {
     Reason.ENDED: "its campaign is over",
     Reason.WRONG_WEEKDAY: "its campaign does not run today",
     Reason.OUTSIDE_HOURS: "its campaign does not run at this hour",
+    Reason.NO_CONNECTOR: "its company has set no connector up",
     Reason.STALE: "too old to send anything",
     Reason.FUTURE: "from the future",
 }

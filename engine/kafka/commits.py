@@ -14,7 +14,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from engine.failures import describe, kafka_may_recover
 from engine.kafka.places import Place
-from engine.kafka.worker import Worker
+from engine.kafka.worker import NotesCommits, Worker
 from engine.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -91,6 +91,9 @@ class Commits:
             log.warning("commit failed, trying again", role=self._role, error=describe(error))
         else:
             self._committed |= {each: at for each, at in offsets.items() if each in self._committed}
+            for worker in workers:
+                if worker.partition in offsets and isinstance(worker, NotesCommits):
+                    worker.note_committed(offsets[worker.partition])
             self._on_commit()
             return True
         self._metrics.kafka_errors.inc()

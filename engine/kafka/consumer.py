@@ -45,6 +45,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     `starts`, if given, says where partitions go on, whatever the group has committed; those that
     it leaves out go on from their beginning. A partition waits, paused, until it has its place.
     Partitions are handled in order by `handler_for`'s handlers, or else by `worker_for`'s workers.
+    Nothing is fetched while `has_room` says no; progress of a worker asks it again.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         commit_interval: float,
         drain_timeout: float,
         starts: Starts | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._consumer = consumer
         self._topics = topics
@@ -73,6 +75,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._batch_records = batch_records
         self._in_flight_records = in_flight_records
         self._drain_timeout = drain_timeout
+        self._has_room = has_room
         self._starts = StartingPoints(
             consumer, starts or GroupOffsets(consumer, metrics), role=role, metrics=metrics
         )
@@ -274,7 +277,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._progress.clear()
             self._pause_full_partitions()
             self._raise_failures()
-            if sum(map(self._in_flight, self._workers.values())) < self._in_flight_records:
+            in_flight = sum(map(self._in_flight, self._workers.values()))
+            if in_flight < self._in_flight_records and self._has_room():
                 return
             await self._progress.wait()
 

@@ -1,20 +1,30 @@
 """Dead letters: what cannot be processed goes aside with a reason, and never stops a partition.
 
-Unless there are so many that the fault is ours: then the process stops rather than pour a topic
-into dead letters.
+Unless so many senders fail that the fault is ours: then the process stops rather than pour a
+topic into dead letters. One sender can invent records, and keys, without end; what it cannot do
+is make the others fail. So the limit looks at keys, not at records, and at those that were
+understood before. Decision 0030 says why.
 """
 
-from collections import deque
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from aiokafka import ConsumerRecord
+from aiokafka import ConsumerRecord, TopicPartition
 
 from engine.kafka.publisher import Outgoing
+from engine.kafka.worker import Records
 from engine.timestamps import format_instant
 
-_WINDOW = 1000
 _LONGEST_DETAIL = 500
+
+PATIENCE = 10.0  # seconds without one good record
+_KNOWN = 1000  # keys understood before that are remembered
+_NOTED_OF_A_BATCH = 16  # a sample: the good records are the many
+_MOST_RUN = 100_000
+_BYTES_OF_A_VALUE = 256
 
 
 class DeadLetterReason(StrEnum):
@@ -63,56 +73,102 @@ class DeadLetter(NamedTuple):
 
 
 class TooManyDeadLettersError(Exception):
-    """The limit is passed: the fault is more likely ours, or a pipeline's, than a record's."""
+    """The limit is passed: the fault is more likely ours, or a pipeline's, than a sender's."""
 
 
 class DeadLetterLimit:
-    """Stops a role whose records mostly fail: by share of the last 1000, or by count in a row.
+    """Stops a role where `run` different keys fail and nobody is understood, or where of the
+    last 1000 keys that were understood more than `share` fail now.
 
-    Raise the settings DEAD_LETTER_SHARE and DEAD_LETTER_RUN to let a bad stretch through.
+    One for all partitions of a topic. A record that comes again counts once. `clock` in seconds.
     """
 
-    def __init__(self, *, share: float, run: int) -> None:
+    def __init__(
+        self, *, share: float, run: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._share = share
         self._run = run
-        self._in_a_row = 0
-        self._batches: deque[tuple[int, int]] = deque()
+        self._clock = clock
+        self._since = 0.0
+        self._failing: set[int] = set()  # since the last good record
+        self._known: OrderedDict[int, bool] = OrderedDict()  # key understood once: fails now
+        self._fallen = 0  # how many of the known fail now
+        self._next: dict[TopicPartition, int] = {}
 
-    def note(self, records: int, dead_positions: list[int]) -> None:
-        """Count a batch of `records`, of which those at `dead_positions` (ascending) failed.
+    def note(self, records: Records, dead_positions: Sequence[int]) -> None:
+        """Count a batch of one partition, of which those at `dead_positions` (ascending) failed.
 
         Raises TooManyDeadLettersError; call it before anything of the batch is published.
         """
-        self._count_run(records, dead_positions)
-        if self._in_a_row >= self._run:
-            raise TooManyDeadLettersError(
-                f"{self._in_a_row} records in a row are dead letters (limit {self._run}): "
-                "nothing of this batch was published; mend the producer, or raise "
-                "PROXIMITY_DEAD_LETTER_RUN to let them through"
-            )
-        seen, dead = self._count_share(records, len(dead_positions))
-        if seen >= _WINDOW and dead > self._share * seen:
-            raise TooManyDeadLettersError(
-                f"{dead} of the last {seen} records are dead letters (limit {self._share:.0%}): "
-                "nothing of this batch was published; mend the producer, or raise "
-                "PROXIMITY_DEAD_LETTER_SHARE to let them through"
-            )
-
-    def _count_run(self, records: int, dead_positions: list[int]) -> None:
-        previous = -1
+        if not records or not self._is_new(records[-1]):
+            return
+        dead = set(dead_positions)
+        good = len(records) - len(dead)
+        if good:
+            self._failing.clear()
+            self._note_good(records, dead)
         for position in dead_positions:
-            if position - previous > 1:
-                self._in_a_row = 0
-            self._in_a_row += 1
-            previous = position
-            if self._in_a_row >= self._run:
-                return
-        if not dead_positions or dead_positions[-1] != records - 1:
-            self._in_a_row = 0
+            self._note_dead(records[position], alone=not good)
+        if dead_positions:
+            self._judge()
 
-    def _count_share(self, records: int, dead: int) -> tuple[int, int]:
-        self._batches.append((records, dead))
-        seen = sum(count for count, _ in self._batches)
-        while seen - self._batches[0][0] >= _WINDOW:
-            seen -= self._batches.popleft()[0]
-        return seen, sum(count for _, count in self._batches)
+    def _is_new(self, last: ConsumerRecord[bytes, bytes]) -> bool:
+        """Whether the batch was not counted before: it is read again while SQL is away."""
+        place = TopicPartition(last.topic, last.partition)
+        if last.offset < self._next.get(place, 0):
+            return False
+        self._next[place] = last.offset + 1
+        return True
+
+    def _note_good(self, records: Records, dead: set[int]) -> None:
+        """Remember a few of the good keys; where some fail, look at all that are remembered, and
+        do not replace those by others that happen to be good."""
+        step = 1 if dead else max(1, len(records) // _NOTED_OF_A_BATCH)
+        for position in range(0, len(records), step):
+            name = _name(records[position])
+            if position in dead or (dead and name not in self._known and self._is_full):
+                continue
+            self._fallen -= self._known.pop(name, False)
+            self._known[name] = False
+        while len(self._known) > _KNOWN:
+            _, failed = self._known.popitem(last=False)
+            self._fallen -= failed
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._known) >= _KNOWN
+
+    def _note_dead(self, record: ConsumerRecord[bytes, bytes], alone: bool) -> None:
+        name = _name(record)
+        if self._known.get(name) is False:
+            self._known[name] = True
+            self._fallen += 1
+        if not alone:
+            return
+        if not self._failing:
+            self._since = self._clock()
+        if len(self._failing) < _MOST_RUN:
+            self._failing.add(name)
+
+    def _judge(self) -> None:
+        failing, seconds = len(self._failing), self._clock() - self._since
+        if self._run <= failing and seconds >= PATIENCE:
+            raise TooManyDeadLettersError(
+                f"the records of {failing} different keys failed, and none was good for "
+                f"{seconds:.0f} s (limit {self._run}): nothing of this batch was published; mend "
+                "the producer, or raise PROXIMITY_DEAD_LETTER_RUN to let them through"
+            )
+        known = len(self._known)
+        if self._is_full and self._fallen > self._share * known:
+            raise TooManyDeadLettersError(
+                f"of {known} keys whose records were good, {self._fallen} fail now "
+                f"(limit {self._share:.0%}): nothing of this batch was published; mend the "
+                "producer, or raise PROXIMITY_DEAD_LETTER_SHARE to let them through"
+            )
+
+
+def _name(record: ConsumerRecord[bytes, bytes]) -> int:
+    """A sender: its key, or without one how its record begins."""
+    if record.key is not None:
+        return hash(record.key)
+    return hash((record.value or b"")[:_BYTES_OF_A_VALUE])

@@ -20,7 +20,8 @@ from engine.failures import describe
 from engine.kafka.connection import connection_options
 from engine.kafka.places import Place
 from engine.kafka.starting_points import GroupOffsets
-from engine.kafka.transactions import REFUSALS, TopicLimits, TransactionalPublisher
+from engine.kafka.topic_limits import TopicLimits
+from engine.kafka.transactions import REFUSALS, TransactionalPublisher
 from engine.kafka.worker import Records, Worker
 from engine.metrics import Metrics
 from engine.settings import Settings
@@ -148,6 +149,7 @@ class TransactionalWorker:
     The batch goes through a worker of the role. It is done when that one has finished all of it,
     and committed when the transaction is: this worker's own offsets are never left to the
     consumer's commits. What the role remembers of a batch dies with the worker if it fails.
+    `hold` counts the records that wait here (sign 1), and those that do not any more (-1).
     """
 
     done_offset = None
@@ -161,9 +163,11 @@ class TransactionalWorker:
         topic_id: str | None,
         batch_records: int,
         on_progress: Callable[[], None],
+        hold: Callable[[Records, int], None] = lambda _records, _sign: None,
     ) -> None:
         self.partition = partition
         self.pending = 0
+        self._hold = hold
         self._publisher = publisher
         self._topic_id = topic_id
         self._batch_records = batch_records
@@ -187,6 +191,7 @@ class TransactionalWorker:
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
+        self._hold(records, 1)
         self._queue.append(records)
         self.pending += len(records)
         self._arrived.set()
@@ -194,7 +199,7 @@ class TransactionalWorker:
     async def finish(self, deadline: float) -> None:
         """Finish and commit the batch in hand, drop what waits; end within `deadline` seconds."""
         self._closing = True
-        self._queue.clear()
+        self._drop_queue()
         self._arrived.set()
         await asyncio.wait([self._task], timeout=deadline)
         await self.abandon()
@@ -202,6 +207,7 @@ class TransactionalWorker:
     async def abandon(self) -> None:
         """End at once; what is in hand is not committed."""
         self._closing = True
+        self._drop_queue()
         await cancel([self._task])
         await self._inner.abandon()
         await self._publisher.close()
@@ -224,7 +230,12 @@ class TransactionalWorker:
             return False
         return True
 
+    def _drop_queue(self) -> None:
+        while self._queue:
+            self._hold(self._queue.popleft(), -1)
+
     async def _handle(self, batch: Records) -> None:
+        self._hold(batch, -1)
         self._inner.offer(batch)
         while self._inner.pending:
             if self._inner.failure is not None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import NamedTuple
+from zlib import crc32
 
 import structlog
 from aiokafka import AIOKafkaProducer
@@ -21,13 +22,11 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from engine.failures import describe, kafka_may_recover
 from engine.kafka.connection import connection_options
+from engine.kafka.topic_limits import TopicLimits
 from engine.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-# A batch stays under the brokers' default message.max.bytes (1 MiB); a single message may be
-# larger, where the topic allows it.
-_BATCH_BYTES = 900_000
 _LARGEST_MESSAGE = 32 * 1024 * 1024
 _ROOM_FOR_HEADERS = 1024 * 1024
 _FIRST_BACKOFF = 0.1
@@ -48,6 +47,9 @@ Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
 # Java's partitioner, so that a device keeps its partition whoever publishes; remembered because
 # it is computed in Python, byte by byte.
 _hash = lru_cache(maxsize=131_072)(murmur2)
+# A key that can be no udid (255 characters): it is neither remembered nor worked through in Python.
+_LONGEST_KEY = 4 * 255
+_RENEWALS_AT_ONCE = 3
 
 
 class Outgoing(NamedTuple):
@@ -84,24 +86,29 @@ class _Failed(NamedTuple):
 class _Attempts:
     """How far one list of messages has come."""
 
-    def __init__(self, messages: Sequence[Outgoing]) -> None:
-        # The builder would refuse these without a word.
-        self.too_large = [
-            message for message in messages if message_size(message) > _LARGEST_MESSAGE
-        ]
-        self.open = [m for m in messages if m not in self.too_large] if self.too_large else messages
-        self.batch_bytes = _BATCH_BYTES
+    def __init__(self, messages: Sequence[Outgoing], limits: TopicLimits) -> None:
+        self._limits = limits
+        self.too_large: list[Outgoing] = []
+        self.open: list[Outgoing] = []
+        for message in messages:
+            # The builder would refuse the largest without a word.
+            size = message_size(message)
+            is_too_large = size > _LARGEST_MESSAGE or limits.refuses(message.topic, size)
+            (self.too_large if is_too_large else self.open).append(message)
 
     def note(self, failed: list[_Failed]) -> None:
         """Keep open what may be sent again; what was refused together goes in smaller batches."""
         self.open = []
         for batch, error in failed:
             refused = isinstance(error, MessageSizeTooLargeError)
+            if refused:
+                self._limits.note(
+                    batch.topic, [message_size(message) for message in batch.messages]
+                )
             if refused and len(batch.messages) == 1:
                 self.too_large += batch.messages
             else:
                 self.open += batch.messages
-                self.batch_bytes //= 2 if refused else 1
 
 
 def message_size(message: Outgoing) -> int:
@@ -121,6 +128,7 @@ class Publisher:
         self._renewing = asyncio.Lock()
         self._deadline = deadline
         self._partitions: dict[str, int] = {}
+        self._limits = TopicLimits()
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Publisher":
@@ -154,8 +162,9 @@ class Publisher:
         Raises MessageTooLargeError when all others are published, and KafkaError for what no
         retry mends (authorisation).
         """
-        attempts = _Attempts(messages)
+        attempts = _Attempts(messages, self._limits)
         backoff = _FIRST_BACKOFF
+        renewals = 0
         while attempts.open:
             producer = self._producer
             error = await self._attempt(producer, attempts)
@@ -163,6 +172,9 @@ class Publisher:
                 continue
             if isinstance(error, _COUNT_LOST):
                 await self._renew(producer)
+                renewals += 1
+                if renewals <= _RENEWALS_AT_ONCE:
+                    continue  # the fresh producer knows nothing of what went wrong
             elif not (isinstance(error, Exception) and kafka_may_recover(error)):
                 raise error
             if attempts.open:
@@ -180,7 +192,7 @@ class Publisher:
         """Send what is open once; the error that decides how to go on, if any."""
         try:
             async with asyncio.timeout(self._deadline):
-                failed = await self._send(producer, attempts.open, attempts.batch_bytes)
+                failed = await self._send(producer, attempts.open)
         except (KafkaError, TimeoutError) as error:
             return error  # nothing is known about any of them: all stay open
         attempts.note(failed)
@@ -211,12 +223,12 @@ class Publisher:
                 await worn.stop()
 
     async def _send(
-        self, producer: AIOKafkaProducer, messages: Sequence[Outgoing], batch_bytes: int
+        self, producer: AIOKafkaProducer, messages: Sequence[Outgoing]
     ) -> list[_Failed]:
         """Send all in batches; those that failed."""
         for topic in {message.topic for message in messages}:
             self._partitions[topic] = len(await producer.partitions_for(topic))
-        batches = self._batches(producer, messages, batch_bytes)
+        batches = self._batches(producer, messages)
         acknowledgements = [
             await producer.send_batch(batch.builder, batch.topic, partition=batch.partition)
             for batch in batches
@@ -228,9 +240,7 @@ class Publisher:
             if (error := acknowledgement.exception()) is not None
         ]
 
-    def _batches(
-        self, producer: AIOKafkaProducer, messages: Iterable[Outgoing], most_bytes: int
-    ) -> list[_Batch]:
+    def _batches(self, producer: AIOKafkaProducer, messages: Iterable[Outgoing]) -> list[_Batch]:
         """Messages in batches by topic and partition, in order within their partition."""
         open_batches: dict[tuple[str, int], _Batch] = {}
         batches: list[_Batch] = []
@@ -238,14 +248,17 @@ class Publisher:
             topic, key, value, headers = message
             place = (topic, 0 if key is None else self._partition(topic, key))
             batch = open_batches.get(place)
-            if batch is None or batch.builder.size() + len(value or b"") > most_bytes:
+            size = len(value or b"")
+            if batch is None or not self._limits.joins(topic, size, batch.builder.size()):
                 batch = _Batch(producer.create_batch(), *place, [])
                 open_batches[place] = batch
                 batches.append(batch)
             batch.builder.append(timestamp=None, key=key, value=value, headers=headers)
             batch.messages.append(message)
+            if not self._limits.joins(topic, size, 0):
+                del open_batches[place]  # a large one stays alone
         return batches
 
     def _partition(self, topic: str, key: bytes) -> int:
-        partition: int = (_hash(key) & 0x7FFFFFFF) % self._partitions[topic]
-        return partition
+        number = crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF
+        return number % self._partitions[topic]

@@ -29,11 +29,11 @@ from aiokafka.errors import (
 from engine.failures import describe
 from engine.kafka.places import Place
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, message_size
+from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.worker import BeginAgainError
 
 log = structlog.get_logger(__name__)
 
-_BATCH_BYTES = 900_000
 _LARGEST_MESSAGE = 32 * 1024 * 1024
 # A person has to mend these.
 REFUSALS = (
@@ -49,31 +49,12 @@ class TransactionLostError(BeginAgainError):
     """The transaction is over, and this producer with it: begin the partition again."""
 
 
-class TopicLimits:
-    """What topics take, as far as their refusals have told: a refused batch ends a transaction,
-    so that no two transactions end of the same message."""
-
-    def __init__(self) -> None:
-        self.batch_bytes = _BATCH_BYTES
-        self._refused: dict[str, int] = {}
-
-    def takes(self, message: Outgoing) -> bool:
-        """Whether the topic may take the message."""
-        return message_size(message) < self._refused.get(message.topic, _LARGEST_MESSAGE)
-
-    def note_refusal(self, messages: Sequence[Outgoing]) -> None:
-        """These were refused together; a single one is larger than what its topic takes."""
-        if len(messages) > 1:
-            self.batch_bytes //= 2
-        else:
-            self._refused[messages[0].topic] = message_size(messages[0])
-
-
 class TransactionalPublisher(Publisher):
     """Publishes within a transaction, which begins with the first message, until `commit`.
 
-    For one assignment of `partition` to a member of `group`. Raises TransactionLostError, and what
-    a person has to mend (authorisation).
+    For one assignment of `partition` to a member of `group`. A refusal for size ends the
+    transaction too: `limits`, shared by all, remember it, so that no two end of one message.
+    Raises TransactionLostError, and what a person has to mend (authorisation).
     """
 
     def __init__(
@@ -97,20 +78,21 @@ class TransactionalPublisher(Publisher):
 
         Raises MessageTooLargeError when all others are published.
         """
-        fitting = [message for message in messages if self._limits.takes(message)]
+        fitting = [message for message in messages if self._may_fit(message)]
+        too_large = [message for message in messages if not self._may_fit(message)]
         try:
             async with asyncio.timeout(self._deadline):
                 await self._begin()
-                failed = await self._send(self._producer, fitting, self._limits.batch_bytes)
+                failed = await self._send(self._producer, fitting)
         except _LOSSES as error:
             raise _sorted(error) from error
         for each in failed:
             if isinstance(each.error, MessageSizeTooLargeError):
-                self._limits.note_refusal(each.batch.messages)
+                self._limits.note(each.batch.topic, list(map(message_size, each.batch.messages)))
         if failed:
             raise _sorted(failed[0].error) from failed[0].error
-        if len(fitting) < len(messages):
-            raise MessageTooLargeError([m for m in messages if not self._limits.takes(m)])
+        if too_large:
+            raise MessageTooLargeError(too_large)
 
     async def commit(self, place: Place) -> None:
         """Commit the transaction, with `place` as where the partition goes on."""
@@ -132,6 +114,10 @@ class TransactionalPublisher(Publisher):
             async with asyncio.timeout(self._deadline):
                 await self._producer.client.close()  # stop() leaves it open when it is cut short
         _forget_errors(self._producer)
+
+    def _may_fit(self, message: Outgoing) -> bool:
+        size = message_size(message)
+        return size <= _LARGEST_MESSAGE and not self._limits.refuses(message.topic, size)
 
     async def _begin(self) -> None:
         async with self._beginning:

@@ -7,7 +7,7 @@ the partition next.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from aiokafka import ConsumerRecord, TopicPartition
 
@@ -51,6 +51,13 @@ class Worker(Protocol):
     def offer(self, records: Records) -> None: ...
     async def finish(self, deadline: float) -> None: ...
     async def abandon(self) -> None: ...
+
+
+@runtime_checkable
+class NotesCommits(Protocol):
+    """A worker that wants to know how far its partition is committed."""
+
+    def note_committed(self, offset: int) -> None: ...
 
 
 class PartitionWorker:

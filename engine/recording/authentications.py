@@ -38,7 +38,7 @@ class SignIn(NamedTuple):
 
 
 class AuthenticationReader:
-    """Reads authentications; one for each partition, for `limit` counts in a row."""
+    """Reads authentications; one for each partition, all under one `limit`."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ _decode = msgspec.json.Decoder(Sent).decode
 
 
 class NotificationReader:
-    """Reads what was published; one for each partition, for `limit` counts in a row."""
+    """Reads what was published; one for each partition, all under one `limit`."""
 
     def __init__(
         self,

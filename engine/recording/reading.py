@@ -30,5 +30,5 @@ def decode_all(
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             dead.append(DeadLetter(record, failure_reason(error), str(error)))
             positions.append(position)
-    limit.note(len(records), positions)
+    limit.note(records, positions)
     return messages, dead

@@ -48,7 +48,7 @@ class IndexedBeacon:
         self.venue_reference = VenueReference(venue.id, venue.name)
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
-        self.target = Target.of_beacon(beacon, usable)
+        self.target = Target.of_beacon(beacon, usable, connector is not None)
         self.depends_on = frozenset(
             [connector_field(venue.company_id), *(campaign_field(c.id) for c in usable)]
         )

@@ -6,16 +6,19 @@ the same answer.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import NoScriptError
 
 from engine.metrics import Metrics
 
 _SCRIPT = files("engine.state").joinpath("scripts/claim.lua").read_text(encoding="utf-8")
+_SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 _TAGS = 64  # slots over which a cluster spreads devices
 _GRANTED = 0
 _LARGEST_CALL = 2000  # claims a script call, so that no call holds Redis for long
@@ -36,7 +39,7 @@ class ClaimRequest(NamedTuple):
 
 
 class Claims:
-    """Takes claims, a batch in one round trip.
+    """Takes claims, a list in one round trip, on a single server and on a cluster.
 
     `retain` (seconds) is how long a grant is remembered beyond its delay: what comes late, or is
     delivered again after a crash, must find it. Raises RedisError or TimeoutError; nothing is half
@@ -57,7 +60,6 @@ class Claims:
         self._retain_ms = int(retain * 1000)
         self._deadline = deadline
         self._clustered = isinstance(redis, RedisCluster)
-        self._script = redis.register_script(_SCRIPT)
         self._granted = metrics.claims.labels("granted")
         self._denied = metrics.claims.labels("denied")
 
@@ -70,11 +72,12 @@ class Claims:
         if not requests:
             return []
         answers: list[float | None] = [None] * len(requests)
+        calls = self._calls(requests)
         async with asyncio.timeout(self._deadline):
-            for positions in self._calls(requests):
-                replies = await self._call([requests[i] for i in positions], now)
-                for position, reply in zip(positions, replies, strict=True):
-                    answers[position] = None if reply == _GRANTED else reply / 1000
+            replies = await self._ask([[requests[i] for i in call] for call in calls], now)
+        for positions, reply in zip(calls, replies, strict=True):
+            for position, answer in zip(positions, reply, strict=True):
+                answers[position] = None if answer == _GRANTED else answer / 1000
         granted = answers.count(None)
         self._granted.inc(granted)
         self._denied.inc(len(answers) - granted)
@@ -92,12 +95,27 @@ class Claims:
             for start in range(0, len(positions), _LARGEST_CALL)
         ]
 
-    async def _call(self, requests: list[ClaimRequest], now: float) -> list[int]:
-        keys = [claim_key(self._prefix, each.campaign_id, each.udid) for each in requests]
-        wishes = [_wish(request) for request in requests]
-        replies: list[int] = await self._script(
-            keys=keys, args=[round(now * 1000), self._retain_ms, *wishes]
-        )
+    async def _ask(self, calls: list[list[ClaimRequest]], now: float) -> list[list[int]]:
+        """The answers of all script calls, in one round trip (on a cluster one a node).
+
+        The script is loaded where it is missing, and everything is asked again: a call that did
+        go through gives its owners the same answer.
+        """
+        try:
+            return await self._send(calls, now)
+        except NoScriptError:
+            await self._redis.script_load(_SCRIPT)
+            return await self._send(calls, now)
+
+    async def _send(self, calls: list[list[ClaimRequest]], now: float) -> list[list[int]]:
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for requests in calls:
+            keys = [claim_key(self._prefix, each.campaign_id, each.udid) for each in requests]
+            wishes = [_wish(request) for request in requests]
+            pipeline.execute_command(
+                "EVALSHA", _SHA, len(keys), *keys, round(now * 1000), self._retain_ms, *wishes
+            )
+        replies: list[list[int]] = await pipeline.execute()
         return replies
 
 

@@ -7,16 +7,48 @@ from types import MappingProxyType
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 
 
+class HeldMemory:
+    """What a process remembers, over all its partitions: at most `most_claims`.
+
+    The claims of devices not heard of for longest are forgotten, a generation at a time, and
+    asked of Redis again.
+    """
+
+    def __init__(self, most_claims: int) -> None:
+        self.half = max(1, most_claims // 2)
+        self.young = 0
+        self._parts: set[HeldClaims] = set()
+
+    def for_assignment(self) -> "HeldClaims":
+        """The part of one assignment of one partition, to be closed with it."""
+        part = HeldClaims(self)
+        self._parts.add(part)
+        return part
+
+    def count(self, claims: int) -> None:
+        """So many claims more are young; when they are half of what may be, all grow old."""
+        self.young += claims
+        if self.young > self.half:
+            for part in self._parts:
+                part.grow_old()
+            self.young = 0
+
+    def forget(self, part: "HeldClaims", young: int) -> None:
+        """The assignment has ended, with so many young claims."""
+        if part in self._parts:
+            self._parts.remove(part)
+            self.young -= young
+
+
 class HeldClaims:
     """Per device: campaign id -> `detected_at` (epoch s) of the newest claim known.
 
     Belongs to one assignment of one partition and dies with it: a record delivered again after
-    a rebalance must ask Redis, which knows that the claim is its own. Bounded: the devices not
-    heard of for longest are forgotten, a generation at a time, and ask Redis again.
+    a rebalance must ask Redis, which knows that the claim is its own.
     """
 
-    def __init__(self, most_devices: int) -> None:
-        self._half = max(1, most_devices // 2)
+    def __init__(self, memory: HeldMemory) -> None:
+        self._memory = memory
         self._young: dict[str, dict[int, float]] = {}
         self._old: dict[str, dict[int, float]] = {}
         self._brief: deque[tuple[float, str, int]] = deque()
@@ -26,33 +58,48 @@ class HeldClaims:
         claims = self._young.get(udid)
         if claims is not None:
             return claims
-        claims = self._old.get(udid)
+        claims = self._old.pop(udid, None)
         if claims is None:
             return _NOTHING
-        self._keep(udid, claims)
+        self._young[udid] = claims
+        self._memory.count(len(claims))
         return claims
 
     def hold(
         self, udid: str, campaign_id: int, detected_at: float, until: float | None = None
     ) -> None:
         """Remember a claim; the newest counts. With `until`, `expire` forgets it from then on."""
-        claims = self._young.get(udid)
-        if claims is None:
-            claims = self._old.get(udid) or {}
-            self._keep(udid, claims)
-        if detected_at > claims.get(campaign_id, 0.0):
+        self.of(udid)  # makes it young again
+        claims = self._young.setdefault(udid, {})
+        known = claims.get(campaign_id)
+        if known is None or detected_at > known:
             claims[campaign_id] = detected_at
         if until is not None:
             self._brief.append((until, udid, campaign_id))
+            if len(self._brief) > self._memory.half:
+                self._forget_first()
+        if known is None:
+            self._memory.count(1)
 
     def expire(self, now: float) -> None:
         """Forget the claims held only until `now`: the next detection asks Redis again."""
         while self._brief and self._brief[0][0] <= now:
-            _, udid, campaign_id = self._brief.popleft()
-            for generation in (self._young, self._old):
-                generation.get(udid, {}).pop(campaign_id, None)
+            self._forget_first()
 
-    def _keep(self, udid: str, claims: dict[int, float]) -> None:
-        if len(self._young) >= self._half:
-            self._old, self._young = self._young, {}
-        self._young[udid] = claims
+    def grow_old(self) -> None:
+        """What is not asked for from now on until the next time is forgotten then."""
+        self._old, self._young = self._young, {}
+
+    def close(self) -> None:
+        """The assignment has ended."""
+        self._memory.forget(self, sum(map(len, self._young.values())))
+
+    def _forget_first(self) -> None:
+        _, udid, campaign_id = self._brief.popleft()
+        for generation in (self._young, self._old):
+            claims = generation.get(udid)
+            if claims is not None and claims.pop(campaign_id, None) is not None:
+                if not claims:
+                    del generation[udid]
+                if generation is self._young:
+                    self._memory.young -= 1

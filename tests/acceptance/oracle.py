@@ -100,6 +100,9 @@ class Oracle:
         closed = self._verdict(id(plan), ms // 1000)
         if closed is not None:
             return closed
+        company = plan.venue.company.name
+        if plan.record.format == "connector" and company not in self._connectors:
+            return "no_connector"
         delay = plan.record.delay * 1000
         if delay:
             claims = self._claims.setdefault((plan.record.id, udid), [])
@@ -124,16 +127,15 @@ class Oracle:
         name = (campaign.record.id, case.device["udid"], record.topic, record.partition)
         number = uuid.uuid5(NAMESPACE, "\0".join(map(str, (*name, record.offset, ms))))
         body = _common(str(number), case, ms, plan, campaign)
-        expected.formats[campaign.record.format] += 1
         if campaign.record.format == "connector":
             body["delay"] = campaign.record.delay
-            connector = self._connectors.get(plan.venue.company.name)
-            if connector is not None:
-                names = ("id", "name", "url", "method", "auth", "parameters")
-                body["connector"] = {each: getattr(connector, each) for each in names}
+            connector = self._connectors[plan.venue.company.name]
+            names = ("id", "name", "url", "method", "auth", "parameters")
+            body["connector"] = {each: getattr(connector, each) for each in names}
             expected.connector_calls[str(number)] = body
         else:
             kind = campaign.record.format
+            expected.formats[kind] += 1
             body |= {"format": kind, kind: getattr(campaign.record, kind)}
             expected.notifications[str(number)] = body
 

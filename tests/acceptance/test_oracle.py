@@ -77,6 +77,7 @@ async def test_what_comes_out_is_what_the_oracle_says(
     assert samples.by("detections", "reason") == expected.detections
     assert samples.by("decisions", "reason") == expected.decisions
     assert samples.by("notifications", "format") == expected.formats
+    assert samples.total("connector_handovers") == len(expected.connector_calls)
     reasons = Counter(reason for _, reason in expected.dead.values())
     assert samples.by("dead_letters", "reason") == reasons
 
@@ -89,9 +90,9 @@ async def _all_decided(trigger: Command) -> bool:
 
 def assert_interesting(expected: Expected, world: World) -> None:
     """The run would prove little if a kind of outcome were missing from it."""
-    assert len(expected.detections) == 15
+    assert len(expected.detections) == 16
     assert set(expected.decisions) == set(expected.detections)
-    assert set(expected.formats) == {"template", "url", "html", "connector"}
+    assert set(expected.formats) == {"template", "url", "html"}
     assert len(expected.notifications) > COUNT / 10
     assert len(expected.connector_calls) > COUNT / 100
     assert len(expected.dead) > COUNT / 200

@@ -5,25 +5,33 @@ import time
 
 import pytest
 
+from catalog.redis_connection import connect_redis
+from engine.metrics import Metrics
+from engine.state.claims import ClaimRequest, Claims
 from tests.acceptance.comparison import messages_by_id
 from tests.acceptance.probe import Probe
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Message
-from tests.acceptance.world import small_world
+from tests.acceptance.world import World, small_world
 
 LIMIT = 1_048_588  # Kafka's default of message.max.bytes
 
 
 @pytest.mark.timeout(90)
 async def test_what_is_too_large_goes_aside(
-    rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
+    rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str, topic_prefix: str
 ) -> None:
     world = small_world()
     first, second = world.beacons[:2]
     for plan in world.beacons[::2]:
         world.campaign(
-            plan.venue, f"large {plan.record.name}", [plan], html="x" * LIMIT, format="html"
+            plan.venue,
+            f"large {plan.record.name}",
+            [plan],
+            html="x" * LIMIT,
+            format="html",
+            delay=86_400,
         )
     await world.save(sqlite_url)
     await topics.create()
@@ -40,6 +48,13 @@ async def test_what_is_too_large_goes_aside(
     await topics.until_done()
     assert trigger.process.poll() is None
     await trigger.stop()
+    await _check_claims_are_free(world, probe, redis_url, topic_prefix)
+    detections = await topics.count("detections")
+    replay = rig.start("dead-letters", "replay")
+    assert await replay.ended() == 1
+    assert replay.output.count("the detection itself is counted") == 3
+    assert "0 dead letters put back" in replay.output
+    assert await topics.count("detections") == detections
 
     letters = await topics.read("dead-letters")
     reasons = [dict(letter.headers)["reason"] for letter in letters]
@@ -55,3 +70,25 @@ async def test_what_is_too_large_goes_aside(
         "always 1",
     }
     assert time.time() - began < 60
+
+
+async def _check_claims_are_free(world: World, probe: Probe, redis_url: str, prefix: str) -> None:
+    """What could not be published may be sent later; what was published holds its claim."""
+    redis = connect_redis(redis_url)
+    claims = Claims(redis=redis, prefix=prefix, retain=600.0, deadline=5.0, metrics=Metrics())
+    plan = world.beacons[0]
+    devices = [(udid, at) for udid, (triple, at) in probe.sent.items() if triple == plan.triple]
+    try:
+        for each in plan.campaigns:
+            record = each.record
+            if record.delay != 86_400:
+                continue
+            wishes = [
+                ClaimRequest(record.id, udid, b"another detectio", at + 60, record.delay)
+                for udid, at in devices
+            ]
+            answers = await claims.take(wishes, time.time())
+            free = [answer is None for answer in answers]
+            assert free == [record.name.startswith("large")] * len(devices), record.name
+    finally:
+        await redis.aclose()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.metrics import Metrics
-from engine.state.claims import ClaimRequest, Claims
+from engine.state.claims import ClaimRequest, Claims, claim_tag
 from tests.contract.claims_oracle import ClaimsOracle
 from tests.servers.waiting import eventually
 
@@ -191,6 +191,23 @@ async def test_a_script_cache_that_is_lost_is_no_harm(claims: Claims, redis: Red
     assert await outcomes(claims, wish(1)) == [None]
     await redis.script_flush()
     assert await outcomes(claims, wish(2)) == [0.0]
+
+
+async def test_all_claims_of_a_list_are_one_round_trip(claims: Claims, redis: RedisClient) -> None:
+    """Also on a cluster, where they are a script call a slot: 64 slots were 64 round trips."""
+    await outcomes(claims, wish(1, udid="loads the script"))
+    devices = [wish(2, udid=f"phone {number}") for number in range(200)]
+    assert len({claim_tag(each.udid.encode()) for each in devices}) > 50
+    before = await reads_of(redis)
+    assert await outcomes(claims, *devices) == [None] * 200
+    # One INFO, and one list of 20 kB: a read takes 16 kB at least.
+    assert await reads_of(redis) - before <= 4
+
+
+async def reads_of(redis: RedisClient) -> int:
+    """How often the server has read from its connections."""
+    info = await redis.info("stats")
+    return int(info["total_reads_processed"])
 
 
 requests = st.builds(

@@ -7,7 +7,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, _hash
 from engine.settings import Settings, load_settings
 from tests.servers.kafka.server import KafkaServer
 
@@ -129,6 +129,17 @@ async def test_several_topics_and_tasks_at_once(
     assert len(records) == len({record.value for record in records}) == 6 * 20 * 10
 
 
+async def test_a_key_that_is_no_udid_is_not_remembered(
+    publisher: Publisher, broker: str, topic: str
+) -> None:
+    """Dead letters keep their record's key, whoever chose it, and whatever its length."""
+    before = _hash.cache_info().currsize
+    keys = [b"%d" % n + b"k" * 100_000 for n in range(20)]
+    await publisher.publish([Outgoing(topic, key, b"", []) for key in keys])
+    assert _hash.cache_info().currsize == before
+    assert {record.key for record in await read(broker, topic)} == set(keys)
+
+
 # On a real broker only, from here on: the embedded one takes any size, and cannot be stopped.
 
 
@@ -151,6 +162,22 @@ async def test_what_the_topic_does_not_take_is_named_and_the_rest_published_once
     await real.publish([Outgoing(topic, b"1", b"y" * 1_000_000, [])])
     values = [record.value or b"" for record in await read(kafka_bootstrap, topic)]
     assert sorted(values) == sorted([*(m.value or b"" for m in around), b"y" * 1_000_000])
+
+
+async def test_a_refusal_is_remembered_and_not_asked_for_again(
+    real: Publisher, kafka_bootstrap: str, topic: str
+) -> None:
+    """Each costs a fresh producer, which everybody who publishes waits for."""
+    small = [Outgoing(topic, b"k", b"%d" % n, []) for n in range(5)]
+    with pytest.raises(MessageTooLargeError):
+        await real.publish([*small, Outgoing(topic, b"k", b"x" * 1_100_000, [])])
+    producer = real._producer
+    for size in (1_100_000, 1_100_000, 1_300_000):
+        with pytest.raises(MessageTooLargeError):
+            await real.publish([*small, Outgoing(topic, b"k", b"x" * size, [])])
+    await real.publish([Outgoing(topic, b"k", b"y" * 1_000_000, [])])
+    assert real._producer is producer
+    assert len(await read(kafka_bootstrap, topic)) == 4 * len(small) + 1
 
 
 async def test_too_large_for_one_task_is_no_harm_to_the_others(

@@ -13,7 +13,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from engine.kafka.connection import connection_options
 from engine.kafka.places import Place
 from engine.kafka.publisher import MessageTooLargeError, Outgoing
-from engine.kafka.transactions import TopicLimits, TransactionalPublisher, TransactionLostError
+from engine.kafka.topic_limits import TopicLimits
+from engine.kafka.transactions import TransactionalPublisher, TransactionLostError
 from engine.settings import Settings, load_settings
 from tests.servers.waiting import eventually
 

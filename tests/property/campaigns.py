@@ -88,6 +88,7 @@ def campaigns(draw: st.DrawFn, zone: str | None, near: int, number: int = 1) -> 
     return campaign(
         id=number,
         active=draw(st.sampled_from((True, True, True, True, True, True, False))),
+        format=draw(st.sampled_from(("template", "connector"))),
         start=draw(dates(near - (30 * DAY if long else 0), tz)),
         end=draw(dates(near + (30 * DAY if draw(wholes) else 0), tz)),
         start_minute=draw(minutes),

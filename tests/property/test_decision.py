@@ -25,6 +25,7 @@ ORDER = [
     "ended",
     "wrong_weekday",
     "outside_hours",
+    "no_connector",
     "throttled",
     "granted",
 ]
@@ -43,12 +44,13 @@ class Case:
     t: float
     now: float
     held: dict[int, float]
+    has_connector: bool
 
     def target(self) -> Target | None:
         if not self.known:
             return None
         place = venue(active=self.venue_active)
-        return Target(place, self.active, self.reach, self.campaigns)
+        return Target(place, self.active, self.reach, self.campaigns, self.has_connector)
 
 
 mostly = st.sampled_from((True,) * 9 + (False,))
@@ -74,6 +76,7 @@ def cases(draw: st.DrawFn) -> Case:
         t,
         t + age,
         held,
+        draw(st.booleans()),
     )
 
 
@@ -102,6 +105,8 @@ def fate(campaign: Campaign, case: Case) -> str:
     closed = schedule_oracle.verdict(campaign, case.t)
     if closed is not None:
         return closed.value
+    if campaign.format == "connector" and not case.has_connector:
+        return "no_connector"
     sent = case.held.get(campaign.id)
     if campaign.delay and sent is not None and case.t - sent < campaign.delay:
         return "throttled"
@@ -137,11 +142,11 @@ def test_the_order_is_that_of_the_contract() -> None:
 def test_remembered_phases_never_change_an_answer(case: Case, data: st.DataObject) -> None:
     if not case.campaigns:
         return
-    target = Target(venue(), True, Zone.FAR, case.campaigns)
+    target = Target(venue(), True, Zone.FAR, case.campaigns, case.has_connector)
     around = st.one_of([instants(int(case.t), campaign) for campaign in case.campaigns])
     moments = data.draw(st.lists(around | st.just(case.t), min_size=1, max_size=12))
     for t in moments:
-        fresh = Target(venue(), True, Zone.FAR, case.campaigns)
+        fresh = Target(venue(), True, Zone.FAR, case.campaigns, case.has_connector)
         remembered = decide(target, Zone.NEAR, t, t, MAX_AGE, case.held)
         assert made(remembered) == made(decide(fresh, Zone.NEAR, t, t, MAX_AGE, case.held))
         phase = target.phase_at(t)

@@ -113,7 +113,6 @@ REASONS = {
     "private": "connector_forbidden",
     "metadata": "connector_forbidden",
     "gone": "connector_unreachable",
-    "none": "no_connector",
     "unreadable": "connector_secret",
 }
 TRIED_AGAIN = {
@@ -169,12 +168,14 @@ async def test_each_outcome(
         await topics.until_done()
         await call_topics.until_done()
         samples = await connector.metrics()
+        decided = (await trigger.metrics()).by("decisions", "reason")
         await connector.stop()
         await trigger.stop()
         logs = connector.output + trigger.output
     names = {customer.company.id: name for name, customer in customers.of.items()}
     accounts = await account(topics, names)
-    _check_accounts(accounts, set(customers.of))
+    assert decided["no_connector"] == DEVICES  # of the company that has none: no call, no letter
+    _check_accounts(accounts, set(customers.of) - {"none"})
     _check_requests(service)
     assert elsewhere.heard == []
     assert len(good.heard) == DEVICES

@@ -16,10 +16,12 @@ from engine.settings import Settings, load_settings
 from engine.state.beacons import BeaconCache
 from engine.state.claims import ClaimRequest, Claims
 from engine.state.index import BeaconIndex
+from engine.state.settling import ClaimSettler
 from engine.trigger import Trigger
 from rules.model import Campaign
 from tests.acceptance.topics import TopicSet
 from tests.contract.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
+from tests.servers.waiting import eventually
 from tests.unit.rules.records import UUID, campaign
 
 DELAY = 3
@@ -99,6 +101,7 @@ async def test_every_claim_that_was_taken_is_taken_again(
         topics=topics,
         index=index,
         claims=claims,
+        settler=ClaimSettler(redis=redis, prefix=PREFIX, deadline=5),
         publisher=publisher,
         metrics=metrics,
         clock=lambda: NOW / 1000,
@@ -107,9 +110,13 @@ async def test_every_claim_that_was_taken_is_taken_again(
     records = [record(n, t, topics.detections) for n, t in enumerate((0, 1, 4, 5, 8))]
     await claims.take([request(each, chosen) for each in records[:claimed]], NOW / 1000)
 
-    handler = trigger.for_partition(TopicPartition(topics.detections, 0))
+    worker = trigger.for_partition(TopicPartition(topics.detections, 0), lambda: None)
     for batch in batches:
-        await handler.handle([records[n] for n in batch])
+        worker.offer([records[n] for n in batch])
+        await eventually(lambda: worker.pending == 0, what="the batch is finished")
+    await worker.finish(5)
+    assert worker.failure is None
+    assert worker.done_offset == len(records)
 
     outside = TopicSet(settings.kafka_bootstrap_servers, settings.topic_prefix, "none", 4)
     out = [json.loads(each.value or b"") for each in await outside.read("notifications")]

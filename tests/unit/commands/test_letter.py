@@ -3,8 +3,9 @@ from aiokafka import ConsumerRecord
 
 from engine.dead_letters.letter import Letter, read_letter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.topics import Topics
 
-TOPICS = ("p.detections",)
+TOPICS = Topics.named("p.")
 
 
 def record(
@@ -51,8 +52,16 @@ def test_a_null_value_is_put_back_unless_it_was_left_out() -> None:
     assert "the original is at p.detections/3/14" in obstacle
 
 
+def test_a_detection_whose_notification_was_too_large_is_counted_already() -> None:
+    """Put back it would add one to nb_beacon again. A call is counted by its id: it may go."""
+    obstacle = letter(b"v", DeadLetterReason.TOO_LARGE).obstacle(TOPICS)
+    assert "the detection itself is counted" in str(obstacle)
+    call = letter(b"v", DeadLetterReason.TOO_LARGE, topic="p.connector-calls")
+    assert call.obstacle(TOPICS) is None
+
+
 def test_a_topic_that_is_not_the_engines_is_refused() -> None:
-    assert "other.topic is none of p.detections" in str(
+    assert "other.topic is none of p.detections, p.authentications" in str(
         letter(b"v", topic="other.topic").obstacle(TOPICS)
     )
     bare = read_letter(record("p.dead-letters", b"v", []))

@@ -1,10 +1,14 @@
 """Claims that a process remembers."""
 
-from engine.state.held import HeldClaims
+from engine.state.held import HeldClaims, HeldMemory
+
+
+def remembering(most: int) -> HeldClaims:
+    return HeldMemory(most).for_assignment()
 
 
 def test_the_newest_claim_counts():
-    held = HeldClaims(10)
+    held = remembering(10)
     held.hold("d", 1, 100.0)
     held.hold("d", 1, 90.0)
     held.hold("d", 2, 50.0)
@@ -13,7 +17,7 @@ def test_the_newest_claim_counts():
 
 
 def test_a_brief_claim_is_forgotten_in_time():
-    held = HeldClaims(10)
+    held = remembering(10)
     held.hold("d", 1, 100.0, until=105.0)
     held.hold("d", 2, 100.0)
     held.expire(104.9)
@@ -23,7 +27,7 @@ def test_a_brief_claim_is_forgotten_in_time():
 
 
 def test_memory_is_bounded_and_keeps_those_heard_of_last():
-    held = HeldClaims(100)
+    held = remembering(100)
     for number in range(1000):
         held.hold(f"d{number}", 1, float(number))
         held.of("regular")
@@ -35,8 +39,40 @@ def test_memory_is_bounded_and_keeps_those_heard_of_last():
 
 
 def test_an_older_generation_is_still_known():
-    held = HeldClaims(4)
+    held = remembering(4)
     held.hold("a", 1, 1.0)
     held.hold("b", 1, 2.0)
     held.hold("c", 1, 3.0)
     assert dict(held.of("a")) == {1: 1.0}
+
+
+def test_the_bound_is_that_of_the_process_whatever_its_partitions():
+    memory = HeldMemory(100)
+    parts = [memory.for_assignment() for _ in range(50)]
+    for number in range(2000):
+        parts[number % 50].hold(f"d{number}", 1, float(number))
+    assert sum(bool(part.of(f"d{n}")) for n in range(2000) for part in parts) <= 101
+
+
+def test_it_counts_claims_not_devices():
+    memory = HeldMemory(100)
+    part = memory.for_assignment()
+    for campaign in range(1, 3000):
+        part.hold("one phone at many campaigns", campaign, 1.0)
+        part.hold(f"phone {campaign}", campaign, 1.0)
+    known = len(part.of("one phone at many campaigns"))
+    known += sum(len(part.of(f"phone {number}")) for number in range(3000))
+    assert known <= 101
+
+
+def test_an_assignment_that_ends_leaves_room():
+    memory = HeldMemory(100)
+    for _ in range(20):
+        part = memory.for_assignment()
+        for number in range(40):
+            part.hold(f"d{number}", 1, 1.0, until=2.0 if number % 2 else None)
+        part.expire(3.0)
+        part.close()
+        part.close()
+    assert memory.young == 0
+    assert not memory._parts

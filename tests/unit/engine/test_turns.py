@@ -1,0 +1,58 @@
+"""Who has a turn, and who is next."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from engine.cancelling import cancel
+from engine.turns import Turns
+
+
+async def busy(turns: Turns, company: int, log: list[int], times: int) -> None:
+    for _ in range(times):
+        async with turns.turn(company):
+            log.append(company)
+            await asyncio.sleep(0)
+
+
+async def test_no_company_has_them_all() -> None:
+    turns = Turns(4)
+    many = [asyncio.create_task(busy(turns, 1, [], 10**9)) for _ in range(20)]
+    try:
+        for _ in range(100):
+            await asyncio.sleep(0)
+            assert turns._running[1] <= 3
+            async with asyncio.timeout(5):
+                async with turns.turn(2):  # without waiting for any of them
+                    assert turns._running.total() <= 4
+    finally:
+        await cancel(many)
+    assert not turns._running
+    async with turns.turn(1):
+        pass
+
+
+async def test_companies_take_turns_whatever_they_have() -> None:
+    turns, log = Turns(2), list[int]()
+    tasks = [asyncio.create_task(busy(turns, 1, log, 500)) for _ in range(10)]
+    tasks += [asyncio.create_task(busy(turns, company, log, 50)) for company in (2, 3, 4)]
+    await asyncio.gather(*tasks)
+    early = Counter(log[:200])
+    assert len(log) == 5150
+    # A fourth would be 50; in the order of arrival they would have had a thirteenth each.
+    assert all(early[company] >= 35 for company in (2, 3, 4)), early
+
+
+@pytest.mark.parametrize("after", range(6))
+async def test_whoever_gives_up_leaves_its_turn_to_others(after: int) -> None:
+    turns = Turns(2)
+    async with turns.turn(1):
+        waiting = [asyncio.create_task(busy(turns, 1, [], 3)) for _ in range(5)]
+        for _ in range(after):
+            await asyncio.sleep(0)
+        await cancel(waiting[:3])
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waiting[3:])
+    assert not turns._running
+    assert not turns._waiting

@@ -1,7 +1,6 @@
 """Ranges of finished offsets as text that fits beside a committed offset. Pure."""
 
 import base64
-import binascii
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
@@ -43,7 +42,7 @@ class FinishedRanges:
         """What `text` gave; empty for what nobody here has written."""
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        except binascii.Error:
+        except ValueError:
             return cls()
         numbers = list(_numbers(raw))
         if len(numbers) % 2:

@@ -12,7 +12,9 @@ from typing import NamedTuple, Protocol
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-_METADATA = re.compile(r"topic=(?P<topic>[0-9a-f]{32})(?: finished=(?P<finished>[\w=-]*))?")
+_METADATA = re.compile(
+    r"topic=(?P<topic>[0-9a-f]{32})(?: finished=(?P<finished>[\w=-]*))?", re.ASCII
+)
 
 
 class Place(NamedTuple):

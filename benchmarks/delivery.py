@@ -90,7 +90,8 @@ async def _measure(kafka: str, mode: str, arguments: argparse.Namespace) -> Figu
                 "PROXIMITY_LOG_LEVEL": "error",
             }
             topics = [NewTopic(each, _PARTITIONS, 1) for each in Topics.named(prefix).all()]
-            for made in AdminClient({"bootstrap.servers": kafka}).create_topics(topics).values():
+            admin = AdminClient({"bootstrap.servers": kafka})
+            for made in admin.create_topics(topics).values():
                 made.result(30)
             return await asyncio.to_thread(_run, kafka, prefix, environment, arguments)
     finally:

@@ -72,9 +72,9 @@ def transactional_consumer(
 
 
 @asynccontextmanager
-async def open_publisher(settings: Settings) -> AsyncIterator[Publisher]:
+async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[Publisher]:
     """A started publisher, closed at the end."""
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher.from_settings(settings, on_error=metrics.kafka_errors.inc)
     try:
         await publisher.start()
         yield publisher

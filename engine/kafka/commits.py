@@ -50,6 +50,7 @@ class Commits:
         self._may_commit = may_commit
         self._topic_of = topic_of
         self._on_commit = on_commit
+        self._failing = False
         self._news = asyncio.Event()
         self._committed: dict[TopicPartition, int] = {}
 
@@ -84,20 +85,27 @@ class Commits:
                     {each: place.committed() for each, place in places.items()}
                 )
         except (CommitFailedError, IllegalStateError, TimeoutError) as error:
-            log.warning("commit refused", role=self._role, error=describe(error))
+            self._note_failure("commit refused", error)
         except KafkaError as error:
             if not kafka_may_recover(error):
                 raise
-            log.warning("commit failed, trying again", role=self._role, error=describe(error))
+            self._note_failure("commit failed, trying again", error)
         else:
+            self._failing = False
             self._committed |= {each: at for each, at in offsets.items() if each in self._committed}
             for worker in workers:
                 if worker.partition in offsets and isinstance(worker, NotesCommits):
                     worker.note_committed(offsets[worker.partition])
             self._on_commit()
             return True
-        self._metrics.kafka_errors.inc()
         return False
+
+    def _note_failure(self, event: str, error: Exception) -> None:
+        """Once, until a commit succeeds."""
+        self._metrics.kafka_errors.inc()
+        if not self._failing:
+            log.warning(event, role=self._role, error=describe(error))
+        self._failing = True
 
     def behind(self, worker: Worker) -> int:
         """How many offsets the worker is done with that are not committed."""

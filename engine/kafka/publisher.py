@@ -122,8 +122,15 @@ class Publisher:
     Safe to share between tasks. `make` gives a producer that is not started yet.
     """
 
-    def __init__(self, *, make: Callable[[], AIOKafkaProducer], deadline: float) -> None:
+    def __init__(
+        self,
+        *,
+        make: Callable[[], AIOKafkaProducer],
+        deadline: float,
+        on_error: Callable[[], None] = lambda: None,
+    ) -> None:
         self._make = make
+        self._on_error = on_error
         self._producer = make()
         self._renewing = asyncio.Lock()
         self._deadline = deadline
@@ -131,8 +138,11 @@ class Publisher:
         self._limits = TopicLimits()
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "Publisher":
-        """A publisher with its own idempotent producer; `start` connects it."""
+    def from_settings(
+        cls, settings: Settings, on_error: Callable[[], None] = lambda: None
+    ) -> "Publisher":
+        """A publisher with its own idempotent producer; `start` connects it. `on_error` is called
+        for each try that failed and is followed by another."""
         make = partial(
             AIOKafkaProducer,
             **connection_options(settings),
@@ -141,7 +151,7 @@ class Publisher:
             max_batch_size=_LARGEST_MESSAGE + _ROOM_FOR_HEADERS,
             linger_ms=0,
         )
-        return cls(make=make, deadline=settings.kafka_request_timeout)
+        return cls(make=make, deadline=settings.kafka_request_timeout, on_error=on_error)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""
@@ -170,6 +180,7 @@ class Publisher:
             error = await self._attempt(producer, attempts)
             if error is None:
                 continue
+            self._on_error()
             if isinstance(error, _COUNT_LOST):
                 await self._renew(producer)
                 renewals += 1

@@ -147,6 +147,7 @@ async def until_brokers_answer(ask: Callable[[], Awaitable[Result]], errors: Cou
             if not kafka_may_recover(error):
                 raise
             errors.inc()
-            log.warning("partitions cannot be placed now", error=describe(error))
+            if backoff == FIRST_BACKOFF:
+                log.warning("partitions cannot be placed now", error=describe(error))
         await asyncio.sleep(backoff)
         backoff = min(backoff * 2, LAST_BACKOFF)

@@ -5,8 +5,9 @@ decode -> skip what a crash repeats -> look the devices up -> ask the customer's
 goes its own way, and only what is finished without a gap is committed.
 """
 
+import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 
 from aiokafka import TopicPartition
@@ -48,6 +49,7 @@ class Connector:
         self._devices = devices
         self._departures = departures
         self._finished = finished
+        self._finished_before: Container[int] | None = None
         self._limit = DeadLetterLimit(
             share=settings.dead_letter_share, run=settings.dead_letter_run
         )
@@ -55,6 +57,16 @@ class Connector:
         self._seconds = {
             step: metrics.batch_seconds.labels(ROLE, step) for step in ("decode", "devices")
         }
+
+    def departing_with(
+        self, departures: Departures, finished_before: Container[int]
+    ) -> "Connector":
+        """The same for one assignment whose calls leave in transactions of its own; all else is
+        shared. Kafka itself says what is finished: `finished_before` are offsets."""
+        other = copy.copy(self)
+        other._departures = departures  # noqa: SLF001  # our own
+        other._finished_before = finished_before  # noqa: SLF001
+        return other
 
     def for_partition(
         self, partition: TopicPartition, on_progress: Callable[[], None]
@@ -64,7 +76,7 @@ class Connector:
 
     async def recall(self, partition: TopicPartition) -> dict[int, str]:
         """What a crash would repeat: offsets and ids of calls that are finished already."""
-        return await self._finished.load(partition)
+        return {} if self._finished_before is not None else await self._finished.load(partition)
 
     async def take_in(self, partition: CallPartition, records: Records) -> None:
         """Begin every call of a batch. Raises what no retry can mend."""
@@ -74,12 +86,17 @@ class Connector:
         with self._step("devices"):
             known = await self._devices.find([each.device_key for each in asked])
         partition.begun([record.offset for record in records])
-        for letter in dead:
-            self._departures.add(Departure(partition, letter.record.offset, letter))
+        before: Container[int] = self._finished_before or ()
         repeated = []
+        for letter in dead:
+            if letter.record.offset in before:
+                repeated.append(letter.record.offset)
+            else:
+                self._departures.add(Departure(partition, letter.record.offset, letter))
         for each in asked:
-            if partition.finished_before.get(each.record.offset) == each.message.id:
-                repeated.append(each.record.offset)
+            offset = each.record.offset
+            if offset in before or partition.finished_before.get(offset) == each.message.id:
+                repeated.append(offset)
             else:
                 self._ask(partition, each, known[each.device_key])
         partition.finished(repeated)

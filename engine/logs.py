@@ -10,11 +10,13 @@ import structlog
 from engine.settings import Settings
 
 _REPEAT_SECONDS = 10.0
+# Whether Kafka answers is said by ourselves, once; aiokafka has a dozen sentences for it.
+_KAFKA_REPEAT_SECONDS = 120.0
 _QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic")
 
 
 class RepeatFilter(logging.Filter):
-    """Lets the same sentence of a library through once in 10 seconds.
+    """Lets the same sentence of a library through once in 10 seconds; of aiokafka, in 2 minutes.
 
     While a broker is away aiokafka says so many times a second, for as long as it lasts.
     """
@@ -29,7 +31,9 @@ class RepeatFilter(logging.Filter):
         if not record.name.startswith(_QUIET):
             return True
         key, now = (record.name, str(record.msg)), self._clock()
-        is_news = now - self._last.get(key, -_REPEAT_SECONDS) >= _REPEAT_SECONDS
+        is_kafka = record.name.startswith("aiokafka")
+        seconds = _KAFKA_REPEAT_SECONDS if is_kafka else _REPEAT_SECONDS
+        is_news = now - self._last.get(key, float("-inf")) >= seconds
         if is_news:
             self._last[key] = now
         return is_news

@@ -7,7 +7,7 @@ else has written the batch, or part of it, has moved it, and then what is left i
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
@@ -81,17 +81,6 @@ class Recorder:
     def for_partition(self, partition: TopicPartition) -> "PartitionRecorder":
         """The handler for one assignment of one partition."""
         return PartitionRecorder(self, partition)
-
-    async def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition goes on, as SQL has it; one that is new is left out.
-
-        Waits for SQL as long as it takes.
-        """
-        found: dict[TopicPartition, int] = {}
-        for topic in {partition.topic for partition in partitions}:
-            offsets = await self.next_offsets(topic)
-            found |= {TopicPartition(topic, number): at for number, at in offsets.items()}
-        return {place: found[place] for place in partitions if place in found}
 
     async def next_offsets(self, topic: str) -> Mapping[int, int]:
         """The first record that is not recorded, by partition. Waits for SQL."""

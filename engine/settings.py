@@ -136,7 +136,17 @@ class Settings(BaseSettings):
         description="bytes of them at which the trigger stops fetching; messages are composed in "
         "pieces of a small part of it",
     )
-    commit_interval: float = Field(0.2, gt=0, description="time between offset commits")
+    commit_interval: float = Field(
+        0.0, ge=0, description="least time between two offset commits; 0: what is done, at once"
+    )
+    delivery: Literal["at_least_once", "exactly_once"] = Field(
+        "at_least_once",
+        description="at_least_once; or exactly_once: one Kafka transaction a batch, for consumers "
+        "that read committed",
+    )
+    transactional_producers: int = Field(
+        100, ge=1, description="partitions of a process with DELIVERY=exactly_once"
+    )
     drain_timeout: float = Field(20.0, gt=0, description="to finish what is begun when stopping")
     index_cache_beacons: int = Field(200_000, ge=1, description="beacons remembered per process")
     index_cache_bytes: int = Field(

@@ -7,6 +7,7 @@ that behind which everything is finished.
 """
 
 import asyncio
+import copy
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -72,6 +73,12 @@ class Trigger:
         self.limit = DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
         self.composer = Composer(topics=topics, lifetime=settings.notification_lifetime)
         self._seconds = {step: metrics.batch_seconds.labels(ROLE, step) for step in _STEPS}
+
+    def publishing_with(self, publisher: Publisher) -> "Trigger":
+        """The same, which publishes with `publisher`; all else is shared."""
+        other = copy.copy(self)
+        other.publisher = publisher
+        return other
 
     def for_partition(
         self, partition: TopicPartition, on_progress: Callable[[], None]

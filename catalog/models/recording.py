@@ -17,6 +17,7 @@ class RecorderOffset(Base):
 
     It moves in the transaction that writes what the records led to, and only from the value that
     the writer knows: so nothing is written twice, whoever believes to own the partition.
+    `topic_id` tells a topic made anew under the same name; NULL where it is not known.
     """
 
     __tablename__ = "recorder_offset"
@@ -24,6 +25,7 @@ class RecorderOffset(Base):
     topic: Mapped[str] = mapped_column(String(255), primary_key=True)
     partition: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     next_offset: Mapped[int] = mapped_column(BigInteger)
+    topic_id: Mapped[str | None] = mapped_column(String(32))
 
 
 class Reception(Base):

@@ -4,7 +4,11 @@ import logging
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import Any
+
+from aiokafka import TopicPartition
 
 from catalog.secrets import open_cipher
 from connectors.breaker import BreakerPolicy, LocalBreakers
@@ -15,13 +19,18 @@ from connectors.jobs import WorkerLimits
 from connectors.names import Names
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
-from engine.app.kafka import role_consumer
-from engine.app.role import Parts, Role
+from engine.app.kafka import role_consumer, transactional_consumer
+from engine.app.role import Parts, Role, Service
 from engine.connecting.departures import Departures
 from engine.connecting.opening import EndpointOpener
+from engine.connecting.transactional import TransactionalCalls, TransactionalDepartures
 from engine.connector import ROLE, Connector
 from engine.failures import redis_may_recover
+from engine.kafka.finished_ranges import FinishedRanges
+from engine.kafka.places import Place
 from engine.kafka.topics import Topics
+from engine.kafka.transactions import TransactionalPublisher
+from engine.kafka.worker import Worker as CallsWorker
 from engine.metrics import Metrics, engine_version
 from engine.settings import Settings
 from engine.state.breakers import SharedBreakers
@@ -81,17 +90,17 @@ def build_connector(parts: Parts) -> Role:
     caller = open_caller(settings)
     calls = _calls(parts, caller)
     finished = _finished(parts)
-    departures = Departures(
-        topics=topics,
-        publisher=parts.publisher,
-        claims=ClaimSettler(
+    departing: dict[str, Any] = {
+        "topics": topics,
+        "claims": ClaimSettler(
             redis=parts.stores.redis,
             prefix=settings.redis_prefix,
             deadline=settings.redis_timeout,
         ),
-        finished=finished,
-        metrics=metrics,
-    )
+        "finished": finished,
+        "metrics": metrics,
+    }
+    departures = Departures(publisher=parts.publisher, **departing)
     role = Connector(
         settings=settings,
         calls=calls,
@@ -101,9 +110,31 @@ def build_connector(parts: Parts) -> Role:
         finished=finished,
         metrics=metrics,
     )
-    consumer = role_consumer(parts, ROLE)(
+    background: dict[str, Service] = {"connector departures": departures.run}
+    make = partial(role_consumer(parts, ROLE), worker_for=role.for_partition)
+    if settings.delivery == "exactly_once":
+
+        def make_worker(
+            partition: TopicPartition,
+            publisher: TransactionalPublisher,
+            place: Place,
+            on_progress: Callable[[], None],
+        ) -> CallsWorker:
+            mine = TransactionalDepartures(publisher=publisher, **departing)
+            before = FinishedRanges.read(place.finished)
+            return TransactionalCalls(
+                role.departing_with(mine, before).for_partition(partition, on_progress),
+                departures=mine,
+                publisher=publisher,
+                topic_id=place.topic_id,
+                finished_before=before,
+                on_progress=on_progress,
+            )
+
+        make, transactions = transactional_consumer(parts, ROLE, make_worker)
+        background["connector transactions"] = transactions.run
+    consumer = make(
         topics=[topics.connector_calls],
-        worker_for=role.for_partition,
         # No partition waits for a company: what a company has too much is not taken in.
         batch_records=settings.connector_pending,
         in_flight_records=2 * settings.connector_pending,
@@ -118,7 +149,7 @@ def build_connector(parts: Parts) -> Role:
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"connector calls": run_calls, "connector departures": departures.run},
+        background={"connector calls": run_calls} | background,
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"redis_writes"},
     )

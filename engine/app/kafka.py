@@ -11,6 +11,7 @@ from engine.app.role import Parts
 from engine.kafka.answering import BrokerProbe
 from engine.kafka.connection import connection_options
 from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.exactly_once import Transactions, WorkerMaker
 from engine.kafka.publisher import Publisher
 from engine.metrics import Metrics
 from engine.settings import Settings
@@ -21,9 +22,10 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     session_ms = int(settings.kafka_session_timeout * 1000)
     return AIOKafkaConsumer(
         **connection_options(settings),
-        group_id=f"{settings.group_prefix}{role}",
+        group_id=_group(settings, role),
         enable_auto_commit=False,
-        auto_offset_reset="earliest",
+        # Every partition is placed (engine/kafka/starting_points.py); no jump goes unseen.
+        auto_offset_reset="none",
         isolation_level="read_committed",
         fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
         session_timeout_ms=session_ms,
@@ -34,12 +36,18 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     )
 
 
-def role_consumer(parts: Parts, role: str) -> "partial[PartitionedConsumer]":
+def _group(settings: Settings, role: str) -> str:
+    return f"{settings.group_prefix}{role}"
+
+
+def role_consumer(
+    parts: Parts, role: str, consumer: AIOKafkaConsumer | None = None
+) -> "partial[PartitionedConsumer]":
     """What every role's consumer has in common; the role adds its topics, workers and bounds."""
     settings = parts.settings
     return partial(
         PartitionedConsumer,
-        consumer=group_consumer(settings, role),
+        consumer=consumer or group_consumer(settings, role),
         role=role,
         metrics=parts.metrics,
         commit_interval=settings.commit_interval,
@@ -47,10 +55,26 @@ def role_consumer(parts: Parts, role: str) -> "partial[PartitionedConsumer]":
     )
 
 
+def transactional_consumer(
+    parts: Parts, role: str, make_worker: WorkerMaker
+) -> tuple["partial[PartitionedConsumer]", Transactions]:
+    """The same with transactions; `make_worker` makes workers that publish within them."""
+    consumer = group_consumer(parts.settings, role)
+    transactions = Transactions(
+        parts.settings,
+        consumer=consumer,
+        group=_group(parts.settings, role),
+        metrics=parts.metrics,
+        make=make_worker,
+    )
+    make = role_consumer(parts, role, consumer=consumer)
+    return partial(make, worker_for=transactions.worker_for, starts=transactions), transactions
+
+
 @asynccontextmanager
-async def open_publisher(settings: Settings) -> AsyncIterator[Publisher]:
+async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[Publisher]:
     """A started publisher, closed at the end."""
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher.from_settings(settings, on_error=metrics.kafka_errors.inc)
     try:
         await publisher.start()
         yield publisher

@@ -15,6 +15,7 @@ from engine.recording.detections import DetectionReader
 from engine.recording.ledger import Ledger
 from engine.recording.notifications import NotificationReader
 from engine.recording.partitions import PostgresStore
+from engine.recording.places import RecordedPlaces
 from engine.recording.postgresql import PostgresLedger
 from engine.recording.retention import Retention, Store
 from engine.recording.sqlite import SqliteLedger
@@ -38,7 +39,7 @@ def build_recorder(parts: Parts) -> Role:
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
         handler_for=recorder.for_partition,
-        starts=recorder.starts,
+        starts=RecordedPlaces(recorder),
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )

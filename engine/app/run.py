@@ -40,7 +40,7 @@ async def run_roles(
     metrics = Metrics()
     async with (
         open_stores(settings) as stores,
-        open_publisher(settings) as publisher,
+        open_publisher(settings, metrics) as publisher,
         open_broker_probe(settings, metrics) as probe,
     ):
         await refuse_old_schema(stores)

@@ -1,16 +1,24 @@
 """The role trigger, put together."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
+from aiokafka import TopicPartition
 from redis.exceptions import RedisError
 
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
-from engine.app.kafka import role_consumer
+from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
+from engine.budget import size_of
 from engine.failures import database_may_recover, redis_may_recover
+from engine.kafka.exactly_once import TransactionalWorker
+from engine.kafka.places import Place
 from engine.kafka.topics import Topics
+from engine.kafka.transactions import TransactionalPublisher
+from engine.kafka.worker import Worker
 from engine.metrics import Metrics
 from engine.readiness import QUESTION
 from engine.state.beacons import BeaconCache
@@ -41,9 +49,15 @@ def build_trigger(parts: Parts) -> Role:
         publisher=parts.publisher,
         metrics=parts.metrics,
     )
-    consumer = role_consumer(parts, ROLE)(
+    background = {"index watch": _watch(parts, index).run}
+    make = partial(role_consumer(parts, ROLE), worker_for=trigger.for_partition)
+    if settings.delivery == "exactly_once":
+        make, transactions = transactional_consumer(
+            parts, ROLE, partial(_transactional_worker, trigger)
+        )
+        background["transactions"] = transactions.run
+    consumer = make(
         topics=[topics.detections],
-        worker_for=trigger.for_partition,
         has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
@@ -51,7 +65,7 @@ def build_trigger(parts: Parts) -> Role:
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"index watch": _watch(parts, index).run},
+        background=background,
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
@@ -65,6 +79,25 @@ def _fires(parts: Parts) -> bool:
     """Whether this process's clock lets anything fire: see engine.clocks."""
     clocks = parts.clocks
     return clocks is None or clocks.agrees_within(parts.settings.max_detection_age)
+
+
+def _transactional_worker(
+    trigger: Trigger,
+    partition: TopicPartition,
+    publisher: TransactionalPublisher,
+    place: Place,
+    on_progress: Callable[[], None],
+) -> Worker:
+    """One that puts a transaction around each batch of the role's own worker."""
+    return TransactionalWorker(
+        partition,
+        publisher=publisher,
+        inner=partial(trigger.publishing_with(publisher).for_partition, partition),
+        topic_id=place.topic_id,
+        batch_records=trigger.settings.batch_records,
+        on_progress=on_progress,
+        hold=lambda records, sign: trigger.in_flight.hold(sign * size_of(records)),
+    )
 
 
 def _index(parts: Parts) -> BeaconIndex:

@@ -110,7 +110,7 @@ class Departures:
             batch = await self._publish(batch)
         self._count(batch)
         for departure in batch:
-            wish = _settlement(departure)
+            wish = settlement_of(departure)
             if wish is None:
                 self._gone.put([departure])
             else:
@@ -154,12 +154,14 @@ class Departures:
         return departure, message._replace(key=key, value=None)
 
     async def _settle(self, batch: list[tuple[Departure, Settlement]]) -> None:
-        wishes = [wish for _, wish in batch]
+        await self._settle_claims([wish for _, wish in batch])
+        self._gone.put(departure for departure, _ in batch)
+
+    async def _settle_claims(self, wishes: Sequence[Settlement]) -> None:
         with self._step("claims"):
             await until_redis_answers(
                 lambda: self._claims.settle(wishes), self._metrics.redis_errors, "claims to settle"
             )
-        self._gone.put(departure for departure, _ in batch)
 
     async def _finish(self, batch: list[Departure]) -> None:
         by_origin: dict[Origin, list[Departure]] = {}
@@ -198,6 +200,7 @@ class Departures:
         self._seconds[name].observe(time.perf_counter() - begin)
 
 
-def _settlement(departure: Departure) -> Settlement | None:
+def settlement_of(departure: Departure) -> Settlement | None:
+    """What becomes of its claim, if it has one to settle."""
     cause = departure.cause
     return settlement(cause) if isinstance(cause, Answered) else None

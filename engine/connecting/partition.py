@@ -61,6 +61,11 @@ class CallPartition:
         return self._offsets.done
 
     @property
+    def offsets(self) -> Offsets:
+        """What is begun and not finished; to be looked at only."""
+        return self._offsets
+
+    @property
     def failure(self) -> BaseException | None:
         """What taking in raised, once it has."""
         if self._task.done() and not self._task.cancelled():

@@ -34,6 +34,11 @@ async def embedded_settings(
     DATABASE_URL is kept as it is; otherwise the database lives as long as the servers. Raises
     ServerStartError.
     """
+    if settings.delivery != "at_least_once":
+        raise ServerStartError(
+            f"{PREFIX}DELIVERY={settings.delivery} needs a real Kafka: the embedded broker shows "
+            "consumers what a transaction has given up"
+        )
     async with EmbeddedServers() as servers:
         database = settings.database_url.get_secret_value()
         chosen = "database_url" in settings.model_fields_set and _is_sqlite(database)

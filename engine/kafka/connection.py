@@ -7,6 +7,7 @@ from aiokafka.helpers import create_ssl_context
 from engine.settings import Settings
 
 CLIENT_ID = "proximity-engine"
+_METADATA_MS = 4000
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
@@ -17,6 +18,8 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "request_timeout_ms": int(settings.kafka_request_timeout * 1000),
         # Not ten attempts a second, each with a line in the log, for as long as a broker is away.
         "retry_backoff_ms": 500,
+        # New partitions are seen so soon, and a few seconds later they have an owner.
+        "metadata_max_age_ms": _METADATA_MS,
         "security_protocol": settings.kafka_security_protocol,
     }
     if "SSL" in settings.kafka_security_protocol:

@@ -92,7 +92,7 @@ class _Attempts:
         self.open: list[Outgoing] = []
         for message in messages:
             # The builder would refuse the largest without a word.
-            size = _size(message)
+            size = message_size(message)
             is_too_large = size > _LARGEST_MESSAGE or limits.refuses(message.topic, size)
             (self.too_large if is_too_large else self.open).append(message)
 
@@ -102,14 +102,17 @@ class _Attempts:
         for batch, error in failed:
             refused = isinstance(error, MessageSizeTooLargeError)
             if refused:
-                self._limits.note(batch.topic, [_size(message) for message in batch.messages])
+                self._limits.note(
+                    batch.topic, [message_size(message) for message in batch.messages]
+                )
             if refused and len(batch.messages) == 1:
                 self.too_large += batch.messages
             else:
                 self.open += batch.messages
 
 
-def _size(message: Outgoing) -> int:
+def message_size(message: Outgoing) -> int:
+    """Bytes of its key and value."""
     return len(message.key or b"") + len(message.value or b"")
 
 
@@ -119,8 +122,15 @@ class Publisher:
     Safe to share between tasks. `make` gives a producer that is not started yet.
     """
 
-    def __init__(self, *, make: Callable[[], AIOKafkaProducer], deadline: float) -> None:
+    def __init__(
+        self,
+        *,
+        make: Callable[[], AIOKafkaProducer],
+        deadline: float,
+        on_error: Callable[[], None] = lambda: None,
+    ) -> None:
         self._make = make
+        self._on_error = on_error
         self._producer = make()
         self._renewing = asyncio.Lock()
         self._deadline = deadline
@@ -128,8 +138,11 @@ class Publisher:
         self._limits = TopicLimits()
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "Publisher":
-        """A publisher with its own idempotent producer; `start` connects it."""
+    def from_settings(
+        cls, settings: Settings, on_error: Callable[[], None] = lambda: None
+    ) -> "Publisher":
+        """A publisher with its own idempotent producer; `start` connects it. `on_error` is called
+        for each try that failed and is followed by another."""
         make = partial(
             AIOKafkaProducer,
             **connection_options(settings),
@@ -138,7 +151,7 @@ class Publisher:
             max_batch_size=_LARGEST_MESSAGE + _ROOM_FOR_HEADERS,
             linger_ms=0,
         )
-        return cls(make=make, deadline=settings.kafka_request_timeout)
+        return cls(make=make, deadline=settings.kafka_request_timeout, on_error=on_error)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""
@@ -167,6 +180,7 @@ class Publisher:
             error = await self._attempt(producer, attempts)
             if error is None:
                 continue
+            self._on_error()
             if isinstance(error, _COUNT_LOST):
                 await self._renew(producer)
                 renewals += 1

@@ -1,72 +1,156 @@
-"""Where partitions go on when somebody else than the group knows: a database, say."""
+"""Where partitions go on: what is known of them, held against what the brokers have."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import NamedTuple, TypeVar
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
 
-from engine.failures import FIRST_BACKOFF, LAST_BACKOFF, describe, kafka_may_recover
+from engine.failures import FIRST_BACKOFF, LAST_BACKOFF, kafka_may_recover
+from engine.kafka.places import Place, Starts
+from engine.kafka.topic_ids import topic_ids
+from engine.metrics import Metrics
+from engine.servers import ServerErrors
 
 log = structlog.get_logger(__name__)
 
 _KAFKA_SECONDS = 30.0
 
-Starts = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
+Result = TypeVar("Result")
 
 
-class StartingPointError(Exception):
-    """A partition does not reach to where it should go on; the message says what to do."""
+class Reach(NamedTuple):
+    """What the brokers have of partitions: first offset, the one behind the last, topic ids."""
+
+    begin: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+
+class GroupOffsets:
+    """Implements Starts with what the consumer's group has committed."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, metrics: Metrics) -> None:
+        self._consumer = consumer
+        self._metrics = metrics
+
+    async def known(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+        """What is committed. Waits for brokers that are away."""
+
+        async def ask() -> Mapping[TopicPartition, OffsetAndMetadata]:
+            coordinator = self._consumer._coordinator  # noqa: SLF001  # committed() tells no metadata
+            found: Mapping[TopicPartition, OffsetAndMetadata]
+            found = await coordinator.fetch_committed_offsets(list(partitions))
+            return found
+
+        found = await until_brokers_answer(ask, self._metrics.kafka_errors)
+        return {partition: Place.read(each) for partition, each in found.items()}
+
+    async def moved(
+        self, _old: Mapping[TopicPartition, Place], _new: Mapping[TopicPartition, Place]
+    ) -> bool:
+        """Nothing to do: the next commit says it."""
+        return True
 
 
 class StartingPoints:
-    """Moves a consumer to the offsets that `starts` gives; it leaves out what is new."""
+    """Moves a consumer to where its partitions go on, and says what it had to leave out."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, starts: Starts) -> None:
+    def __init__(
+        self, consumer: AIOKafkaConsumer, starts: Starts, *, role: str, metrics: Metrics
+    ) -> None:
         self._consumer = consumer
         self._starts = starts
+        self._role = role
+        self._metrics = metrics
 
-    async def seek(self, partitions: Collection[TopicPartition]) -> None:
-        """Move each partition to its point, or to its beginning. Waits for brokers that are away.
+    async def seek(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+        """Move each partition to its place; the places. Waits for brokers that are away.
 
-        What the brokers no longer have is skipped, and logged as an error. Raises
-        StartingPointError when a partition ends before its point, and what `starts` raises.
+        A topic that is another one than the place is of is read from its beginning. Records that
+        are gone are left out. Both are logged, and the latter counted. Raises what `starts` raises.
         """
-        known = await self._starts(partitions)
-        beginnings, ends = await self._reach(partitions)
-        for partition in partitions:
-            begin = beginnings[partition]
-            point = known.get(partition, begin)
-            if point > ends[partition]:
-                raise StartingPointError(
-                    f"{partition.topic}/{partition.partition} ends at {ends[partition]}, but is "
-                    f"recorded up to {point}: was the topic made anew? Then give the new one "
-                    "another TOPIC_PREFIX, or delete its rows from the table recorder_offset"
-                )
-            if point < begin:
-                log.error(
-                    "records are gone that were never read",
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    missing=begin - point,
-                )
-            self._consumer.seek(partition, max(point, begin))
+        placed = False
+        while not placed:
+            known = await self._starts.known(partitions)
+            reach = await self.reach(partitions)
+            places = {each: self._place(each, known.get(each), reach) for each in partitions}
+            moved = {each: place for each, place in places.items() if place != known.get(each)}
+            placed = not moved or await self._starts.moved(known, moved)
+        for partition, place in places.items():
+            self._consumer.seek(partition, place.offset)
+        return places
 
-    async def _reach(
-        self, partitions: Collection[TopicPartition]
-    ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-        backoff = FIRST_BACKOFF
-        while True:
-            try:
-                async with asyncio.timeout(_KAFKA_SECONDS):
-                    return (
-                        await self._consumer.beginning_offsets(partitions),
-                        await self._consumer.end_offsets(partitions),
-                    )
-            except (KafkaError, OSError, TimeoutError) as error:
-                if not kafka_may_recover(error):
-                    raise
-                log.warning("partitions cannot be measured now", error=describe(error))
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, LAST_BACKOFF)
+    async def reach(self, partitions: Collection[TopicPartition]) -> Reach:
+        """What the brokers have. Waits for those that are away."""
+
+        async def ask() -> Reach:
+            ids = await self.topic_ids({partition.topic for partition in partitions})
+            begin = await self._consumer.beginning_offsets(partitions)
+            return Reach(begin, await self._consumer.end_offsets(partitions), ids)
+
+        return await until_brokers_answer(ask, self._metrics.kafka_errors)
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The ids of topics that exist, where brokers know ids. Raises what aiokafka raises."""
+        return await topic_ids(self._consumer._client, topics)  # noqa: SLF001  # a request of ours
+
+    def note_skipped(self, partition: TopicPartition, missing: int) -> None:
+        """Say that records were gone before they were read."""
+        log.error(
+            "records are gone that were never read",
+            role=self._role,
+            topic=partition.topic,
+            partition=partition.partition,
+            missing=missing,
+        )
+        self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
+
+    def _place(self, partition: TopicPartition, known: Place | None, reach: Reach) -> Place:
+        begin, end = reach.begin[partition], reach.end[partition]
+        topic_id = reach.topic_ids.get(partition.topic)
+        if known is None:
+            return Place(begin, topic_id)
+        is_same = topic_id is not None and topic_id == known.topic_id
+        if not known.may_be_of(topic_id) or (known.offset > end and not is_same):
+            self._say("the topic is another one, reading it from its beginning", partition, known)
+            return Place(begin, topic_id)
+        if known.offset > end:
+            self._say("the partition has lost its end, going on where it ends", partition, known)
+            return Place(end, topic_id)
+        if known.offset < begin:
+            self.note_skipped(partition, begin - known.offset)
+            known = known._replace(offset=begin)
+        return known._replace(topic_id=topic_id or known.topic_id)
+
+    def _say(self, event: str, partition: TopicPartition, known: Place) -> None:
+        log.error(
+            event,
+            role=self._role,
+            topic=partition.topic,
+            partition=partition.partition,
+            known_offset=known.offset,
+        )
+
+
+async def until_brokers_answer(
+    ask: Callable[[], Awaitable[Result]], errors: ServerErrors
+) -> Result:
+    """The result of `ask`, tried again with backoff for as long as the brokers do not answer."""
+    backoff = FIRST_BACKOFF
+    while True:
+        try:
+            async with asyncio.timeout(_KAFKA_SECONDS):
+                result = await ask()
+        except (KafkaError, OSError, TimeoutError) as error:
+            if not kafka_may_recover(error):
+                raise
+            errors.failed(error, "placing partitions")
+        else:
+            errors.answered("placing partitions")
+            return result
+        await asyncio.sleep(backoff)
+        backoff = min(backoff * 2, LAST_BACKOFF)

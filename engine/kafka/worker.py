@@ -7,13 +7,17 @@ the partition next.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from aiokafka import ConsumerRecord, TopicPartition
 
 from engine.cancelling import cancel
 
 Records = list[ConsumerRecord[bytes, bytes]]
+
+
+class BeginAgainError(Exception):
+    """What stopped a worker is no fault: its partition has to begin again, from its place."""
 
 
 class BatchHandler(Protocol):
@@ -47,6 +51,13 @@ class Worker(Protocol):
     def offer(self, records: Records) -> None: ...
     async def finish(self, deadline: float) -> None: ...
     async def abandon(self) -> None: ...
+
+
+@runtime_checkable
+class NotesCommits(Protocol):
+    """A worker that wants to know how far its partition is committed."""
+
+    def note_committed(self, offset: int) -> None: ...
 
 
 class PartitionWorker:

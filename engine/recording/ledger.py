@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from engine.kafka.places import Place as KafkaPlace
 from engine.recording.rows import (
     Application,
     AuthenticationRow,
@@ -78,6 +79,14 @@ class Ledger(Protocol):
 
     async def next_offsets(self, topic: str) -> Mapping[int, int]:
         """The first record that is not recorded, by partition, where any is."""
+
+    async def known_places(self, topic: str) -> Mapping[int, KafkaPlace]:
+        """The same, each with the id of the topic that it is of."""
+
+    async def move_place(
+        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+    ) -> bool:
+        """Put a place in the stead of `old` (None: there is none); False if it is not `old`."""
 
     async def companies(self, ids: Collection[int]) -> set[int]:
         """Those that exist."""

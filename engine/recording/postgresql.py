@@ -16,6 +16,7 @@ from asyncpg import (
 from msgspec.structs import astuple
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from engine.kafka.places import Place as KafkaPlace
 from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, DayMadeError
 from engine.recording.rows import (
     Application,
@@ -65,6 +66,22 @@ class PostgresLedger:
         async with self._connection() as connection:
             rows = await connection.fetch(_SQL["next_offsets"], topic)
         return {row["partition"]: row["next_offset"] for row in rows}
+
+    async def known_places(self, topic: str) -> Mapping[int, KafkaPlace]:
+        """The same, each with the id of the topic that it is of."""
+        async with self._connection() as connection:
+            rows = await connection.fetch(_SQL["known_places"], topic)
+        return {row["partition"]: KafkaPlace(row["next_offset"], row["topic_id"]) for row in rows}
+
+    async def move_place(
+        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+    ) -> bool:
+        """Put a place in the stead of `old`; False if it is not `old`."""
+        name = "first_place" if old is None else "move_place"
+        known = (topic, partition, *new[:2], *(old[:2] if old else ()))
+        async with self._connection() as connection:
+            done = await connection.execute(_SQL[name], *known)
+        return bool(done.endswith(" 1"))
 
     async def companies(self, ids: Collection[int]) -> set[int]:
         """Those that exist."""

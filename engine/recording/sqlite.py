@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.database import writing
+from engine.kafka.places import Place as KafkaPlace
 from engine.recording.ledger import AlreadyCountedError, CompanyGoneError
 from engine.recording.rows import (
     Application,
@@ -64,6 +65,19 @@ class SqliteLedger:
         """The first record that is not recorded, by partition, where any is."""
         return {row[0]: row[1] for row in await self._rows("next_offsets", topic)}
 
+    async def known_places(self, topic: str) -> Mapping[int, KafkaPlace]:
+        """The same, each with the id of the topic that it is of."""
+        return {row[0]: KafkaPlace(*row[1:]) for row in await self._rows("known_places", topic)}
+
+    async def move_place(
+        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+    ) -> bool:
+        """Put a place in the stead of `old`; False if it is not `old`."""
+        name = "first_place" if old is None else "move_place"
+        known = (topic, partition, *new[:2], *(old[:2] if old else ()))
+        async with self.entry() as entry:
+            return await entry.move_place(name, known)
+
     async def companies(self, ids: Collection[int]) -> set[int]:
         """Those that exist."""
         return {row[0] for row in await self._rows("companies", _json(ids))}
@@ -98,6 +112,10 @@ class SqliteEntry:
         else:
             done = await self._run("advance_offset", topic, partition, new, old)
         return bool(done.rowcount == 1)
+
+    async def move_place(self, name: str, known: tuple[object, ...]) -> bool:
+        """Run the statement `name` of SqliteLedger.move_place."""
+        return bool((await self._run(name, *known)).rowcount == 1)
 
     async def places(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, Place]:
         """Those of the beacons that are active, at an active venue."""

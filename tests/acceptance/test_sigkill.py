@@ -18,7 +18,7 @@ ROUNDS = 10
 SEED = 11
 RATE = 200
 BURST = 4000  # so much at once that a kill mostly comes in the middle of a batch
-SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5", "COMMIT_INTERVAL": "0.05"}
+SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5"}
 
 
 @pytest.mark.timeout(180)

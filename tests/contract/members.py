@@ -10,8 +10,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from engine.app.kafka import group_consumer
 from engine.cancelling import cancel
 from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.places import Starts
 from engine.kafka.publisher import Outgoing, Publisher
-from engine.kafka.starting_points import Starts
 from engine.kafka.worker import BatchHandler, Records
 from engine.metrics import Metrics
 from engine.settings import Settings

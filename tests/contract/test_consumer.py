@@ -22,7 +22,7 @@ def topic(topic_prefix: str) -> str:
 
 
 def settings_for(broker: str, topic_prefix: str, **more: float) -> Settings:
-    quick = {"kafka_session_timeout": 4, "commit_interval": 0.1, "drain_timeout": 5}
+    quick = {"kafka_session_timeout": 4, "drain_timeout": 5}
     addresses = {"kafka_bootstrap_servers": broker, "group_prefix": topic_prefix}
     return load_settings(None, **addresses, **(quick | more))
 

@@ -17,6 +17,7 @@ from catalog.models import (
     Statistic,
 )
 from catalog.models import StatisticDevice as StatisticDeviceRow
+from engine.kafka.places import Place
 from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, Ledger
 from engine.recording.retention import DAYS_AHEAD, Retention
 from engine.recording.rows import (
@@ -61,6 +62,30 @@ async def test_an_offset_moves_only_from_the_value_that_is_known(scene: Scene):
     assert not await advance(ledger, 5, 12)
     assert await ledger.next_offsets(TOPIC) == {3: 9}
     assert await ledger.next_offsets("t.notifications") == {}
+
+
+async def test_a_place_moves_only_from_what_is_known(scene: Scene):
+    """The offset goes with the id of the topic that it is of."""
+    ledger, old, new = scene.ledger, Place(7, "a" * 32), Place(0, "b" * 32)
+    assert await ledger.move_place(TOPIC, 3, None, old)
+    assert not await ledger.move_place(TOPIC, 3, None, new)
+    assert await advance(ledger, 7, 9)
+    assert await ledger.known_places(TOPIC) == {3: Place(9, "a" * 32)}
+    for wrong in (old, Place(9, None), Place(9, "b" * 32)):
+        assert not await ledger.move_place(TOPIC, 3, wrong, new)
+    assert await ledger.move_place(TOPIC, 3, Place(9, "a" * 32), new)
+    assert await ledger.known_places(TOPIC) == {3: new}
+    assert await ledger.next_offsets(TOPIC) == {3: 0}
+
+
+async def test_a_place_whose_topic_is_not_known_learns_it(scene: Scene):
+    """As rows of an older version."""
+    ledger = scene.ledger
+    assert await advance(ledger, None, 5)
+    assert await ledger.known_places(TOPIC) == {3: Place(5, None)}
+    assert not await ledger.move_place(TOPIC, 3, Place(5, "a" * 32), Place(5, "b" * 32))
+    assert await ledger.move_place(TOPIC, 3, Place(5, None), Place(5, "a" * 32))
+    assert await ledger.known_places(TOPIC) == {3: Place(5, "a" * 32)}
 
 
 async def test_of_two_at_once_one_moves_it(scene: Scene):

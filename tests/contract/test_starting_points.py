@@ -1,19 +1,42 @@
 """Going on where somebody else than the group says, on both brokers."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 import pytest
 from aiokafka import TopicPartition
 
+from engine.kafka.places import Place
 from engine.kafka.publisher import Outgoing
-from engine.kafka.starting_points import StartingPointError
+from engine.metrics import Metrics
 from engine.settings import Settings, load_settings
-from tests.contract.members import Seen, member, publish
+from tests.contract.members import ROLE, Seen, member, publish
 from tests.servers.waiting import eventually
 
-Points = Mapping[TopicPartition, int]
+Known = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Place]]]
+Places = Mapping[TopicPartition, Place]
+
+
+class Starts:
+    """Says what `known` says, and remembers what it is told."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.told: dict[TopicPartition, Place] = {}
+
+    async def moved(self, _old: Places, new: Places) -> bool:
+        self.told.update(new)
+        return True
+
+
+def at(place: Place | None) -> Starts:
+    """All partitions that hold something go on at `place`."""
+
+    async def known(partitions: Collection[TopicPartition]) -> Places:
+        return {} if place is None else dict.fromkeys(partitions, place)
+
+    return Starts(known)
 
 
 @pytest.fixture
@@ -28,7 +51,6 @@ def settings(broker: str, topic_prefix: str) -> Settings:
         kafka_bootstrap_servers=broker,
         group_prefix=topic_prefix,
         kafka_session_timeout=4,
-        commit_interval=0.1,
         drain_timeout=5,
     )
 
@@ -40,38 +62,40 @@ async def publish_numbers(settings: Settings, topic: str, begin: int, count: int
     )
 
 
+def values(begin: int, end: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(begin, end)]
+
+
 def has(seen: Seen, count: int) -> bool:
     return len(seen.values) >= count
 
 
 async def test_each_start_is_where_it_is_told(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 100)
-    for begin in (40, 0, 99):  # whatever the group has committed meanwhile
+    topic_id = None
+    for begin in (None, 40, 0, 99):  # whatever the group has committed meanwhile
+        starts = at(begin if begin is None else Place(begin, topic_id))
         seen = Seen()
-
-        async def starts(partitions: Collection[TopicPartition], begin: int = begin) -> Points:
-            # An offset beyond the empty partitions would be refused: they are left out.
-            return {place: begin for place in partitions if await is_full(place)} if begin else {}
-
-        async def is_full(place: TopicPartition) -> bool:
-            ends = await one.consumer._consumer.end_offsets([place])
-            return bool(ends[place])
-
-        async with member(settings, topic, seen.handle, starts=starts) as one:
-            await eventually(partial(has, seen, 100 - begin))
-        assert seen.values == [b"%06d" % n for n in range(begin, 100)]
+        async with member(settings, topic, seen.handle, starts=starts):
+            await eventually(partial(has, seen, 100 - (begin or 0)))
+        assert seen.values == values(begin or 0, 100)
+        if begin is None:  # all are new: told with the topic's id, in which the others then are
+            assert {
+                (place.offset, len(place.topic_id or "")) for place in starts.told.values()
+            } == {(0, 32)}
+            topic_id = next(iter(starts.told.values())).topic_id
 
 
 async def test_nothing_is_handled_before_the_answer(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 50)
     seen, asked, answer = Seen(), asyncio.Event(), asyncio.Event()
 
-    async def starts(_: Collection[TopicPartition]) -> Points:
+    async def known(_: Collection[TopicPartition]) -> Places:
         asked.set()
         await answer.wait()
         return {}
 
-    async with member(settings, topic, seen.handle, starts=starts) as one:
+    async with member(settings, topic, seen.handle, starts=Starts(known)) as one:
         await asyncio.wait_for(asked.wait(), 15)
         assert one.consumer.assigned
         assert one.partitions == 0
@@ -84,34 +108,78 @@ async def test_it_can_stop_while_it_waits_for_the_answer(settings: Settings, top
     await publish_numbers(settings, topic, 0, 5)
     asked = asyncio.Event()
 
-    async def starts(_: Collection[TopicPartition]) -> Points:
+    async def known(_: Collection[TopicPartition]) -> Places:
         asked.set()
         await asyncio.Event().wait()
         return {}
 
-    async with member(settings, topic, Seen().handle, starts=starts):
+    async with member(settings, topic, Seen().handle, starts=Starts(known)):
         await asyncio.wait_for(asked.wait(), 15)
 
 
-async def test_a_partition_that_ends_before_its_point_stops_the_run(
+@pytest.mark.parametrize("place", [Place(6), Place(3, "0" * 32)])
+async def test_a_topic_that_is_another_one_is_read_from_its_beginning(
+    settings: Settings, topic: str, place: Place
+) -> None:
+    """An offset beyond its end of which nobody knows the topic, or one of another topic."""
+    await publish_numbers(settings, topic, 0, 5)
+    seen, starts = Seen(), at(place)
+    async with member(settings, topic, seen.handle, starts=starts):
+        await eventually(partial(has, seen, 5))
+    assert seen.values == values(0, 5)
+    assert {each.offset for each in starts.told.values()} == {0}
+
+
+async def test_a_partition_that_has_lost_its_end_goes_on_there(
+    settings: Settings, topic: str
+) -> None:
+    """As after an election that lost records: the topic is the same, its offsets went back."""
+    await publish_numbers(settings, topic, 0, 5)
+    new = at(None)
+    async with member(settings, topic, Seen().handle, starts=new):
+        await eventually(lambda: new.told)
+    topic_id = next(iter(new.told.values())).topic_id
+    seen, starts = Seen(), at(Place(9, topic_id))
+    async with member(settings, topic, seen.handle, starts=starts):
+        await eventually(lambda: starts.told)
+        await publish_numbers(settings, topic, 5, 3)
+        await eventually(partial(has, seen, 3))
+    assert seen.values == values(5, 8)
+
+
+async def test_a_place_that_is_not_true_any_more_is_asked_for_again(
     settings: Settings, topic: str
 ) -> None:
     await publish_numbers(settings, topic, 0, 5)
+    asked = 0
 
-    async def starts(partitions: Collection[TopicPartition]) -> Points:
-        return dict.fromkeys(partitions, 6)
+    class Overtaken(Starts):
+        async def moved(self, _old: Places, _new: Places) -> bool:
+            nonlocal asked
+            asked += 1
+            return asked > 1
 
-    async with member(settings, topic, Seen().handle, starts=starts) as one:
-        error = await one.failed()
-    assert isinstance(error, StartingPointError)
-    assert "is recorded up to 6" in str(error)
+    seen = Seen()
+    starts = Overtaken(at(None).known)
+    async with member(settings, topic, seen.handle, starts=starts):
+        await eventually(partial(has, seen, 5))
+    assert asked == 2
 
 
 async def test_a_failing_answer_stops_the_run(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 5)
 
-    async def starts(_: Collection[TopicPartition]) -> Points:
+    async def known(_: Collection[TopicPartition]) -> Places:
         raise LookupError
 
-    async with member(settings, topic, Seen().handle, starts=starts) as one:
+    async with member(settings, topic, Seen().handle, starts=Starts(known)) as one:
         assert isinstance(await one.failed(), LookupError)
+
+
+async def test_nothing_is_skipped_where_nothing_is_missing(settings: Settings, topic: str) -> None:
+    await publish_numbers(settings, topic, 0, 5)
+    metrics, seen = Metrics(), Seen()
+    async with member(settings, topic, seen.handle, metrics=metrics):
+        await eventually(partial(has, seen, 5))
+    labels = {"role": ROLE, "cause": "retention"}
+    assert not metrics.registry.get_sample_value("proximity_records_skipped_total", labels)

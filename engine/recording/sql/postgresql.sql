@@ -11,6 +11,17 @@ ON CONFLICT DO NOTHING;
 UPDATE recorder_offset SET next_offset = $3
 WHERE topic = $1 AND partition = $2 AND next_offset = $4;
 
+-- name: known_places
+SELECT partition, next_offset, topic_id FROM recorder_offset WHERE topic = $1;
+
+-- name: first_place
+INSERT INTO recorder_offset (topic, partition, next_offset, topic_id) VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING;
+
+-- name: move_place
+UPDATE recorder_offset SET next_offset = $3, topic_id = $4
+WHERE topic = $1 AND partition = $2 AND next_offset = $5 AND topic_id IS NOT DISTINCT FROM $6;
+
 -- name: companies
 SELECT id FROM company WHERE id = ANY ($1::bigint[]);
 

@@ -22,7 +22,7 @@ async def record(proximity: Proximity, database: Database, *udids: str) -> None:
     async with database.engine.begin() as connection:
         for partition, end in ends.items():
             await connection.execute(
-                text("INSERT INTO recorder_offset VALUES (:topic, :partition, :end)"),
+                text("INSERT INTO recorder_offset VALUES (:topic, :partition, :end, NULL)"),
                 {"topic": topic, "partition": partition, "end": end},
             )
 
@@ -91,7 +91,7 @@ async def test_an_offset_that_the_topic_does_not_have(
 async def test_a_topic_that_is_gone(proximity: Proximity, database: Database) -> None:
     async with database.engine.begin() as connection:
         await connection.execute(
-            text("INSERT INTO recorder_offset VALUES (:topic, 0, 3)"),
+            text("INSERT INTO recorder_offset VALUES (:topic, 0, 3, NULL)"),
             {"topic": f"{proximity.topic_prefix}detections"},
         )
     done = proximity("verify")

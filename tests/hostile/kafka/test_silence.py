@@ -1,0 +1,62 @@
+"""Kafka goes for a while under a whole process: readiness and a metric say so, briefly the log."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.rig import Rig
+from tests.acceptance.topics import TopicSet
+from tests.hostile.kafka.stream import detections, ids, open_world
+from tests.servers.kafka.server import KafkaServer
+from tests.servers.waiting import eventually
+
+AWAY = 8.0
+COUNT = 500
+
+
+@pytest.mark.timeout(180)
+async def test_a_broker_that_goes_and_comes_back(
+    own_kafka: KafkaServer, topic_prefix: str, redis_url: str, sqlite_url: str, tmp_path: Path
+) -> None:
+    topics = TopicSet(own_kafka.bootstrap_servers, topic_prefix, f"{topic_prefix}g.trigger")
+    await topics.create()
+    world = open_world()
+    await world.save(sqlite_url)
+    rig = Rig(
+        tmp_path,
+        {
+            "KAFKA_BOOTSTRAP_SERVERS": own_kafka.bootstrap_servers,
+            "TOPIC_PREFIX": topic_prefix,
+            "GROUP_PREFIX": f"{topic_prefix}g.",
+            "REDIS_PREFIX": topic_prefix,
+            "REDIS_URL": redis_url,
+            "DATABASE_URL": sqlite_url,
+            "KAFKA_SESSION_TIMEOUT": "6",
+            "LOG_FORMAT": "json",
+        },
+    )
+    try:
+        trigger = rig.trigger()
+        await trigger.until_ready()
+        await topics.publish(detections(world, 0, COUNT))
+        await topics.until_done()
+        before = len(trigger.output.splitlines())
+        await asyncio.to_thread(own_kafka.kill)
+
+        async def says_no() -> bool:
+            return (await trigger.checks()).get("kafka") is False
+
+        await eventually(says_no, what="readiness says so")
+        await asyncio.sleep(AWAY)  # what it does meanwhile is the test's subject
+        assert (await trigger.metrics()).total("kafka_errors") > 0
+        lines = trigger.output.splitlines()[before:]
+        assert len(lines) <= 30, "\n".join(lines)
+        await asyncio.to_thread(own_kafka.start)
+        await eventually(trigger.is_ready, deadline=60, what="ready again")
+        await topics.publish(detections(world, COUNT, COUNT))
+        await topics.until_done()
+        assert len(ids(await topics.read("notifications"))) == 2 * COUNT
+        await trigger.stop()
+    finally:
+        rig.close()

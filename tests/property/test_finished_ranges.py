@@ -1,0 +1,90 @@
+"""What stands beside a committed offset: whatever was finished is read back, and it fits."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from aiokafka.structs import OffsetAndMetadata
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.connecting.transactional import TransactionalDepartures
+from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
+from engine.kafka.offsets import Offsets
+from engine.kafka.places import Place
+
+offsets = st.integers(0, 2**62)
+
+
+@given(st.sets(st.integers(0, 3000)), st.integers(0, 2**60))
+def test_text_and_back(finished: set[int], base: int) -> None:
+    numbers = sorted(base + each for each in finished)
+    ranges: list[range] = []
+    for number in numbers:
+        if ranges and ranges[-1].stop == number:
+            ranges[-1] = range(ranges[-1].start, number + 1)
+        else:
+            ranges.append(range(number, number + 1))
+    read = FinishedRanges.read(FinishedRanges(ranges).text())
+    assert [number for number in range(base - 1, base + 3002) if number in read] == numbers
+    assert [number for each in read.beyond(base + 1500) for number in each] == [
+        number for number in numbers if number >= base + 1500
+    ]
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    assert -1 not in FinishedRanges.read(text)
+
+
+@given(offsets, st.uuids(), st.sampled_from(["", "AQ", "_-8"]))
+def test_a_place_is_read_as_it_was_committed(offset: int, topic: Any, finished: str) -> None:
+    place = Place(offset, topic.hex, finished)
+    assert Place.read(place.committed()) == place
+    assert Place.read(Place(offset).committed()) == Place(offset)
+
+
+@given(offsets, st.text())
+def test_anybodys_metadata_is_read(offset: int, metadata: str) -> None:
+    assert Place.read(OffsetAndMetadata(offset, metadata)).offset == offset
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=200))
+def test_what_will_be_finished(records: list[tuple[bool, bool]]) -> None:
+    """Each record, with gaps between some, is finished, finishing now, or open."""
+    tracked, finishing, done_with, offset = Offsets(), [], set(), 10
+    for is_finished, is_finishing in records:
+        tracked.begin(offset)
+        if is_finished:
+            done_with.add(offset)
+            tracked.finish(offset)
+        elif is_finishing:
+            finishing.append(offset)
+        offset += 1 + offset % 3 // 2
+    done, ranges = tracked.after(finishing)
+    for each in finishing:
+        tracked.finish(each)
+    assert done == tracked.done
+    behind = {each for each in done_with | set(finishing) if each >= (done or 10)}
+    found = {number for each in ranges for number in each}
+    assert behind <= found
+    assert not found & set(tracked._open)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2500), st.integers(1, 4))
+def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> None:
+    tracked = Offsets()
+    for offset in range(count * spread + 1):
+        tracked.begin(offset)
+    departures = TransactionalDepartures.__new__(TransactionalDepartures)
+    origin: Any = SimpleNamespace(offsets=tracked)
+    departures.begin(origin, None, "0" * 32, FinishedRanges())  # type: ignore[arg-type]
+    results = [
+        number * spread + 1 for number in range(count) if number * spread + 1 < count * spread
+    ]
+    fits = departures._fitting(results)
+    assert len(departures._text(results[:fits])) <= MOST_CHARACTERS
+    if fits < len(results):
+        assert len(departures._text(results[: fits + 1])) > MOST_CHARACTERS
+    place = Place(0, "0" * 32, departures._text(results[:fits]))
+    assert len(place.committed().metadata) <= 4096

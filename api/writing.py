@@ -9,11 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.errors import ApiError, unavailable
 from api.services import Services
+from catalog.failures import gave_way
 
 _log = structlog.get_logger(__name__)
 _TRIES = 4
-# Gave way to another transaction: deadlock, serialization, lock not available.
-_PASSING = {"40P01", "40001", "55P03"}
 T = TypeVar("T")
 
 
@@ -33,7 +32,7 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
             # A tag of this name came, or a record that this one belongs to went, meanwhile.
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) not in _PASSING:
+            if not gave_way(error):
                 raise
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
         else:

@@ -71,7 +71,7 @@ def database_may_recover(error: BaseException) -> bool:
         return state is not None and state_passes(state)
     if isinstance(error, InterfaceError):
         return not isinstance(error, _REFUSED_BY_ASYNCPG)
-    # (An internal client error: a statement met a connection in the middle of something broken off.)
+    # (An internal client error: a statement met a connection in the middle of what was broken off.)
     return isinstance(error, InternalClientError | PoolTimeoutError | OSError | TimeoutError)
 
 

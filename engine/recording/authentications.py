@@ -1,7 +1,6 @@
 """Authentications: a device opened the application of a company."""
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +17,7 @@ from engine.recording.rows import (
     DeviceKey,
     DeviceNews,
 )
-from engine.recording.tally import instant, learn, storable
+from engine.recording.tally import address, instant, learn
 from engine.timestamps import parse
 
 _decode = msgspec.json.Decoder(Authentication).decode
@@ -46,12 +45,10 @@ class AuthenticationReader:
         ledger: Ledger,
         asides: Asides,
         limit: DeadLetterLimit,
-        clock: Callable[[], datetime],
     ) -> None:
         self._ledger = ledger
         self._asides = asides
         self._limit = limit
-        self._clock = clock
 
     async def read(self, records: Records) -> "AuthenticationBatch":
         """Decode the records; those whose key opens no application go aside too."""
@@ -68,15 +65,14 @@ class AuthenticationReader:
                 detail = "the api_key opens no application that is active and not expired"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
         await self._asides.publish(dead)
-        return AuthenticationBatch(found, self._clock())
+        return AuthenticationBatch(found)
 
 
 class AuthenticationBatch:
     """Authentications that count."""
 
-    def __init__(self, sign_ins: list[SignIn], now: datetime) -> None:
+    def __init__(self, sign_ins: list[SignIn]) -> None:
         self._sign_ins = sign_ins
-        self._now = now
 
     async def write(self, entry: Entry) -> Mapping[str, int]:
         """Write all of it; the rows written, by table."""
@@ -85,13 +81,13 @@ class AuthenticationBatch:
         news: dict[DeviceKey, DeviceNews] = {}
         for sign_in in self._sign_ins:
             learn(news.setdefault(sign_in.device, DeviceNews()), sign_in.message.device)
-        devices = await entry.add_devices(news, self._now)
+        devices = await entry.add_devices(news, await entry.now())
         rows = [
             AuthenticationRow(
                 devices[each.device].id,
                 each.application.id,
                 instant(each.at),
-                None if each.message.ip is None else storable(each.message.ip),
+                address(each.message.ip),
             )
             for each in self._sign_ins
         ]

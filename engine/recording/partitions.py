@@ -26,6 +26,12 @@ class PostgresStore:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
+    async def now(self) -> datetime:
+        """The present on PostgreSQL's clock."""
+        async with self._engine.connect() as connection:
+            now: datetime = (await connection.execute(text("SELECT now()"))).scalar_one()
+        return now.astimezone(UTC)
+
     async def make_days(self, first: date, last: date) -> int:
         """Make the partitions of these UTC days where they are missing; how many were made."""
         days = [first + _DAY * number for number in range((last - first).days + 1)]
@@ -39,15 +45,18 @@ class PostgresStore:
             made += len(missing)
         return made
 
-    async def forget_before(self, limit: datetime) -> int:
+    async def forget_before(self, limit: datetime, *, day: date) -> int:
         """Drop whole days, delete the rest; how many partitions and rows."""
         forgotten = 0
         for parent in TRACES:
             forgotten += await self._drop_days(parent, limit.date())
-            forgotten += await self._delete(f"{parent}_default", "create_on < :limit", limit)
+            # A row that says it is of the year 9999 has no day that will ever be dropped.
+            forgotten += await self._delete(
+                f"{parent}_default", "create_on < :limit OR recorded_on < :limit", limit
+            )
         for table in _OTHERS:
-            forgotten += await self._delete(table, "create_on < :limit", limit)
-        return forgotten + await self._delete("statistic_device", "day < :limit", limit.date())
+            forgotten += await self._delete(table, "recorded_on < :limit", limit)
+        return forgotten + await self._delete("statistic_device", "day < :limit", day)
 
     async def _drop_days(self, parent: str, first: date) -> int:
         async with self._engine.begin() as connection:

@@ -99,6 +99,11 @@ class SqliteEntry:
             done = await self._run("advance_offset", topic, partition, new, old)
         return bool(done.rowcount == 1)
 
+    async def now(self) -> datetime:
+        """The present on SQL's clock, which is that of this host."""
+        ((now,),) = await self._fetch("now")
+        return _instant(now)
+
     async def places(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, Place]:
         """Those of the beacons that are active, at an active venue."""
         rows = await self._fetch("places", _json(keys))

@@ -11,6 +11,9 @@ ON CONFLICT DO NOTHING;
 UPDATE recorder_offset SET next_offset = ?3
 WHERE topic = ?1 AND "partition" = ?2 AND next_offset = ?4;
 
+-- name: now
+SELECT strftime('%Y-%m-%d %H:%M:%f000', 'now');
+
 -- name: companies
 SELECT id FROM company WHERE id IN (SELECT value FROM json_each(?));
 
@@ -53,17 +56,21 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
 RETURNING company_id, udid, id, test;
 
 -- name: add_detections
-INSERT INTO detection_trace (device_id, venue_id, beacon_id, status, create_on, ip)
-VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO detection_trace (
+    device_id, venue_id, beacon_id, status, create_on, ip, recorded_on
+)
+VALUES (?, ?, ?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'));
 
 -- name: add_authentications
-INSERT INTO authentication_trace (device_id, application_id, create_on, ip) VALUES (?, ?, ?, ?);
+INSERT INTO authentication_trace (device_id, application_id, create_on, ip, recorded_on)
+VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'));
 
 -- name: counted
 SELECT notification FROM reception WHERE notification IN (SELECT value FROM json_each(?));
 
 -- name: add_receptions
-INSERT INTO reception (notification, device_id, campaign_id, create_on) VALUES (?, ?, ?, ?);
+INSERT INTO reception (notification, device_id, campaign_id, create_on, recorded_on)
+VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'));
 
 -- name: presences
 SELECT device_id, beacon_id, status, create_on
@@ -72,9 +79,10 @@ JOIN presence ON device_id = json_extract(wanted.value, '$[0]')
     AND beacon_id = json_extract(wanted.value, '$[1]');
 
 -- name: set_presences
-INSERT INTO presence (device_id, beacon_id, status, create_on) VALUES (?, ?, ?, ?)
+INSERT INTO presence (device_id, beacon_id, status, create_on, recorded_on)
+VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 ON CONFLICT (device_id, beacon_id) DO UPDATE SET
-    status = excluded.status, create_on = excluded.create_on;
+    status = excluded.status, create_on = excluded.create_on, recorded_on = excluded.recorded_on;
 
 -- name: add_statistic_devices
 INSERT INTO statistic_device (day, kind, ref, device_id)

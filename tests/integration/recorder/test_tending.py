@@ -28,7 +28,7 @@ async def test_a_reader_that_takes_long_does_not_stop_the_writers(postgres_url: 
         await scene.store.make_days(TODAY - timedelta(days=2), TODAY)
         async with scene.database.read() as reader:
             await reader.execute(text("SELECT count(*) FROM detection_trace"))
-            dropping = asyncio.create_task(scene.store.forget_before(NOW))
+            dropping = asyncio.create_task(scene.store.forget_before(NOW, day=TODAY))
             async with asyncio.timeout(LONG_ENOUGH):
                 for number in range(20):
                     async with scene.ledger.entry() as entry:
@@ -37,7 +37,7 @@ async def test_a_reader_that_takes_long_does_not_stop_the_writers(postgres_url: 
         assert isinstance(outcome, DBAPIError), outcome
         assert getattr(outcome.orig, "sqlstate", None) == LockNotAvailableError.sqlstate
         assert database_may_recover(outcome)
-        assert await scene.store.forget_before(NOW) == 4
+        assert await scene.store.forget_before(NOW, day=TODAY) == 4
 
 
 async def test_days_are_made_while_rows_pour_in(postgres_url: str) -> None:

@@ -4,7 +4,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -23,7 +23,8 @@ _MALFORMED = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class _Numbered(msgspec.Struct):
-    id: int
+    # No record of SQL has a greater id; the recorder makes a dead letter of it.
+    id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _Notification(msgspec.Struct):

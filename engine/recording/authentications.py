@@ -10,7 +10,7 @@ from engine.kafka.worker import Records
 from engine.messages import Authentication
 from engine.recording.asides import Asides
 from engine.recording.ledger import Entry, Ledger
-from engine.recording.reading import LimitedDecoder, Record
+from engine.recording.reading import Record, decode_all
 from engine.recording.rows import (
     Application,
     AuthenticationRow,
@@ -48,11 +48,11 @@ class AuthenticationReader:
     ) -> None:
         self._ledger = ledger
         self._asides = asides
-        self._decoder = LimitedDecoder(_decoded, limit)
+        self._limit = limit
 
     async def read(self, records: Records) -> "AuthenticationBatch":
         """Decode the records; those whose key opens no application go aside too."""
-        messages, dead = self._decoder.decode_all(records)
+        messages, dead = decode_all(records, _decoded, self._limit)
         keys = {message.api_key for _, (message, _) in messages}
         applications = await self._ledger.applications(keys)
         found = []

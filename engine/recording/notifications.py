@@ -13,7 +13,7 @@ from engine.messages import Device, Timestamp
 from engine.recording.asides import Asides
 from engine.recording.days import DayRule
 from engine.recording.ledger import Entry, Ledger
-from engine.recording.reading import LimitedDecoder, Record
+from engine.recording.reading import Record, decode_all
 from engine.recording.rows import (
     BEACON,
     CAMPAIGN,
@@ -82,13 +82,13 @@ class NotificationReader:
     ) -> None:
         self._ledger = ledger
         self._asides = asides
-        self._decoder = LimitedDecoder(_decoded, limit)
+        self._limit = limit
         self._repeats = skipped.labels("repeated_notification")
         self._rule = rule
 
     async def read(self, records: Records) -> "NotificationBatch":
         """Decode the records; those of a company that does not exist go aside too."""
-        messages, dead = self._decoder.decode_all(records)
+        messages, dead = decode_all(records, _decoded, self._limit)
         companies = await self._ledger.companies({sent.company.id for _, (sent, _) in messages})
         zones = await self._ledger.time_zones({sent.venue.id for _, (sent, _) in messages})
         found = []

@@ -1,8 +1,7 @@
 """The traces of devices. The role recorder writes them, the management interface shows them.
 
 They have no foreign keys: rows are many, and what they point at may be deleted meanwhile. The one
-index serves the one question that is asked of them: the newest of a device. `create_on` is told by
-a phone; `recorded_on` is SQL's own clock, so that no row is kept for ever.
+index serves the one question that is asked of them: the newest of a device.
 """
 
 from datetime import datetime
@@ -10,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Identity, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from catalog.models.base import Base, Id, Instant, recorded_on
+from catalog.models.base import Base, Id, Instant
 
 _BY_DAY = {"postgresql_partition_by": "RANGE (create_on)"}
 
@@ -31,7 +30,6 @@ class DetectionTrace(Base):
     status: Mapped[str] = mapped_column(String(16))
     create_on: Mapped[datetime] = mapped_column(Instant)
     ip: Mapped[str | None] = mapped_column(Text)
-    recorded_on: Mapped[datetime] = recorded_on()
 
 
 class AuthenticationTrace(Base):
@@ -48,4 +46,3 @@ class AuthenticationTrace(Base):
     application_id: Mapped[int] = mapped_column(BigInteger)
     create_on: Mapped[datetime] = mapped_column(Instant)
     ip: Mapped[str | None] = mapped_column(Text)
-    recorded_on: Mapped[datetime] = recorded_on()

@@ -84,7 +84,10 @@ def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]
             rule=DayRule(_longest_way(settings), reach),
         ),
         topics.authentications: lambda: AuthenticationReader(
-            ledger=ledger, asides=asides, limit=limit()
+            ledger=ledger,
+            asides=asides,
+            limit=limit(),
+            rule=DayRule(settings.max_detection_age, reach),
         ),
     }
 

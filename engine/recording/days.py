@@ -22,7 +22,8 @@ class DayRule(NamedTuple):
     A record that comes within `max_age` seconds of its detection counts for the day of the
     detection. Any other one counts only if the detection says that it was made on the very day on
     which the record came. So whatever a device's clock says, no figures are written of a day that
-    is not now. `reach` (seconds) is how long a record may have waited for a recorder.
+    is not now. `reach` (seconds) is how long a record may have waited for a recorder, and how long
+    traces are kept.
     """
 
     max_age: float
@@ -34,11 +35,20 @@ class DayRule(NamedTuple):
         """The day, or None. `came_at` is the record's own timestamp, `now` SQL's clock; all are
         epoch seconds."""
         day = local_day(detected_at, time_zone)
-        if not now - self.reach <= came_at <= now + self.max_age:
-            came_at = now  # no record waits so long: whoever dated it had no clock
+        came_at = self._credible(came_at, now)
         if abs(detected_at - came_at) <= self.max_age or day == local_day(came_at, time_zone):
             return day
         return None
+
+    def leaves_trace(self, detected_at: float, came_at: float, now: float) -> bool:
+        """Whether it leaves a trace row: one that says it is older than traces are kept would be
+        deleted at once, and one of a day far ahead not for years."""
+        latest = self._credible(came_at, now) + _DAY
+        return now - self.reach - _DAY <= detected_at <= latest
+
+    def _credible(self, came_at: float, now: float) -> float:
+        """`came_at`, or `now` where no record can have come then: whoever dated it had no clock."""
+        return came_at if now - self.reach <= came_at <= now + self.max_age else now
 
 
 def local_day(instant: float, time_zone: str | None) -> date:

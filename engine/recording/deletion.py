@@ -13,6 +13,7 @@ from catalog.models import (
     Reception,
     StatisticDevice,
 )
+from engine.recording.retention import Kept
 from engine.recording.statements import statements
 
 _ROWS = 10_000
@@ -36,18 +37,18 @@ class SqliteStore:
         """SQLite has no partitions: 0."""
         return 0
 
-    async def forget_before(self, limit: datetime, *, day: date) -> int:
+    async def forget(self, kept: Kept) -> int:
         """Delete; how many rows."""
         forgotten = 0
         for trace in _TRACES:
-            is_old = or_(trace.create_on < limit, trace.recorded_on < limit)
-            old = select(trace.id).where(is_old).limit(_ROWS)
+            has_gone = or_(trace.create_on < kept.since, trace.create_on >= kept.until)
+            old = select(trace.id).where(has_gone).limit(_ROWS)
             while count := await self._run(delete(trace).where(trace.id.in_(old))):
                 forgotten += count
         for statement in (
-            delete(Reception).where(Reception.recorded_on < limit),
-            delete(Presence).where(Presence.recorded_on < limit),
-            delete(StatisticDevice).where(StatisticDevice.day < day),
+            delete(Reception).where(Reception.recorded_on < kept.since),
+            delete(Presence).where(Presence.recorded_on < kept.since),
+            delete(StatisticDevice).where(StatisticDevice.day < kept.day),
         ):
             forgotten += await self._run(statement)
         return forgotten

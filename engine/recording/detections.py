@@ -64,11 +64,12 @@ class DetectionBatch:
             return {}
         now = await entry.now()
         devices = await entry.add_devices(news_of_detections(counted), now)
-        rows = [] if self._trace == "none" else detection_rows(counted, devices)
+        rule, epoch = self._rule, now.timestamp()
+        rows = [] if self._trace == "none" else detection_rows(counted, devices, rule, epoch)
         if self._trace == "changes":
             rows = await _rows_with_news(entry, rows)
         await entry.add_detections(rows)
-        statistics = statistics_of_detections(counted, devices, self._rule, now.timestamp())
+        statistics = statistics_of_detections(counted, devices, rule, epoch)
         await entry.add_statistics(statistics.figures, statistics.devices)
         return {"device": len(devices), "detection_trace": len(rows)}
 

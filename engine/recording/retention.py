@@ -11,7 +11,7 @@ them is far from SQL's, one of the two is wrong, and nothing is deleted.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -31,6 +31,15 @@ _AGAIN_AFTER_A_MISTAKE = 600.0
 Clock = Callable[[], Awaitable[datetime]]
 
 
+class Kept(NamedTuple):
+    """What is not deleted: traces dated from `since` to `until`, receptions and presences recorded
+    since then, and what the figures from `day` on were counted from."""
+
+    since: datetime
+    until: datetime
+    day: date
+
+
 class Store(Protocol):
     """What a ledger keeps for a while. All calls may be made by several processes at once."""
 
@@ -40,10 +49,8 @@ class Store(Protocol):
     async def make_days(self, first: date, last: date) -> int:
         """Make the partitions of these UTC days where they are missing; how many were made."""
 
-    async def forget_before(self, limit: datetime, *, day: date) -> int:
-        """Drop traces that were made or recorded before `limit`, receptions and presences that
-        were recorded before it, and what the figures of days before `day` were counted from; how
-        many partitions were dropped and rows deleted."""
+    async def forget(self, kept: Kept) -> int:
+        """Forget all but what is kept; how many partitions were dropped and rows deleted."""
 
 
 class Retention:
@@ -94,8 +101,10 @@ class Retention:
         made = await self._store.make_days(first, today + timedelta(days=DAYS_AHEAD))
         if await self._some_clock_is_wrong():
             return
-        limit = datetime.combine(first, time(), UTC)
-        forgotten = await self._store.forget_before(limit, day=first - self._spare)
+        until = today + timedelta(days=DAYS_AHEAD + 1)
+        forgotten = await self._store.forget(
+            Kept(_midnight(first), _midnight(until), first - self._spare)
+        )
         if made or forgotten:
             log.info("traces tended", days_made=made, forgotten=forgotten, first_day=str(first))
 
@@ -119,3 +128,7 @@ class Retention:
         told = await ask()
         answered = self._clock()
         return max(asked - told, timedelta()) or min(answered - told, timedelta())
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)

@@ -107,9 +107,12 @@ def instant(epoch: float) -> datetime:
 
 
 def detection_rows(
-    counted: Iterable[Counted], devices: Mapping[DeviceKey, KnownDevice]
+    counted: Iterable[Counted],
+    devices: Mapping[DeviceKey, KnownDevice],
+    rule: DayRule,
+    now: float,
 ) -> list[DetectionRow]:
-    """A trace row for each detection."""
+    """A trace row for each detection that leaves one by `rule`; `now` is SQL's clock."""
     return [
         DetectionRow(
             devices[key].id,
@@ -120,6 +123,7 @@ def detection_rows(
             address(heard.message.ip),
         )
         for heard, place, key in counted
+        if rule.leaves_trace(heard.detected_at, came_at(heard.record), now)
     ]
 
 

@@ -19,7 +19,7 @@ from catalog.models import (
 )
 from catalog.models import StatisticDevice as StatisticDeviceRow
 from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, Ledger
-from engine.recording.retention import DAYS_AHEAD, MOST_SKEW, Retention, Store
+from engine.recording.retention import DAYS_AHEAD, MOST_SKEW, Kept, Retention, Store
 from engine.recording.rows import (
     BEACON,
     VENUE,
@@ -289,16 +289,14 @@ async def test_what_guards_against_repeats_is_kept_by_when_it_was_recorded(scene
 
 async def test_no_trace_is_kept_for_ever(scene: Scene):
     """Not even one of a day that never comes."""
-    far = datetime(9999, 12, 31, tzinfo=UTC)
     await fill(scene, [TODAY])
-    async with scene.ledger.entry() as entry:
-        await entry.add_detections([DetectionRow(1, 2, 3, "near", far, None)])
-        await entry.add_authentications([AuthenticationRow(1, 4, far, None)])
-        now = await entry.now()
-    await scene.store.forget_before(now - timedelta(days=1), day=TODAY)
-    assert await count(scene, DetectionTrace) == (2 if now.date() == TODAY else 1)
-    await scene.store.forget_before(now + timedelta(days=1), day=TODAY)
-    assert await count(scene, DetectionTrace) == await count(scene, AuthenticationTrace) == 0
+    for far in (NOW + timedelta(days=DAYS_AHEAD + 1), datetime(9999, 12, 31, tzinfo=UTC)):
+        async with scene.ledger.entry() as entry:
+            await entry.add_detections([DetectionRow(1, 2, 3, "near", far, None)])
+            await entry.add_authentications([AuthenticationRow(1, 4, far, None)])
+    await retention(scene).tend()
+    for model in (DetectionTrace, AuthenticationTrace):
+        assert await count(scene, model) == 1, model
 
 
 async def test_sql_tells_its_time(scene: Scene):
@@ -352,7 +350,7 @@ async def fill(scene: Scene, days: list[date]) -> None:
             figure = StatisticKey(day, VENUE, 1)
             await entry.add_statistics({figure: Figures(1)}, {StatisticDevice(*figure, 1)})
     async with scene.database.write() as session, session.begin():
-        for model in (DetectionTrace, AuthenticationTrace, Reception, Presence):
+        for model in (Reception, Presence):
             await session.execute(update(model).values(recorded_on=model.create_on))
 
 
@@ -364,7 +362,7 @@ async def test_days_are_made_once_whoever_makes_them(scene: Scene):
     assert sum(made) == expected
     assert await count(scene, DetectionTrace) == 1
     limit = datetime.combine(TODAY + timedelta(days=1), datetime.min.time(), UTC)
-    await scene.store.forget_before(limit, day=TODAY)
+    await scene.store.forget(Kept(limit, limit + timedelta(days=9), TODAY))
     assert await count(scene, DetectionTrace) == 0
 
 

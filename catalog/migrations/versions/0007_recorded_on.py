@@ -15,8 +15,7 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 _INSTANT = sa.DateTime(timezone=True)
-_TABLES = ("reception", "presence", "detection_trace", "authentication_trace")
-_INDEXED = ("reception", "presence")
+_TABLES = ("reception", "presence")
 _DEVICES = sa.table("statistic_device", sa.column("day", sa.Date()))
 
 
@@ -27,7 +26,7 @@ def upgrade() -> None:
             table, sa.Column("recorded_on", _INSTANT, nullable=False, server_default=_now())
         )
     op.drop_index(op.f("ix_reception_create_on"), "reception")
-    for table in _INDEXED:
+    for table in _TABLES:
         op.create_index(op.f(f"ix_{table}_recorded_on"), table, ["recorded_on"])
     # Days that never come have no devices to be counted once more.
     last = datetime.now(UTC).date() + timedelta(days=2)
@@ -43,7 +42,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop what was added."""
     op.drop_table("recorder_past")
-    for table in _INDEXED:
+    for table in _TABLES:
         op.drop_index(op.f(f"ix_{table}_recorded_on"), table)
     op.create_index(op.f("ix_reception_create_on"), "reception", ["create_on"])
     for table in _TABLES:

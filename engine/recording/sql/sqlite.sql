@@ -56,14 +56,11 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
 RETURNING company_id, udid, id, test;
 
 -- name: add_detections
-INSERT INTO detection_trace (
-    device_id, venue_id, beacon_id, status, create_on, ip, recorded_on
-)
-VALUES (?, ?, ?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'));
+INSERT INTO detection_trace (device_id, venue_id, beacon_id, status, create_on, ip)
+VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: add_authentications
-INSERT INTO authentication_trace (device_id, application_id, create_on, ip, recorded_on)
-VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'));
+INSERT INTO authentication_trace (device_id, application_id, create_on, ip) VALUES (?, ?, ?, ?);
 
 -- name: counted
 SELECT notification FROM reception WHERE notification IN (SELECT value FROM json_each(?));

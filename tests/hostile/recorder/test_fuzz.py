@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.verify.difference import Comparison
-from engine.verify.recount import Recount, Share, count_all
+from engine.verify.recount import Interval, Recount, Share, count_all
 from engine.verify.snapshot import open_snapshot
 from tests.contract.ledgers import open_scene
 from tests.integration.recorder.test_recorder import (
@@ -77,7 +77,7 @@ class Scene(Rig):
             triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
             rest = {"device": device, "detected_at": at, "ip": "::1", "rssi": -60, "tx_power": -59}
             return {**triple, **rest, "proximity": "near"}
-        references = {
+        references: dict[str, Any] = {
             "campaign": self.scene.campaign,
             "company": self.scene.company,
             "venue": self.scene.venue,
@@ -169,7 +169,8 @@ async def assert_counted(scene: Scene, topic: str) -> None:
     )
     async with open_snapshot(scene.scene.database) as snapshot:
         catalog = await snapshot.catalog()
-        recount = Recount(catalog, since=-1e15, path_loss_exponent=2.0, share=Share())
+        kept = Interval(0.0, 253_402_300_799.0)
+        recount = Recount(catalog, kept=kept, path_loss_exponent=2.0, share=Share())
         count = {
             DETECTIONS: recount.add_detection,
             NOTIFICATIONS: recount.add_notification,
@@ -179,7 +180,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         comparison = Comparison(recount)
         found = [
             difference
-            async for device in snapshot.devices(Share(), 0.0, False)
+            async for device in snapshot.devices(Share(), kept, False)
             for difference in comparison.of(device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]

@@ -97,7 +97,7 @@ def recorder_of(database: Database, metrics: Metrics) -> Recorder:
                 rule=RULE._replace(max_age=FRESH_MS["notifications"] / 1000),
             ),
             "authentications": lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit
+                ledger=ledger, asides=asides, limit=limit, rule=RULE
             ),
         },
         metrics=metrics,

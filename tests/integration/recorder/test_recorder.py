@@ -71,7 +71,7 @@ class Rig:
                 ledger=ledger, asides=asides, limit=limit, skipped=skipped, rule=RULE
             ),
             AUTHENTICATIONS: lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit
+                ledger=ledger, asides=asides, limit=limit, rule=RULE
             ),
         }
         recorder = Recorder(ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0)

@@ -188,7 +188,8 @@ async def to_its_end(statement: Awaitable[Result]) -> Result:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        raise cancelled
+        # The loop would complain of an error that nobody has asked for.
+        raise cancelled from None if task.cancelled() else task.exception()
     return task.result()
 
 

@@ -8,7 +8,8 @@ moved about as in the other tests of exactness. With PROXIMITY_TEST_FULL=1 at te
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from sqlalchemy import make_url, text
 
 from catalog.database import open_database
 from tests.acceptance.recorder.crew import Crew
-from tests.acceptance.recorder.test_exact import SETTINGS, Scene, Size
+from tests.acceptance.recorder.test_exact import SEED, SETTINGS, Scene, Size
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.hostile.recorder.wrong_clock import HalfWrongRig
@@ -26,7 +27,7 @@ from tests.servers.postgres import execute
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 SIZE = Size(400_000, 20_000, 4000, 8000, 12) if FULL else Size(20_000, 2000, 400, 800, 3)
 AHEAD = 32 * 86_400
-PAUSE = 0.01
+LONGEST_PAUSE = 0.1
 _CANCEL = text(
     "SELECT count(*) FILTER (WHERE pg_cancel_backend(pid)) FROM (SELECT pid FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active' "
@@ -41,30 +42,25 @@ class Faults:
         self._url = url
         self._bootstrap = bootstrap
         self._topics = topics
+        self._dice = random.Random(SEED)
         self.cancelled = 0
 
     async def statements_are_cancelled(self, crew: Crew) -> AsyncIterator[None]:
-        """One that runs, every few milliseconds, for as long as records of the round come."""
+        """Many times a second one that runs, for as long as records of the round come, and while
+        the first of them are recorded."""
         task = asyncio.create_task(self._cancel())
         yield
-        await crew.until_progress(SIZE.detections // SIZE.rounds // 2)
+        await crew.until_progress(1)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    async def statements_time_out(self, crew: Crew) -> AsyncIterator[None]:
+    async def statements_time_out(self, _crew: Crew) -> AsyncIterator[None]:
         """Sessions that begin now have a statement_timeout that larger batches do not meet."""
-        name = make_url(self._url).database
-        await asyncio.to_thread(
-            execute, self._url, f"ALTER DATABASE \"{name}\" SET statement_timeout = '5ms'"
-        )
-        await asyncio.to_thread(self._end_sessions)
+        await asyncio.to_thread(self._limit_statements, "SET statement_timeout = '5ms'")
         yield
-        await asyncio.sleep(2)
-        await asyncio.to_thread(
-            execute, self._url, f'ALTER DATABASE "{name}" RESET statement_timeout'
-        )
-        await asyncio.to_thread(self._end_sessions)
+        await asyncio.sleep(2)  # while nothing, or little, is recorded
+        await asyncio.to_thread(self._limit_statements, "RESET statement_timeout")
 
     async def topics_grow(self, crew: Crew) -> AsyncIterator[None]:
         """By half; keys move to other partitions in the middle of the round."""
@@ -86,16 +82,19 @@ class Faults:
             async with database.glance() as session:
                 while True:
                     self.cancelled += await session.scalar(_CANCEL) or 0
-                    await asyncio.sleep(PAUSE)
+                    await asyncio.sleep(self._dice.random() * LONGEST_PAUSE)
         finally:
             await database.close()
 
-    def _end_sessions(self) -> None:
-        execute(
-            self._url,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        )
+    def _limit_statements(self, setting: str) -> None:
+        """From another database, whose sessions have no limit."""
+        name = make_url(self._url).database
+        other = make_url(self._url).set(database="postgres")
+        for statement in (
+            f'ALTER DATABASE "{name}" {setting}',
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+        ):
+            execute(other.render_as_string(hide_password=False), statement)
 
 
 @pytest.mark.timeout(2400 if FULL else 300)
@@ -110,7 +109,11 @@ async def test_every_figure_is_exact(
     faults = Faults(postgres_url, kafka_bootstrap, topics)
     rig.environment |= {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
     wrong = HalfWrongRig(rig, tmp_path, AHEAD)
-    kinds = (faults.statements_are_cancelled, faults.topics_grow, faults.statements_time_out)
+    kinds: tuple[Callable[[Crew], AsyncIterator[None]], ...] = (
+        faults.statements_are_cancelled,
+        faults.topics_grow,
+        faults.statements_time_out,
+    )
     plan = {n: kinds[n % 3] for n in range(SIZE.rounds) if n % 3 != 1 or n == 1}
     database = open_database(postgres_url)
     try:
@@ -121,3 +124,5 @@ async def test_every_figure_is_exact(
         await database.close()
     print(f"{faults.cancelled} statements cancelled")
     assert faults.cancelled > 0
+    for fault in ("due to user request", "due to statement timeout", "nothing old is deleted"):
+        assert fault in wrong.output, fault

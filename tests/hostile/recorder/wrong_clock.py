@@ -74,10 +74,19 @@ class HalfWrongRig(Rig):
         self._clock = WrongClock(directory)
         self._seconds = seconds
         self._recorders = 0
+        self._all: list[Command] = []
 
     def recorder(self, **settings: str) -> Command:
         """Start a recorder."""
         self._recorders += 1
         if self._recorders % 2:
-            return self._clock.recorder(self, self._seconds)
-        return super().recorder(**settings)
+            started = self._clock.recorder(self, self._seconds)
+        else:
+            started = super().recorder(**settings)
+        self._all.append(started)
+        return started
+
+    @property
+    def output(self) -> str:
+        """What all recorders printed, those that are no more included."""
+        return "".join(command.output for command in self._all)

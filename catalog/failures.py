@@ -53,6 +53,11 @@ def state_passes(state: str) -> bool:
     return state[:2] in _CLASSES_THAT_PASS or state in _STATES_THAT_PASS
 
 
+def took_too_long(error: BaseException) -> bool:
+    """Whether the statement was cut off: by the server, an operator, or our own deadline."""
+    return isinstance(error, TimeoutError) or sqlstate_of(error) == "57014"
+
+
 def gave_way(error: BaseException) -> bool:
     """Whether the transaction only gave way to another one."""
     return sqlstate_of(error) in _GAVE_WAY

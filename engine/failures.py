@@ -14,6 +14,7 @@ from prometheus_client import Counter
 from redis import exceptions as redis_errors
 
 from catalog.failures import database_may_recover as database_may_recover
+from catalog.failures import took_too_long as took_too_long
 
 log = structlog.get_logger(__name__)
 

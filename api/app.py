@@ -24,6 +24,7 @@ from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
 from api.routes import auth, beacon, campaign, connector, device, geofence, profile, venue
 from api.services import Services
+from catalog.failures import database_may_recover
 from catalog.fields.values import INT64
 
 _log = structlog.get_logger(__name__)
@@ -137,7 +138,10 @@ async def _bad_parameters(_request: Request, error: RequestValidationError) -> R
 async def _database_error(_request: Request, error: Exception) -> Response:
     """The text of the statement goes no further than its first line, and that only to the log."""
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
-    _log.error("the database failed", error=f"{type(error).__name__}: {text}")
+    passes = database_may_recover(error)
+    _log.error("the database failed", error=f"{type(error).__name__}: {text}", passes=passes)
+    if not passes:
+        return error_answer(ApiError(500, "internal error"))
     return error_answer(unavailable("the database does not answer; try again"))
 
 

@@ -9,12 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.errors import ApiError, bad_fields, unavailable
 from api.services import Services
+from catalog.failures import gave_way
 from catalog.limits import LimitError
 
 _log = structlog.get_logger(__name__)
 _TRIES = 4
-# Gave way to another transaction: deadlock, serialization, lock not available.
-_PASSING = {"40P01", "40001", "55P03"}
 T = TypeVar("T")
 
 
@@ -36,7 +35,7 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
         except LimitError as error:
             raise passed(error) from None
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) not in _PASSING:
+            if not gave_way(error):
                 raise
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
         else:

@@ -13,8 +13,12 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     A cancellation can get lost on its way: redis-py's cluster client swallows one that comes
     while it looks up its nodes. So it is repeated until it is heeded.
     """
+    tasks = set(tasks)
     pending = {task for task in tasks if not task.done()}
     while pending:
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=_AGAIN_SECONDS)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # asked for, or the loop would complain that nobody did

@@ -1,6 +1,7 @@
 """Errors sorted once: what may pass by itself is tried again, everything else stops the process.
 
-(The third sort, records that can never succeed, become dead letters where they are decoded.)
+(The third sort, records that can never succeed, become dead letters where they are decoded.
+Errors of SQL are sorted in catalog.failures, which the management interface uses too.)
 """
 
 import asyncio
@@ -8,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError
-from asyncpg import InterfaceError, InternalClientError, PostgresError
 from redis import exceptions as redis_errors
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from catalog.failures import database_may_recover as database_may_recover
+from catalog.failures import took_too_long as took_too_long
 
 if TYPE_CHECKING:
     from engine.servers import ServerErrors
@@ -35,26 +36,6 @@ _REFUSALS_THAT_PASS = (
 _CODES_THAT_PASS = ("MISCONF ", "NOREPLICAS ", "BUSY ", "-OOM ", "-READONLY ")
 
 
-# Shutting down, starting up, too many connections, connection gone, lock or deadlock given up,
-# serialization, a standby that is no primary yet, disk full, out of memory.
-_SQL_STATES_THAT_PASS = {
-    "57P01",
-    "57P02",
-    "57P03",
-    "53300",
-    "08000",
-    "08003",
-    "08006",
-    "08001",
-    "55P03",
-    "40P01",
-    "40001",
-    "25006",
-    "53100",
-    "53200",
-}
-
-
 def describe(error: BaseException) -> str:
     """An error on one line, for the log: its kind and what it says."""
     text = str(error).partition("\n")[0]
@@ -76,19 +57,6 @@ def redis_may_recover(error: Exception) -> bool:
         text = str(error)
         return isinstance(error, _REFUSALS_THAT_PASS) or any(c in text for c in _CODES_THAT_PASS)
     return isinstance(error, redis_errors.RedisError | OSError | TimeoutError)
-
-
-def database_may_recover(error: Exception) -> bool:
-    """Whether SQL may answer later: not reachable, restarting, locked, out of connections."""
-    if isinstance(error, DBAPIError):
-        passes = isinstance(error, OperationalError) or error.connection_invalidated
-        return passes or getattr(error.orig, "sqlstate", None) in _SQL_STATES_THAT_PASS
-    # asyncpg's own, where SQLAlchemy does not wrap them: while it connects.
-    if isinstance(error, PostgresError):
-        return error.sqlstate in _SQL_STATES_THAT_PASS
-    # (An internal error: a statement met a connection in the middle of something broken off.)
-    ours = InterfaceError | InternalClientError | PoolTimeoutError
-    return isinstance(error, ours | OSError | TimeoutError)
 
 
 async def until_redis_answers(

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import structlog
 from aiokafka import TopicPartition
 
-from engine.failures import database_may_recover, describe
+from engine.failures import database_may_recover, describe, took_too_long
 from engine.kafka.worker import Records
 from engine.metrics import Metrics
 from engine.recording.ledger import (
@@ -28,8 +28,10 @@ from engine.recording.ledger import (
 log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
+_UNLIMITED = 1_000_000  # records; consumers give less
 _FIRST_BACKOFF = 0.05
 _LAST_BACKOFF = 5.0
+_SLOW_TRIES = 3  # then a batch may be too large for the time that a statement has
 
 Result = TypeVar("Result")
 
@@ -40,6 +42,10 @@ class OffsetsError(Exception):
 
 class _OvertakenError(Exception):
     """The offset in SQL is not the one that this recorder knows."""
+
+
+class _TooSlowError(Exception):
+    """Again and again a transaction did not end in the time that it has."""
 
 
 class Batch(Protocol):
@@ -86,12 +92,15 @@ class Recorder:
         """The first record that is not recorded, by partition. Waits for SQL."""
         return await self.until_sql_answers(lambda: self.ledger.next_offsets(topic))
 
-    async def until_sql_answers(self, call: Callable[[], Awaitable[Result]]) -> Result:
+    async def until_sql_answers(
+        self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
+    ) -> Result:
         """The result of `call`, tried again with backoff for as long as SQL does not answer.
 
-        The partition waits meanwhile: backpressure, not loss.
+        The partition waits meanwhile: backpressure, not loss. What `may_be_split` and is cut off
+        for its time again and again raises _TooSlowError.
         """
-        backoff = _FIRST_BACKOFF
+        backoff, slow = _FIRST_BACKOFF, 0
         while True:
             try:
                 async with asyncio.timeout(self.deadline):
@@ -105,6 +114,9 @@ class Recorder:
                     log.warning("a batch is written again", error=describe(error))
                 else:
                     self.metrics.sql_errors.failed(error, "recording")
+                slow += took_too_long(error)
+                if may_be_split and slow >= _SLOW_TRIES:
+                    raise _TooSlowError from error
             else:
                 self.metrics.sql_errors.answered("recording")
                 return result
@@ -121,28 +133,40 @@ class PartitionRecorder:
         self._reader = shared.readers[partition.topic]()
         self._next: int | None = None
         self._knows = False
+        self._most = _UNLIMITED
 
     async def handle(self, records: Records) -> None:
         """Write what the records lead to, once. Raises what no retry can mend."""
         rest = await self._unrecorded(records)
-        while rest and not await self._record(rest):
+        while rest:
+            piece = rest[: self._most]
+            if await self._record(piece):
+                rest = rest[len(piece) :]
+                continue
             # Another recorder was here, or we were, and the answer to the commit was lost; or a
-            # company has gone.
+            # company has gone; or the piece was too large.
             log.warning("looking at a batch again", topic=self._topic, partition=self._partition)
             rest = await self._unrecorded(rest)
 
     async def _record(self, records: Records) -> bool:
-        """Read and write; False if the offset in SQL is not the one that we know, or if what was
-        read is true no more."""
+        """Read and write; False if the offset in SQL is not the one that we know, if what was
+        read is true no more, or if it takes longer than a statement may."""
         shared = self._shared
         end = records[-1].offset + 1
         with self._step("read"):
             batch = await shared.until_sql_answers(lambda: self._reader.read(records))
         try:
             with self._step("write"):
-                await shared.until_sql_answers(lambda: self._write(batch, end))
+                await shared.until_sql_answers(
+                    lambda: self._write(batch, end), may_be_split=len(records) > 1
+                )
         except (_OvertakenError, CompanyGoneError):
             return False
+        except _TooSlowError:
+            self._most = len(records) // 2
+            log.warning("a batch takes too long, halving it", records=self._most)
+            return False
+        self._most = min(2 * self._most, _UNLIMITED)
         shared.metrics.batch_size.observe(len(records))
         return True
 

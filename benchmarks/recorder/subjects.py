@@ -94,7 +94,7 @@ async def _make_days(settings: Settings) -> None:
     """As a recorder that has been running for a while finds them."""
     database = open_database(settings.database_url.get_secret_value())
     store = PostgresStore(database.engine)
-    await Retention(store, days=1, clock=lambda: datetime.now(UTC)).tend()
+    await Retention(store, days=1, max_age=600.0, clock=lambda: datetime.now(UTC), clocks={}).tend()
     await database.close()
 
 

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database
+from catalog.failures import database_may_recover
 from catalog.index.drain import Outcome, drain_once, rebuild_if_missing
 from catalog.index.standing import LagShown
 from catalog.index.sweep import sweep
@@ -106,7 +107,11 @@ class Drainer:
         self.failures += 1
         pause = min(self._poll * 2.0 ** min(self.failures, 16), self._longest_pause)
         if self.failures == 1:  # the rest of the outage is told when it is over
-            _log.warning("index cannot be kept up to date", error=_one_line(error))
+            _log.warning(
+                "index cannot be kept up to date",
+                error=_one_line(error),
+                passes=not isinstance(error, SQLAlchemyError) or database_may_recover(error),
+            )
         return pause * self._jitter()
 
 

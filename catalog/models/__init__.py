@@ -17,6 +17,7 @@ from catalog.models.recording import (
     Presence,
     Reception,
     RecorderOffset,
+    RecorderPast,
     Statistic,
     StatisticDevice,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Presence",
     "Reception",
     "RecorderOffset",
+    "RecorderPast",
     "Session",
     "Statistic",
     "StatisticDevice",

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, ForeignKey, Integer, MetaData
+from sqlalchemy import BigInteger, DateTime, Dialect, ForeignKey, Integer, MetaData, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
@@ -73,6 +73,11 @@ def belongs_to(table: str, *, index: bool = False, unique: bool = False) -> Mapp
     """A foreign key to `table` whose rows go when the row they belong to goes."""
     key = ForeignKey(f"{table}.id", ondelete="CASCADE")
     return mapped_column(Id, key, index=index, unique=unique)
+
+
+def recorded_on() -> Mapped[datetime]:
+    """When SQL wrote the row, on its own clock."""
+    return mapped_column(Instant, default=func.now(), server_default=func.now())
 
 
 def at_offset(instant: datetime, minutes: int) -> datetime:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from sqlalchemy import BigInteger, CheckConstraint, Date, Index, String, Uuid
 from sqlalchemy.orm import Mapped, mapped_column
 
-from catalog.models.base import Base, Instant
+from catalog.models.base import Base, Instant, recorded_on
 
 
 class RecorderOffset(Base):
@@ -28,27 +28,46 @@ class RecorderOffset(Base):
     topic_id: Mapped[str | None] = mapped_column(String(32))
 
 
+class RecorderPast(Base):
+    """A topic of this name was recorded, and is no more: a new one bears its name.
+
+    SQL's figures then hold more than the topic says.
+    """
+
+    __tablename__ = "recorder_past"
+
+    topic: Mapped[str] = mapped_column(String(255), primary_key=True)
+    ended_on: Mapped[datetime] = mapped_column(Instant)
+
+
 class Reception(Base):
-    """A notification that was counted; its id is not counted again while the row is kept."""
+    """A notification that was counted; its id is not counted again while the row is kept.
+
+    `create_on` is when its detection was made, by whatever clock; `recorded_on` is SQL's own clock
+    when it was counted, and how long the row is kept goes by that.
+    """
 
     __tablename__ = "reception"
-    __table_args__ = (Index(None, "create_on"),)
+    __table_args__ = (Index(None, "recorded_on"),)
 
     notification: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True)
     device_id: Mapped[int] = mapped_column(BigInteger)
     campaign_id: Mapped[int] = mapped_column(BigInteger)
     create_on: Mapped[datetime] = mapped_column(Instant)
+    recorded_on: Mapped[datetime] = recorded_on()
 
 
 class Presence(Base):
     """The last trace of a device at a beacon, where not every detection makes one."""
 
     __tablename__ = "presence"
+    __table_args__ = (Index(None, "recorded_on"),)
 
     device_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     beacon_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     status: Mapped[str] = mapped_column(String(16))
     create_on: Mapped[datetime] = mapped_column(Instant)
+    recorded_on: Mapped[datetime] = recorded_on()
 
 
 class Statistic(Base):

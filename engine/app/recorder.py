@@ -1,7 +1,9 @@
 """The role recorder, put together."""
 
+import asyncio
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from engine.app.kafka import role_consumer
 from engine.app.role import Parts, Role
@@ -10,6 +12,7 @@ from engine.kafka.topics import Topics
 from engine.recorder import ROLE, Reader, Recorder
 from engine.recording.asides import Asides
 from engine.recording.authentications import AuthenticationReader
+from engine.recording.days import DayRule
 from engine.recording.deletion import SqliteStore
 from engine.recording.detections import DetectionReader
 from engine.recording.ledger import Ledger
@@ -19,6 +22,9 @@ from engine.recording.places import RecordedPlaces
 from engine.recording.postgresql import PostgresLedger
 from engine.recording.retention import Retention, Store
 from engine.recording.sqlite import SqliteLedger
+from engine.settings import Settings
+
+_DAY_SECONDS = 86_400.0
 
 
 def build_recorder(parts: Parts) -> Role:
@@ -46,7 +52,7 @@ def build_recorder(parts: Parts) -> Role:
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"retention": Retention(store, days=settings.trace_retention, clock=_now).run},
+        background={"retention": _retention(parts, store).run},
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"sql"},
     )
@@ -57,6 +63,7 @@ def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]
     topics = Topics.named(settings.topic_prefix)
     asides = Asides(topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics)
 
+    reach = settings.trace_retention * _DAY_SECONDS
     # One a topic, over all its partitions: a partition with little traffic is soon full of junk.
     sent, opened = (
         DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
@@ -68,19 +75,50 @@ def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]
             path_loss_exponent=settings.path_loss_exponent,
             trace=settings.trace,
             skipped=metrics.recorder_skipped,
-            clock=_now,
+            rule=DayRule(settings.max_detection_age, reach),
         ),
         topics.notifications: lambda: NotificationReader(
             ledger=ledger,
             asides=asides,
             limit=sent,
             skipped=metrics.recorder_skipped,
-            clock=_now,
+            rule=DayRule(_longest_way(settings), reach),
         ),
         topics.authentications: lambda: AuthenticationReader(
-            ledger=ledger, asides=asides, limit=opened, clock=_now
+            ledger=ledger,
+            asides=asides,
+            limit=opened,
+            rule=DayRule(settings.max_detection_age, reach),
         ),
     }
+
+
+def _longest_way(settings: Settings) -> float:
+    """Seconds from a detection to the end of its notification: one that fires is fresh, and after
+    its lifetime nobody delivers it."""
+    return settings.max_detection_age + settings.notification_lifetime
+
+
+def _retention(parts: Parts, store: Store) -> Retention:
+    settings, redis = parts.settings, parts.stores.redis
+
+    async def redis_clock() -> datetime:
+        async with asyncio.timeout(settings.redis_timeout):
+            return _told(await redis.time())
+
+    return Retention(
+        store,
+        days=settings.trace_retention,
+        max_age=_longest_way(settings),
+        clock=_now,
+        clocks={"redis": redis_clock},
+    )
+
+
+def _told(answer: Any) -> datetime:
+    """What TIME says: seconds and microseconds, of each node on a cluster."""
+    seconds, microseconds = next(iter(answer.values())) if isinstance(answer, dict) else answer
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
 
 
 def _now() -> datetime:

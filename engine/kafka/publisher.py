@@ -53,12 +53,14 @@ _RENEWALS_AT_ONCE = 3
 
 
 class Outgoing(NamedTuple):
-    """One message to publish. A message without a key goes to partition 0."""
+    """One message to publish. A message without a key goes to partition 0. `timestamp` (epoch
+    milliseconds): by default this host's clock says it."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers
+    timestamp: int | None = None
 
 
 class MessageTooLargeError(Exception):
@@ -256,7 +258,7 @@ class Publisher:
         open_batches: dict[tuple[str, int], _Batch] = {}
         batches: list[_Batch] = []
         for message in messages:
-            topic, key, value, headers = message
+            topic, key, value, headers, timestamp = message
             place = (topic, 0 if key is None else self._partition(topic, key))
             batch = open_batches.get(place)
             size = len(value or b"")
@@ -264,7 +266,7 @@ class Publisher:
                 batch = _Batch(producer.create_batch(), *place, [])
                 open_batches[place] = batch
                 batches.append(batch)
-            batch.builder.append(timestamp=None, key=key, value=value, headers=headers)
+            batch.builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
             batch.messages.append(message)
             if not self._limits.joins(topic, size, 0):
                 del open_batches[place]  # a large one stays alone

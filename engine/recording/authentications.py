@@ -1,7 +1,6 @@
 """Authentications: a device opened the application of a company."""
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +9,7 @@ from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterRea
 from engine.kafka.worker import Records
 from engine.messages import Authentication
 from engine.recording.asides import Asides
+from engine.recording.days import DayRule
 from engine.recording.ledger import Entry, Ledger
 from engine.recording.reading import Record, decode_all
 from engine.recording.rows import (
@@ -18,17 +18,19 @@ from engine.recording.rows import (
     DeviceKey,
     DeviceNews,
 )
-from engine.recording.tally import instant, learn, storable
+from engine.recording.tally import address, came_at, instant, learn
 from engine.timestamps import parse
 
 _decode = msgspec.json.Decoder(Authentication).decode
 
 
 class SignIn(NamedTuple):
-    """An authentication with a key that is good, at `at` (epoch seconds)."""
+    """An authentication with a key that is good, at `at`, whose record came at `came_at` (both
+    epoch seconds)."""
 
     message: Authentication
     at: float
+    came_at: float
     application: Application
 
     @property
@@ -46,12 +48,12 @@ class AuthenticationReader:
         ledger: Ledger,
         asides: Asides,
         limit: DeadLetterLimit,
-        clock: Callable[[], datetime],
+        rule: DayRule,
     ) -> None:
         self._ledger = ledger
         self._asides = asides
         self._limit = limit
-        self._clock = clock
+        self._rule = rule
 
     async def read(self, records: Records) -> "AuthenticationBatch":
         """Decode the records; those whose key opens no application go aside too."""
@@ -62,21 +64,21 @@ class AuthenticationReader:
         for record, (message, at) in messages:
             application = applications.get(message.api_key)
             if application is not None and _admits(application, at):
-                found.append(SignIn(message, at, application))
+                found.append(SignIn(message, at, came_at(record), application))
             else:
                 # Never the key itself: dead letters are read by people.
                 detail = "the api_key opens no application that is active and not expired"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
         await self._asides.publish(dead)
-        return AuthenticationBatch(found, self._clock())
+        return AuthenticationBatch(found, self._rule)
 
 
 class AuthenticationBatch:
     """Authentications that count."""
 
-    def __init__(self, sign_ins: list[SignIn], now: datetime) -> None:
+    def __init__(self, sign_ins: list[SignIn], rule: DayRule) -> None:
         self._sign_ins = sign_ins
-        self._now = now
+        self._rule = rule
 
     async def write(self, entry: Entry) -> Mapping[str, int]:
         """Write all of it; the rows written, by table."""
@@ -85,15 +87,17 @@ class AuthenticationBatch:
         news: dict[DeviceKey, DeviceNews] = {}
         for sign_in in self._sign_ins:
             learn(news.setdefault(sign_in.device, DeviceNews()), sign_in.message.device)
-        devices = await entry.add_devices(news, self._now)
+        now = await entry.now()
+        devices = await entry.add_devices(news, now)
         rows = [
             AuthenticationRow(
                 devices[each.device].id,
                 each.application.id,
                 instant(each.at),
-                None if each.message.ip is None else storable(each.message.ip),
+                address(each.message.ip),
             )
             for each in self._sign_ins
+            if self._rule.leaves_trace(each.at, each.came_at, now.timestamp())
         ]
         await entry.add_authentications(rows)
         return {"device": len(devices), "authentication_trace": len(rows)}

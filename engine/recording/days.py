@@ -2,8 +2,13 @@
 
 from datetime import date, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
-from rules.local_time import zone_clock
+import structlog
+
+from rules.local_time import LocalClock, zone_clock
+
+log = structlog.get_logger(__name__)
 
 _DAY = 86_400
 _EPOCH = date(1970, 1, 1)
@@ -11,11 +16,57 @@ _FIRST = (date.min - _EPOCH).days
 _LAST = (date.max - _EPOCH).days
 
 
+class DayRule(NamedTuple):
+    """Which day's figures a record belongs to, if it belongs to any.
+
+    A record that comes within `max_age` seconds of its detection counts for the day of the
+    detection. Any other one counts only if the detection says that it was made on the very day on
+    which the record came. So whatever a device's clock says, no figures are written of a day that
+    is not now. `reach` (seconds) is how long a record may have waited for a recorder, and how long
+    traces are kept.
+    """
+
+    max_age: float
+    reach: float
+
+    def day_of(
+        self, detected_at: float, came_at: float, now: float, time_zone: str | None
+    ) -> date | None:
+        """The day, or None. `came_at` is the record's own timestamp, `now` SQL's clock; all are
+        epoch seconds."""
+        day = local_day(detected_at, time_zone)
+        came_at = self._credible(came_at, now)
+        if abs(detected_at - came_at) <= self.max_age or day == local_day(came_at, time_zone):
+            return day
+        return None
+
+    def leaves_trace(self, detected_at: float, came_at: float, now: float) -> bool:
+        """Whether it leaves a trace row: one that says it is older than traces are kept would be
+        deleted at once, and one of a day far ahead not for years."""
+        latest = self._credible(came_at, now) + _DAY
+        return now - self.reach - _DAY <= detected_at <= latest
+
+    def _credible(self, came_at: float, now: float) -> float:
+        """`came_at`, or `now` where no record can have come then: whoever dated it had no clock."""
+        return came_at if now - self.reach <= came_at <= now + self.max_age else now
+
+
 def local_day(instant: float, time_zone: str | None) -> date:
     """The day of `instant` (epoch seconds) in a time zone, or in UTC without one."""
     second = int(instant // 1)
-    offset = 0 if time_zone is None else zone_clock(time_zone).stretch_at(second).offset
+    clock = None if time_zone is None else _known_clock(time_zone)
+    offset = 0 if clock is None else clock.stretch_at(second).offset
     return _day((second + offset) // _DAY)
+
+
+@lru_cache(maxsize=1024)
+def _known_clock(time_zone: str) -> LocalClock | None:
+    """The clock, or None where this host lacks the zone: a venue's name must not stop everybody."""
+    try:
+        return zone_clock(time_zone)
+    except ValueError:
+        log.warning("this host lacks a time zone: days of its venues are in UTC", zone=time_zone)
+        return None
 
 
 @lru_cache(maxsize=1024)

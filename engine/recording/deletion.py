@@ -1,8 +1,8 @@
 """Retention on SQLite: rows are deleted by their age, in pieces."""
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from catalog.database import writing
@@ -13,6 +13,8 @@ from catalog.models import (
     Reception,
     StatisticDevice,
 )
+from engine.recording.retention import Kept
+from engine.recording.statements import statements
 
 _ROWS = 10_000
 _TRACES = (DetectionTrace, AuthenticationTrace)
@@ -22,23 +24,31 @@ class SqliteStore:
     """Implements retention.Store."""
 
     def __init__(self, engine: AsyncEngine) -> None:
+        self._reading = engine
         self._engine = writing(engine)
+
+    async def now(self) -> datetime:
+        """The present on SQLite's clock, which is that of this host."""
+        async with self._reading.connect() as connection:
+            text = (await connection.exec_driver_sql(statements("sqlite")["now"])).scalar_one()
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
     async def make_days(self, _first: date, _last: date) -> int:
         """SQLite has no partitions: 0."""
         return 0
 
-    async def forget_before(self, limit: datetime) -> int:
+    async def forget(self, kept: Kept) -> int:
         """Delete; how many rows."""
         forgotten = 0
         for trace in _TRACES:
-            old = select(trace.id).where(trace.create_on < limit).limit(_ROWS)
+            has_gone = or_(trace.create_on < kept.since, trace.create_on >= kept.until)
+            old = select(trace.id).where(has_gone).limit(_ROWS)
             while count := await self._run(delete(trace).where(trace.id.in_(old))):
                 forgotten += count
         for statement in (
-            delete(Reception).where(Reception.create_on < limit),
-            delete(Presence).where(Presence.create_on < limit),
-            delete(StatisticDevice).where(StatisticDevice.day < limit.date()),
+            delete(Reception).where(Reception.recorded_on < kept.since),
+            delete(Presence).where(Presence.recorded_on < kept.since),
+            delete(StatisticDevice).where(StatisticDevice.day < kept.day),
         ):
             forgotten += await self._run(statement)
         return forgotten

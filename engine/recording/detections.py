@@ -1,13 +1,13 @@
 """Detections: nb_beacon, the trace, the figures of venues and beacons."""
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Literal
 
 from prometheus_client import Counter
 
 from engine.decode import Heard, decode_batch
 from engine.kafka.worker import Records
+from engine.recording.days import DayRule
 from engine.recording.ledger import Entry
 from engine.recording.presence import rows_with_news
 from engine.recording.rows import DetectionRow, PresenceKey
@@ -24,7 +24,7 @@ Trace = Literal["all", "changes", "none"]
 class DetectionReader:
     """Reads what the trigger reads, in the same way: it makes the dead letters of this topic.
 
-    `clock` gives the present as an aware datetime.
+    `rule` says for which day a detection counts.
     """
 
     def __init__(
@@ -33,28 +33,28 @@ class DetectionReader:
         path_loss_exponent: float,
         trace: Trace,
         skipped: Counter,
-        clock: Callable[[], datetime],
+        rule: DayRule,
     ) -> None:
         self._path_loss_exponent = path_loss_exponent
         self._trace = trace
         self._skipped = skipped.labels("malformed_detection")
-        self._clock = clock
+        self._rule = rule
 
     async def read(self, records: Records) -> "DetectionBatch":
         """Decode the records."""
         decoded = decode_batch(records, self._path_loss_exponent)
         if decoded.dead:
             self._skipped.inc(len(decoded.dead))
-        return DetectionBatch(decoded.heard, self._trace, self._clock())
+        return DetectionBatch(decoded.heard, self._trace, self._rule)
 
 
 class DetectionBatch:
     """Decoded detections; which of them count is decided in the transaction that counts them."""
 
-    def __init__(self, heard: list[Heard], trace: Trace, now: datetime) -> None:
+    def __init__(self, heard: list[Heard], trace: Trace, rule: DayRule) -> None:
         self._heard = heard
         self._trace = trace
-        self._now = now
+        self._rule = rule
 
     async def write(self, entry: Entry) -> Mapping[str, int]:
         """Write all of it; the rows written, by table."""
@@ -62,12 +62,14 @@ class DetectionBatch:
         counted = counted_detections(self._heard, places)
         if not counted:
             return {}
-        devices = await entry.add_devices(news_of_detections(counted), self._now)
-        rows = [] if self._trace == "none" else detection_rows(counted, devices)
+        now = await entry.now()
+        devices = await entry.add_devices(news_of_detections(counted), now)
+        rule, epoch = self._rule, now.timestamp()
+        rows = [] if self._trace == "none" else detection_rows(counted, devices, rule, epoch)
         if self._trace == "changes":
             rows = await _rows_with_news(entry, rows)
         await entry.add_detections(rows)
-        statistics = statistics_of_detections(counted, devices)
+        statistics = statistics_of_detections(counted, devices, rule, epoch)
         await entry.add_statistics(statistics.figures, statistics.devices)
         return {"device": len(devices), "detection_trace": len(rows)}
 

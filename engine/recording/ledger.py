@@ -36,6 +36,9 @@ class Entry(Protocol):
         """Move the offset from `old` (None: there is none yet) to `new`; False if it is not
         `old`. Later writers of the partition wait for this transaction."""
 
+    async def now(self) -> datetime:
+        """The present on SQL's clock; the same for all of the transaction's rows."""
+
     async def places(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, Place]:
         """Those of the beacons that are active, at an active venue."""
 

@@ -1,8 +1,7 @@
 """Notifications: nb_campaign once per id, the receptions, the figures of a day."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -12,7 +11,7 @@ from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterRea
 from engine.kafka.worker import Records
 from engine.messages import Device, Timestamp
 from engine.recording.asides import Asides
-from engine.recording.days import local_day
+from engine.recording.days import DayRule
 from engine.recording.ledger import Entry, Ledger
 from engine.recording.reading import Record, decode_all
 from engine.recording.rows import (
@@ -26,14 +25,17 @@ from engine.recording.rows import (
     StatisticDevice,
     StatisticKey,
 )
-from engine.recording.tally import Statistics, figures_of, instant, learn
+from engine.recording.tally import Statistics, came_at, figures_of, instant, learn
 from engine.timestamps import parse
+
+# What SQL can hold: a greater one names nothing that there is.
+Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Named(msgspec.Struct, frozen=True, gc=False):
     """Something that has an id."""
 
-    id: int
+    id: Id
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -49,10 +51,12 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Reception(NamedTuple):
-    """A notification, its instant in epoch seconds, and the time zone of its venue."""
+    """A notification, when it was detected and when the record came (in epoch seconds), and the
+    time zone of its venue."""
 
     sent: Sent
     detected_at: float
+    came_at: float
     time_zone: str | None
 
     @property
@@ -74,13 +78,13 @@ class NotificationReader:
         asides: Asides,
         limit: DeadLetterLimit,
         skipped: Counter,
-        clock: Callable[[], datetime],
+        rule: DayRule,
     ) -> None:
         self._ledger = ledger
         self._asides = asides
         self._limit = limit
         self._repeats = skipped.labels("repeated_notification")
-        self._clock = clock
+        self._rule = rule
 
     async def read(self, records: Records) -> "NotificationBatch":
         """Decode the records; those of a company that does not exist go aside too."""
@@ -90,24 +94,24 @@ class NotificationReader:
         found = []
         for record, (sent, at) in messages:
             if sent.company.id in companies:
-                found.append(Reception(sent, at, zones.get(sent.venue.id)))
+                found.append(Reception(sent, at, came_at(record), zones.get(sent.venue.id)))
             else:
                 detail = f"no company has the id {sent.company.id}"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_COMPANY, detail))
         await self._asides.publish(dead)
-        return NotificationBatch(found, self._repeats.inc, self._clock())
+        return NotificationBatch(found, self._repeats.inc, self._rule)
 
 
 class NotificationBatch:
     """Decoded notifications; which of them are new is decided in the transaction."""
 
     def __init__(
-        self, receptions: list[Reception], repeated: Callable[[float], None], now: datetime
+        self, receptions: list[Reception], repeated: Callable[[float], None], rule: DayRule
     ) -> None:
         self._by_id = {reception.sent.id: reception for reception in receptions}
         self._received = len(receptions)
         self._repeated = repeated
-        self._now = now
+        self._rule = rule
 
     async def write(self, entry: Entry) -> Mapping[str, int]:
         """Write all of it; the rows written, by table."""
@@ -117,9 +121,10 @@ class NotificationBatch:
             self._repeated(self._received - len(new))
         if not new:
             return {}
-        devices = await entry.add_devices(_news(new), self._now)
+        now = await entry.now()
+        devices = await entry.add_devices(_news(new), now)
         await entry.add_receptions([_row(each, devices[each.device]) for each in new])
-        statistics = _statistics(new, devices)
+        statistics = _statistics(new, devices, self._rule, now.timestamp())
         await entry.add_statistics(statistics.figures, statistics.devices)
         return {"device": len(devices), "reception": len(new)}
 
@@ -146,16 +151,22 @@ def _row(reception: Reception, device: KnownDevice) -> ReceptionRow:
 
 
 def _statistics(
-    receptions: list[Reception], devices: Mapping[DeviceKey, KnownDevice]
+    receptions: list[Reception],
+    devices: Mapping[DeviceKey, KnownDevice],
+    rule: DayRule,
+    now: float,
 ) -> Statistics:
-    """The figures of venues, beacons and campaigns; test devices are left out."""
+    """The figures of venues, beacons and campaigns; test devices are left out, and what has no
+    day by `rule`. `now` is SQL's clock."""
     statistics = Statistics({}, set())
     for reception in receptions:
         device = devices[reception.device]
         if device.test:
             continue
         sent = reception.sent
-        day = local_day(reception.detected_at, reception.time_zone)
+        day = rule.day_of(reception.detected_at, reception.came_at, now, reception.time_zone)
+        if day is None:
+            continue
         refs = ((VENUE, sent.venue.id), (BEACON, sent.beacon.id), (CAMPAIGN, sent.campaign.id))
         for kind, ref in refs:
             key = StatisticKey(day, kind, ref)

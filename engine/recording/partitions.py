@@ -6,6 +6,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from engine.recording.retention import Kept
+
 TRACES = ("detection_trace", "authentication_trace")
 _OTHERS = ("reception", "presence")
 _DAY = timedelta(days=1)
@@ -26,6 +28,12 @@ class PostgresStore:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
+    async def now(self) -> datetime:
+        """The present on PostgreSQL's clock."""
+        async with self._engine.connect() as connection:
+            now: datetime = (await connection.execute(text("SELECT now()"))).scalar_one()
+        return now.astimezone(UTC)
+
     async def make_days(self, first: date, last: date) -> int:
         """Make the partitions of these UTC days where they are missing; how many were made."""
         days = [first + _DAY * number for number in range((last - first).days + 1)]
@@ -39,15 +47,17 @@ class PostgresStore:
             made += len(missing)
         return made
 
-    async def forget_before(self, limit: datetime) -> int:
+    async def forget(self, kept: Kept) -> int:
         """Drop whole days, delete the rest; how many partitions and rows."""
         forgotten = 0
         for parent in TRACES:
-            forgotten += await self._drop_days(parent, limit.date())
-            forgotten += await self._delete(f"{parent}_default", "create_on < :limit", limit)
+            default = f"{parent}_default"
+            forgotten += await self._drop_days(parent, kept.since.date())
+            forgotten += await self._delete(default, "create_on < :limit", kept.since)
+            forgotten += await self._delete(default, "create_on >= :limit", kept.until)
         for table in _OTHERS:
-            forgotten += await self._delete(table, "create_on < :limit", limit)
-        return forgotten + await self._delete("statistic_device", "day < :limit", limit.date())
+            forgotten += await self._delete(table, "recorded_on < :limit", kept.since)
+        return forgotten + await self._delete("statistic_device", "day < :limit", kept.day)
 
     async def _drop_days(self, parent: str, first: date) -> int:
         async with self._engine.begin() as connection:

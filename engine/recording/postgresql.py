@@ -129,6 +129,11 @@ class PostgresEntry:
         done = await self._connection.execute(_SQL[name], *known)
         return bool(done.endswith(" 1"))
 
+    async def now(self) -> datetime:
+        """The present on SQL's clock: that of the transaction's beginning."""
+        now: datetime = await self._connection.fetchval(_SQL["now"])
+        return now
+
     async def places(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, Place]:
         """Those of the beacons that are active, at an active venue."""
         rows = await self._connection.fetch(_SQL["places"], *_columns(keys, 3))

@@ -117,6 +117,11 @@ class SqliteEntry:
         """Run the statement `name` of SqliteLedger.move_place."""
         return bool((await self._run(name, *known)).rowcount == 1)
 
+    async def now(self) -> datetime:
+        """The present on SQL's clock, which is that of this host."""
+        ((now,),) = await self._fetch("now")
+        return _instant(now)
+
     async def places(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, Place]:
         """Those of the beacons that are active, at an active venue."""
         rows = await self._fetch("places", _json(keys))
@@ -201,7 +206,8 @@ async def to_its_end(statement: Awaitable[Result]) -> Result:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        raise cancelled
+        # The loop would complain of an error that nobody has asked for.
+        raise cancelled from None if task.cancelled() else task.exception()
     return task.result()
 
 

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from aiokafka import ConsumerRecord
+
 from engine.decode import Heard
 from engine.messages import Device
-from engine.recording.days import local_day
+from engine.recording.days import DayRule
 from engine.recording.rows import (
     BEACON,
     VENUE,
@@ -24,6 +26,9 @@ from engine.state.beacons import BeaconKey
 from rules.model import Zone
 
 _LONGEST_NAME = 255
+# An address, with a port and a zone; a token cut off would be the token of nobody.
+_LONGEST_IP = 64
+_LONGEST_TOKEN = 4096
 _STATUS = {zone: zone.name.lower() for zone in Zone}
 _INT64 = 2**63
 # A timestamp with an offset may lie a few hours beyond year 1 or 9999.
@@ -77,7 +82,7 @@ def learn(news: DeviceNews, device: Device) -> None:
         news.version = storable(device.version, _LONGEST_NAME)
     if device.model is not None:
         news.model = storable(device.model, _LONGEST_NAME)
-    if device.token_push is not None:
+    if device.token_push is not None and len(device.token_push) <= _LONGEST_TOKEN:
         news.token_push = storable(device.token_push)
     number = device.id_connector
     if number is not None and -_INT64 <= number < _INT64:
@@ -91,15 +96,23 @@ def storable(text: str, longest: int | None = None) -> str:
     return text if longest is None else text[:longest]
 
 
+def address(ip: str | None) -> str | None:
+    """An address as SQL keeps it."""
+    return None if ip is None else storable(ip, _LONGEST_IP)
+
+
 def instant(epoch: float) -> datetime:
     """Epoch seconds as SQL keeps them; beyond the calendar in UTC, its first or last second."""
     return datetime.fromtimestamp(min(max(epoch, _FIRST), _LAST), UTC)
 
 
 def detection_rows(
-    counted: Iterable[Counted], devices: Mapping[DeviceKey, KnownDevice]
+    counted: Iterable[Counted],
+    devices: Mapping[DeviceKey, KnownDevice],
+    rule: DayRule,
+    now: float,
 ) -> list[DetectionRow]:
-    """A trace row for each detection."""
+    """A trace row for each detection that leaves one by `rule`; `now` is SQL's clock."""
     return [
         DetectionRow(
             devices[key].id,
@@ -107,28 +120,43 @@ def detection_rows(
             place.beacon_id,
             _STATUS[heard.zone],
             instant(heard.detected_at),
-            None if heard.message.ip is None else storable(heard.message.ip),
+            address(heard.message.ip),
         )
         for heard, place, key in counted
+        if rule.leaves_trace(heard.detected_at, came_at(heard.record), now)
     ]
 
 
 def statistics_of_detections(
-    counted: Iterable[Counted], devices: Mapping[DeviceKey, KnownDevice]
+    counted: Iterable[Counted],
+    devices: Mapping[DeviceKey, KnownDevice],
+    rule: DayRule,
+    now: float,
 ) -> Statistics:
-    """The figures of venues and beacons; test devices are left out."""
+    """The figures of venues and beacons; test devices are left out, and what has no day by `rule`.
+
+    `now` is SQL's clock, in epoch seconds.
+    """
     visits = Counter(
-        (local_day(heard.detected_at, place.time_zone), place, devices[key].id)
+        (rule.day_of(heard.detected_at, came_at(heard.record), now, place.time_zone), place, device)
         for heard, place, key in counted
-        if not devices[key].test
+        for device, is_test in (devices[key],)
+        if not is_test
     )
     statistics = Statistics({}, set())
     for (day, place, device_id), count in visits.items():
+        if day is None:
+            continue
         for kind, ref in ((VENUE, place.venue_id), (BEACON, place.beacon_id)):
             key = StatisticKey(day, kind, ref)
             figures_of(statistics, key, place.venue_id).detections += count
             statistics.devices.add(StatisticDevice(*key, device_id))
     return statistics
+
+
+def came_at(record: "ConsumerRecord[bytes, bytes]") -> float:
+    """The record's own timestamp, in epoch seconds."""
+    return float(record.timestamp) / 1000
 
 
 def figures_of(statistics: Statistics, key: StatisticKey, venue_id: int) -> Figures:

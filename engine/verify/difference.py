@@ -27,7 +27,8 @@ class Difference(msgspec.Struct, frozen=True):
     """One figure of one device that is not what the topics say. `device_id` None: not in SQL.
 
     `may_be_edit`: SQL has more, and no more than beacons or keys say that the catalog does not
-    have, or not active, any more. It is right if they counted when they were recorded.
+    have, or not active, any more: it is right if they counted when they were recorded. Or SQL has
+    less, and no less than beacons say that had another owner before.
     """
 
     company_id: int
@@ -75,13 +76,19 @@ class Comparison:
     ) -> Iterator[Difference]:
         edits = tally.uncounted + self._recount.unknown[written.udid]
         figures = (
-            ("nb_beacon", tally.detections, written.nb_beacon, edits),
-            ("nb_campaign", tally.notifications, written.nb_campaign, 0),
-            ("detection_trace", tally.traces, written.traces, edits),
-            ("reception", tally.receptions, written.receptions, 0),
-            ("authentication_trace", tally.authentications, written.authentications, tally.refused),
+            ("nb_beacon", tally.detections, written.nb_beacon, edits, tally.contested),
+            ("nb_campaign", tally.notifications, written.nb_campaign, 0, 0),
+            ("detection_trace", tally.traces, written.traces, edits, tally.contested),
+            ("reception", tally.receptions, written.receptions, 0, 0),
+            (
+                "authentication_trace",
+                tally.authentications,
+                written.authentications,
+                tally.refused,
+                0,
+            ),
         )
-        for name, topics, sql, explained in figures:
+        for name, topics, sql, more, less in figures:
             if sql is None or sql == topics or (sql > topics and name in self._partial):
                 continue
             yield Difference(
@@ -91,5 +98,5 @@ class Comparison:
                 figure=name,
                 topics=topics,
                 sql=sql,
-                may_be_edit=topics < sql <= topics + explained,
+                may_be_edit=topics - less <= sql <= topics + more,
             )

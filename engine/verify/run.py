@@ -9,18 +9,24 @@ from catalog.database import Database
 from engine.kafka.topics import Topics
 from engine.settings import Settings
 from engine.verify.difference import Comparison, Difference
-from engine.verify.recount import Catalog, Recount, Share, count_all
+from engine.verify.recount import Catalog, Interval, Recount, Share, count_all
 from engine.verify.snapshot import Snapshot, open_snapshot
 from engine.verify.topics import TopicReader, open_topics, present
 
+_DAY = 86_400.0
+
+
+class NothingRecordedError(Exception):
+    """No recorder has recorded a record of these topics in this database."""
+
 
 class Wish(NamedTuple):
-    """What to compare. `since` (epoch seconds): all traces from then on are kept.
+    """What to compare. `retention`: days for which traces are kept.
 
     Without `traces` the rows of detection_trace are not compared: not every detection has one.
     """
 
-    since: float
+    retention: int
     traces: bool
     passes: int
 
@@ -48,8 +54,10 @@ class Told(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What the run came to, besides the differences. `spans` by partition."""
+    """What the run came to, besides the differences. `spans` by partition; `past` are topics of
+    whose name there was another one before, which SQL's figures hold too."""
 
+    past: set[str]
     spans: dict[TopicPartition, Span]
     records: int
     malformed: int
@@ -69,18 +77,27 @@ class Findings(NamedTuple):
 async def verify(settings: Settings, database: Database, wish: Wish, told: Told) -> Findings:
     """Recount and compare. The snapshot stays open as long as the reading takes.
 
-    Raises KafkaError, SQLAlchemyError, OSError or TimeoutError.
+    Raises NothingRecordedError, KafkaError, SQLAlchemyError, OSError or TimeoutError.
     """
     topics = Topics.named(settings.topic_prefix)
     async with open_snapshot(database) as snapshot, open_topics(settings) as reader:
-        offsets = await snapshot.offsets(
-            (topics.detections, topics.notifications, topics.authentications)
-        )
+        names = (topics.detections, topics.notifications, topics.authentications)
+        offsets = await snapshot.offsets(names)
         bounds = await reader.bounds(await present(settings, offsets))
+        past = await snapshot.past(names)
+        if not offsets and not past:
+            raise NothingRecordedError
         spans = _spans(offsets, bounds)
         told.begin(sum(span.records for span in spans.values()) * wish.passes)
-        run = _Run(settings, topics, snapshot, reader, spans, wish, told)
+        kept = _kept(await snapshot.now(), wish.retention)
+        run = _Run(settings, topics, snapshot, reader, spans, past, kept, wish, told)
         return await run.through()
+
+
+def _kept(now: float, retention: int) -> Interval:
+    """Rows of the first day of the retention may be on their way out, and those of days to come
+    are not all kept: they are not compared."""
+    return Interval(max(0.0, now - (retention - 1) * _DAY), now + _DAY)
 
 
 def _spans(
@@ -105,6 +122,8 @@ class _Run:
         snapshot: Snapshot,
         reader: TopicReader,
         spans: dict[TopicPartition, Span],
+        past: set[str],
+        kept: Interval,
         wish: Wish,
         told: Told,
     ) -> None:
@@ -113,6 +132,8 @@ class _Run:
         self._snapshot = snapshot
         self._reader = reader
         self._spans = spans
+        self._past = past
+        self._kept = kept
         self._wish = wish
         self._told = told
         self._records = self._malformed = self._devices = 0
@@ -124,19 +145,23 @@ class _Run:
             await self._pass(catalog, Share(number, self._wish.passes))
         passes = self._wish.passes  # each of which has read all records
         return Findings(
-            self._spans, self._records // passes, self._malformed // passes, self._devices
+            self._past,
+            self._spans,
+            self._records // passes,
+            self._malformed // passes,
+            self._devices,
         )
 
     async def _pass(self, catalog: Catalog, share: Share) -> None:
         recount = Recount(
             catalog,
-            since=self._wish.since,
+            kept=self._kept,
             path_loss_exponent=self._settings.path_loss_exponent,
             share=share,
         )
         await self._read_into(recount)
         comparison = Comparison(recount, partial=self._partial_figures(), traces=self._wish.traces)
-        devices = self._snapshot.devices(share, self._wish.since, self._wish.traces)
+        devices = self._snapshot.devices(share, self._kept, self._wish.traces)
         async for written in devices:
             self._devices += 1
             self._tell(comparison.of(written))
@@ -148,7 +173,7 @@ class _Run:
             self._topics.notifications: ("nb_campaign", "reception"),
             self._topics.authentications: ("authentication_trace",),
         }
-        cut = {tp.topic for tp, span in self._spans.items() if span.begin > 0}
+        cut = self._past | {tp.topic for tp, span in self._spans.items() if span.begin > 0}
         return {figure for topic in cut for figure in figures[topic]}
 
     async def _read_into(self, recount: Recount) -> None:

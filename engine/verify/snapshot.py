@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from aiokafka import TopicPartition
-from sqlalchemy import Subquery, and_, func, null, select, text
+from sqlalchemy import Subquery, and_, func, null, select, text, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.database import Database
@@ -18,11 +18,13 @@ from catalog.models import (
     Device,
     Reception,
     RecorderOffset,
+    RecorderPast,
     Venue,
 )
+from catalog.models.base import Instant
 from engine.state.beacons import BeaconKey
 from engine.verify.difference import Written
-from engine.verify.recount import ApplicationFact, BeaconFact, Catalog, Share
+from engine.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
 
 Traces = DetectionTrace | AuthenticationTrace | Reception
 
@@ -40,16 +42,25 @@ class Snapshot:
         rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
         return {TopicPartition(topic, number): at for topic, number, at in rows}
 
+    async def now(self) -> float:
+        """The present on SQL's clock, in epoch seconds."""
+        now = await self._connection.scalar(select(type_coerce(func.current_timestamp(), Instant)))
+        return float(now.timestamp()) if now is not None else 0.0
+
+    async def past(self, topics: Collection[str]) -> set[str]:
+        """Those of the topics of whose name there was another one before, that was recorded."""
+        query = select(RecorderPast.topic).where(RecorderPast.topic.in_(topics))
+        return set(await self._connection.scalars(query))
+
     async def catalog(self) -> Catalog:
         """Every beacon, company and application."""
         companies = await self._connection.scalars(select(Company.id))
         return Catalog(await self._beacons(), frozenset(companies), await self._applications())
 
-    async def devices(self, share: Share, since: float, traces: bool) -> AsyncIterator[Written]:
-        """The devices of a share; their traces from `since` (epoch seconds) on."""
-        begin = datetime.fromtimestamp(since, UTC)
+    async def devices(self, share: Share, kept: Interval, traces: bool) -> AsyncIterator[Written]:
+        """The devices of a share; their traces of the time that is `kept`."""
         heard, received, signed_in = (
-            _counts(table, begin) for table in (DetectionTrace, Reception, AuthenticationTrace)
+            _counts(table, kept) for table in (DetectionTrace, Reception, AuthenticationTrace)
         )
         query = select(
             Device.id,
@@ -74,11 +85,15 @@ class Snapshot:
         active = and_(living, Beacon.active, Venue.active)
         query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
         query = query.join(Venue).order_by(living, Beacon.deleted_at)
+        found: dict[BeaconKey, BeaconFact] = {}
         async with self._connection.stream(query) as rows:
-            return {
-                BeaconKey(uuid, major, minor): BeaconFact(company_id, bool(is_active))
-                async for uuid, major, minor, company_id, is_active in rows
-            }
+            async for uuid, major, minor, company_id, is_active in rows:
+                key = BeaconKey(uuid, major, minor)
+                old = found.get(key)
+                # Of several with a triple the living one comes last.
+                before = frozenset() if old is None else old.before | {old.company_id}
+                found[key] = BeaconFact(company_id, bool(is_active), before)
+        return found
 
     async def _applications(self) -> dict[str, ApplicationFact]:
         of = Application
@@ -105,7 +120,9 @@ async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
             yield Snapshot(connection)
 
 
-def _counts(table: type[Traces], begin: datetime) -> Subquery:
-    """Rows from `begin` on, by device."""
-    query = select(table.device_id, func.count().label("rows")).where(table.create_on >= begin)
+def _counts(table: type[Traces], kept: Interval) -> Subquery:
+    """Rows of that time, by device."""
+    since, until = (datetime.fromtimestamp(instant, UTC) for instant in kept)
+    query = select(table.device_id, func.count().label("rows"))
+    query = query.where(table.create_on >= since, table.create_on < until)
     return query.group_by(table.device_id).subquery()

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from catalog.models import (
     AuthenticationTrace,
@@ -19,7 +20,7 @@ from catalog.models import (
 from catalog.models import StatisticDevice as StatisticDeviceRow
 from engine.kafka.places import Place
 from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, Ledger
-from engine.recording.retention import DAYS_AHEAD, Retention
+from engine.recording.retention import DAYS_AHEAD, MOST_SKEW, Kept, Retention, Store
 from engine.recording.rows import (
     BEACON,
     VENUE,
@@ -260,17 +261,110 @@ async def test_what_is_looked_up(scene: Scene):
 async def test_retention_keeps_the_last_days(scene: Scene):
     days = [TODAY - timedelta(days=age) for age in (40, 3, 2, 0)]
     await fill(scene, days)
-    await Retention(scene.store, days=2, clock=lambda: NOW).tend()
+    await retention(scene).tend()
     kept = {TODAY - timedelta(days=2), TODAY}
     async with scene.database.read() as session:
         for model in (DetectionTrace, AuthenticationTrace, Reception, Presence):
             instants = (await session.scalars(select(model.create_on))).all()
             assert {instant.date() for instant in instants} == kept, model
-        assert set(await session.scalars(select(StatisticDeviceRow.day))) == kept
+        # A record that waited for a recorder may still be counted for a day before.
+        guarded = kept | {TODAY - timedelta(days=3)}
+        assert set(await session.scalars(select(StatisticDeviceRow.day))) == guarded
         assert await session.scalar(select(func.count()).select_from(Statistic)) == len(days)
 
 
+@pytest.mark.parametrize("server", ["sql", "redis"])
+@pytest.mark.parametrize("ahead", [timedelta(days=32), timedelta(days=-32)])
+async def test_nothing_is_deleted_while_a_clock_is_wrong(
+    scene: Scene, server: str, ahead: timedelta
+):
+    """Of this process, of SQL, of Redis: whichever it is, two of them are far from each other."""
+    await fill(scene, [TODAY - timedelta(days=40), TODAY])
+    wrong = {"redis": NOW + ahead} if server == "redis" else {"ours": NOW + ahead}
+    await retention(scene, **wrong).tend()
+    for model in (DetectionTrace, AuthenticationTrace, Reception, Presence, StatisticDeviceRow):
+        assert await count(scene, model) == 2, model
+    slow = Retention(
+        StoreAt(scene.store, NOW),
+        days=2,
+        max_age=600.0,
+        clock=iter([NOW - MOST_SKEW, NOW + MOST_SKEW] * 2).__next__,  # the answer took long
+        clocks={},
+    )
+    await slow.tend()
+    assert await count(scene, Reception) == 1
+
+
+async def test_what_guards_against_repeats_is_kept_by_when_it_was_recorded(scene: Scene):
+    """However old or new the detections say that they are."""
+    instants = [datetime(1, 1, 1, tzinfo=UTC), NOW, datetime(9999, 12, 31, tzinfo=UTC)]
+    ids = [uuid4() for _ in instants]
+    async with scene.ledger.entry() as entry:
+        await entry.add_receptions([reception(*each) for each in zip(ids, instants, strict=True)])
+        for number, at in enumerate(instants):
+            await entry.set_presences({PresenceKey(1, number): PresenceState("far", at)})
+        now = await entry.now()
+    await retention(scene, sql=now + timedelta(days=2), ours=now + timedelta(days=2)).tend()
+    async with scene.ledger.entry() as entry:
+        assert await entry.counted(ids) == set(ids)
+    assert await count(scene, Presence) == 3
+    await retention(scene, sql=now + timedelta(days=4), ours=now + timedelta(days=4)).tend()
+    assert await count(scene, Reception) == await count(scene, Presence) == 0
+
+
+async def test_no_trace_is_kept_for_ever(scene: Scene):
+    """Not even one of a day that never comes."""
+    await fill(scene, [TODAY])
+    for far in (NOW + timedelta(days=DAYS_AHEAD + 1), datetime(9999, 12, 31, tzinfo=UTC)):
+        async with scene.ledger.entry() as entry:
+            await entry.add_detections([DetectionRow(1, 2, 3, "near", far, None)])
+            await entry.add_authentications([AuthenticationRow(1, 4, far, None)])
+    await retention(scene).tend()
+    for model in (DetectionTrace, AuthenticationTrace):
+        assert await count(scene, model) == 1, model
+
+
+async def test_sql_tells_its_time(scene: Scene):
+    begin = datetime.now(UTC)
+    async with scene.ledger.entry() as entry:
+        told = [await entry.now(), await scene.store.now()]
+    minute = timedelta(minutes=1)
+    assert all(begin - minute < each < datetime.now(UTC) + minute for each in told)
+    assert {each.utcoffset() for each in told} == {timedelta()}
+
+
+class StoreAt:
+    """A store whose clock stands still."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def now(self) -> datetime:
+        return self._now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def retention(
+    scene: Scene, *, sql: datetime = NOW, ours: datetime = NOW, redis: datetime = NOW
+) -> Retention:
+    """Two days are kept. The clocks stand still; that of Redis agrees with ours if not told."""
+    if redis is NOW:
+        redis = ours
+
+    async def redis_clock() -> datetime:
+        return redis
+
+    store: Any = StoreAt(scene.store, sql)
+    return Retention(
+        store, days=2, max_age=600.0, clock=lambda: ours, clocks={"redis": redis_clock}
+    )
+
+
 async def fill(scene: Scene, days: list[date]) -> None:
+    """A row of each kind for each day, made and recorded on it."""
     for number, day in enumerate(days):
         at = datetime.combine(day, NOW.timetz())
         async with scene.ledger.entry() as entry:
@@ -280,6 +374,9 @@ async def fill(scene: Scene, days: list[date]) -> None:
             await entry.set_presences({PresenceKey(1, number): PresenceState("far", at)})
             figure = StatisticKey(day, VENUE, 1)
             await entry.add_statistics({figure: Figures(1)}, {StatisticDevice(*figure, 1)})
+    async with scene.database.write() as session, session.begin():
+        for model in (Reception, Presence):
+            await session.execute(update(model).values(recorded_on=model.create_on))
 
 
 async def test_days_are_made_once_whoever_makes_them(scene: Scene):
@@ -290,7 +387,7 @@ async def test_days_are_made_once_whoever_makes_them(scene: Scene):
     assert sum(made) == expected
     assert await count(scene, DetectionTrace) == 1
     limit = datetime.combine(TODAY + timedelta(days=1), datetime.min.time(), UTC)
-    await scene.store.forget_before(limit)
+    await scene.store.forget(Kept(limit, limit + timedelta(days=9), TODAY))
     assert await count(scene, DetectionTrace) == 0
 
 

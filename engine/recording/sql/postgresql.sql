@@ -22,6 +22,9 @@ ON CONFLICT DO NOTHING;
 UPDATE recorder_offset SET next_offset = $3, topic_id = $4
 WHERE topic = $1 AND partition = $2 AND next_offset = $5 AND topic_id IS NOT DISTINCT FROM $6;
 
+-- name: now
+SELECT now();
+
 -- name: companies
 SELECT id FROM company WHERE id = ANY ($1::bigint[]);
 
@@ -69,10 +72,10 @@ FROM unnest($1::bigint[], $2::bigint[]) AS wanted (device_id, beacon_id)
 JOIN presence USING (device_id, beacon_id);
 
 -- name: set_presences
-INSERT INTO presence (device_id, beacon_id, status, create_on)
-SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[])
+INSERT INTO presence (device_id, beacon_id, status, create_on, recorded_on)
+SELECT *, now() FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[])
 ON CONFLICT (device_id, beacon_id) DO UPDATE SET
-    status = excluded.status, create_on = excluded.create_on;
+    status = excluded.status, create_on = excluded.create_on, recorded_on = now();
 
 -- name: add_statistic_devices
 WITH fresh AS (

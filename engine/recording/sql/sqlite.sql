@@ -22,6 +22,9 @@ ON CONFLICT DO NOTHING;
 UPDATE recorder_offset SET next_offset = ?3, topic_id = ?4
 WHERE topic = ?1 AND "partition" = ?2 AND next_offset = ?5 AND topic_id IS ?6;
 
+-- name: now
+SELECT strftime('%Y-%m-%d %H:%M:%f000', 'now');
+
 -- name: companies
 SELECT id FROM company WHERE id IN (SELECT value FROM json_each(?));
 
@@ -75,7 +78,8 @@ INSERT INTO authentication_trace (device_id, application_id, create_on, ip) VALU
 SELECT notification FROM reception WHERE notification IN (SELECT value FROM json_each(?));
 
 -- name: add_receptions
-INSERT INTO reception (notification, device_id, campaign_id, create_on) VALUES (?, ?, ?, ?);
+INSERT INTO reception (notification, device_id, campaign_id, create_on, recorded_on)
+VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'));
 
 -- name: presences
 SELECT device_id, beacon_id, status, create_on
@@ -84,9 +88,10 @@ JOIN presence ON device_id = json_extract(wanted.value, '$[0]')
     AND beacon_id = json_extract(wanted.value, '$[1]');
 
 -- name: set_presences
-INSERT INTO presence (device_id, beacon_id, status, create_on) VALUES (?, ?, ?, ?)
+INSERT INTO presence (device_id, beacon_id, status, create_on, recorded_on)
+VALUES (?, ?, ?, ?, strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 ON CONFLICT (device_id, beacon_id) DO UPDATE SET
-    status = excluded.status, create_on = excluded.create_on;
+    status = excluded.status, create_on = excluded.create_on, recorded_on = excluded.recorded_on;
 
 -- name: add_statistic_devices
 INSERT INTO statistic_device (day, kind, ref, device_id)

@@ -49,6 +49,11 @@ class Crew:
             lambda: self._has_come_to(before + records), deadline=_DEADLINE, what="progress"
         )
 
+    async def renew(self) -> None:
+        """One after the other stops, and another one comes."""
+        for number in range(len(self.members)):
+            await self._restart(number)
+
     async def stop(self) -> None:
         """SIGTERM; all must end well."""
         for member in self.members:

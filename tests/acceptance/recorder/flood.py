@@ -15,17 +15,22 @@ from tests.acceptance.recorder.estate import TEST_DEVICES, UUID, Estate, Spot
 
 ZONES = ("immediate", "near", "far", "unknown")
 _DAY_MS = 86_400_000
+# Longer after its detection a record counts for no day but the one on which it comes: the settings
+# MAX_DETECTION_AGE, and for notifications NOTIFICATION_LIFETIME besides.
+FRESH_MS = {"detections": 300_000, "notifications": 600_000}
 _MALFORMED = (b"no json", b"{}", b'{"uuid": 7}', b"\xff")
 
 Device = tuple[int, str]  # company id, udid
 
 
 class Message(NamedTuple):
-    """A record to publish: the topic's short name, key, value."""
+    """A record to publish: the topic's short name, key, value, and when it comes (the record's own
+    timestamp)."""
 
     topic: str
     key: bytes
     value: bytes
+    came_ms: int
 
 
 class Print:
@@ -80,14 +85,14 @@ class Flood:
         self._now_ms = now_ms
         # Each phone has its places, some of them of both companies.
         self._places = [dice.sample(estate.spots, 3) for _ in range(devices)]
-        self._sent: list[bytes] = []
+        self._sent: list[Message] = []
 
     def detections(self, count: int) -> Iterator[Message]:
         """So many detections, a few of them malformed or of beacons that nobody knows."""
         for _ in range(count):
             fate = self._dice.random()
             if fate < 0.005:
-                yield Message("detections", b"-", self._dice.choice(_MALFORMED))
+                yield Message("detections", b"-", self._dice.choice(_MALFORMED), self._now_ms)
             else:
                 yield self._detection(unknown=fate < 0.015)
 
@@ -96,11 +101,10 @@ class Flood:
         for _ in range(count):
             fate = self._dice.random()
             if fate < 0.1 and self._sent:
-                value = self._dice.choice(self._sent)
-                yield Message("notifications", _key(value), value)
+                yield self._dice.choice(self._sent)
             elif fate < 0.105:
                 self.expected.dead_letters["notifications"] += 1
-                yield Message("notifications", b"-", self._dice.choice(_MALFORMED))
+                yield Message("notifications", b"-", self._dice.choice(_MALFORMED), self._now_ms)
             else:
                 yield self._notification()
 
@@ -116,12 +120,13 @@ class Flood:
                 self.expected.dead_letters["authentications"] += 1
             else:
                 self.expected.authentications[company, udid].add(at, ip)
-            yield Message("authentications", udid.encode(), orjson.dumps(body))
+            yield Message("authentications", udid.encode(), orjson.dumps(body), self._now_ms)
 
     def _detection(self, *, unknown: bool) -> Message:
         dice, udid = self._dice, self._udid()
         spot = dice.choice(self._places[int(udid.split()[1])])
         zone, at = dice.choice(ZONES), self._instant()
+        came = self._comes(at)
         body: dict[str, Any] = {
             "uuid": UUID,
             "major": 2 if unknown else 1,
@@ -131,43 +136,53 @@ class Flood:
             "detected_at": at,
         }
         if spot.counts and not unknown:
-            self._expect_detection(spot, udid, zone, at)
-        return Message("detections", udid.encode(), orjson.dumps(body))
+            self._expect_detection(spot, udid, zone, at, came)
+        return Message("detections", udid.encode(), orjson.dumps(body), came)
 
-    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int) -> None:
+    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, came: int) -> None:
         device = (spot.company, udid)
         self.expected.nb_beacon[device] += 1
         self.expected.detections[device].add(spot.venue, spot.beacon, zone, at)
         refs = iter((("venue", spot.venue), ("beacon", spot.beacon)))
-        self.expected.note_figures(_day(at, spot), refs, 0, udid)
+        if _has_a_day("detections", at, came, spot):
+            self.expected.note_figures(_day(at, spot), refs, 0, udid)
 
     def _notification(self) -> Message:
         dice, udid = self._dice, self._udid()
         spot = dice.choice(self._places[int(udid.split()[1])])
         number = str(uuid.UUID(int=dice.getrandbits(128), version=4))
         at = self._instant() // 1000 * 1000  # as the trigger writes it: whole seconds
+        came = self._comes(at)
         value = orjson.dumps(_notification(number, spot, udid, at))
-        self._sent.append(value)
+        message = Message("notifications", udid.encode(), value, came)
+        self._sent.append(message)
         self.expected.nb_campaign[spot.company, udid] += 1
         self.expected.receptions[number] = (spot.company, udid, spot.campaign)
         refs = iter((("venue", spot.venue), ("beacon", spot.beacon), ("campaign", spot.campaign)))
-        self.expected.note_figures(_day(at, spot), refs, 1, udid)
-        return Message("notifications", udid.encode(), value)
+        if _has_a_day("notifications", at, came, spot):
+            self.expected.note_figures(_day(at, spot), refs, 1, udid)
+        return message
 
     def _udid(self) -> str:
         return f"phone {self._dice.randrange(len(self._places))}"
+
+    def _comes(self, at: int) -> int:
+        """When the record of a detection comes: mostly at once, sometimes on another day."""
+        if self._dice.random() < 0.8:
+            return min(at + self._dice.randrange(200_000), self._now_ms)
+        return self._dice.randrange(at, self._now_ms + 1)
 
     def _instant(self) -> int:
         return self._now_ms - self._dice.randrange(2 * _DAY_MS)
 
 
+def _has_a_day(topic: str, at: int, came: int, spot: Spot) -> bool:
+    return came - at <= FRESH_MS[topic] or _day(at, spot) == _day(came, spot)
+
+
 def _day(at_ms: int, spot: Spot) -> date:
     instant = datetime.fromtimestamp(at_ms / 1000, UTC)
     return instant.astimezone(ZoneInfo(spot.time_zone or "UTC")).date()
-
-
-def _key(value: bytes) -> bytes:
-    return str(orjson.loads(value)["device"]["udid"]).encode()
 
 
 def _notification(number: str, spot: Spot, udid: str, at: int) -> dict[str, Any]:

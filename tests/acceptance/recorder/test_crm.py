@@ -49,11 +49,12 @@ def messages(begin: datetime) -> list[Message]:
     """One authentication, then a detection of each zone, a second apart."""
     signed_in = {"api_key": "key", "device": DEVICE, "ip": "192.0.2.7"}
     signed_in["authenticated_at"] = _written(begin)
-    found = [Message("authentications", UDID.encode(), json.dumps(signed_in).encode())]
+    came = int(begin.timestamp() * 1000)
+    found = [Message("authentications", UDID.encode(), json.dumps(signed_in).encode(), came)]
     for second, zone in enumerate(ZONES, 1):
         heard = {"uuid": UUID, "major": 1, "minor": 1, "proximity": zone, "device": DEVICE}
         heard |= {"detected_at": _written(begin + timedelta(seconds=second)), "ip": "192.0.2.8"}
-        found.append(Message("detections", UDID.encode(), json.dumps(heard).encode()))
+        found.append(Message("detections", UDID.encode(), json.dumps(heard).encode(), came))
     return found
 
 

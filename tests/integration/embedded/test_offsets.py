@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from catalog.database import open_database
 from catalog.migrate import migrate
-from catalog.models import RecorderOffset
+from catalog.models import RecorderOffset, RecorderPast
 from engine.embedded.offsets import forget_offsets
 
 
@@ -39,6 +39,17 @@ async def test_offsets_of_an_embedded_broker_go_with_it(url: str) -> None:
         await forget_offsets(url)
         assert await topics(url) == set()
         await write(url, offset())
+
+
+async def test_the_past_is_remembered(url: str) -> None:
+    """What those topics added to SQL's figures stays there."""
+    for _ in range(3):
+        await forget_offsets(url)
+        await write(url, offset())
+    database = open_database(url)
+    async with database.read() as session:
+        assert list(await session.scalars(select(RecorderPast.topic))) == ["proximity.detections"]
+    await database.close()
 
 
 async def test_offsets_of_a_real_broker_stay(url: str) -> None:

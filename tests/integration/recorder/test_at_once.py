@@ -5,9 +5,9 @@ In production a device keeps to one partition of a topic; here every partition h
 
 import asyncio
 import random
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
 from aiokafka import ConsumerRecord, TopicPartition
@@ -19,19 +19,21 @@ from engine.metrics import Metrics
 from engine.recorder import Recorder
 from engine.recording.asides import Asides
 from engine.recording.authentications import AuthenticationReader
+from engine.recording.days import DayRule
 from engine.recording.detections import DetectionReader
 from engine.recording.ledger import Ledger
 from engine.recording.notifications import NotificationReader
 from engine.recording.postgresql import PostgresLedger
 from engine.recording.sqlite import SqliteLedger
-from tests.acceptance.recorder.estate import NOW, Estate, build_estate
-from tests.acceptance.recorder.flood import Flood, Message
+from tests.acceptance.recorder.estate import Estate, build_estate
+from tests.acceptance.recorder.flood import FRESH_MS, Flood, Message
 from tests.acceptance.recorder.written import assert_written
 from tests.integration.recorder.test_recorder import Letters
 
 PARTITIONS = 4
 BATCH = 100
-NOW_MS = 1_795_173_600_000
+NOW_MS = time.time_ns() // 1_000_000
+RULE = DayRule(max_age=FRESH_MS["detections"] / 1000, reach=30 * 86_400.0)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ class Partitions:
                 topic=place.topic,
                 partition=place.partition,
                 offset=len(records),
-                timestamp=NOW_MS,
+                timestamp=message.came_ms,
                 timestamp_type=0,
                 key=message.key,
                 value=message.value,
@@ -81,18 +83,21 @@ def recorder_of(database: Database, metrics: Metrics) -> Recorder:
     asides = Asides(topic="dead", publisher=Letters(), metrics=metrics)  # type: ignore[arg-type]
     limit = DeadLetterLimit(share=1, run=10_000)
     skipped = metrics.recorder_skipped
-    clock: Any = lambda: NOW  # noqa: E731
     return Recorder(
         ledger=ledger,
         readers={
             "detections": lambda: DetectionReader(
-                path_loss_exponent=2.0, trace="all", skipped=skipped, clock=clock
+                path_loss_exponent=2.0, trace="all", skipped=skipped, rule=RULE
             ),
             "notifications": lambda: NotificationReader(
-                ledger=ledger, asides=asides, limit=limit, skipped=skipped, clock=clock
+                ledger=ledger,
+                asides=asides,
+                limit=limit,
+                skipped=skipped,
+                rule=RULE._replace(max_age=FRESH_MS["notifications"] / 1000),
             ),
             "authentications": lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit, clock=clock
+                ledger=ledger, asides=asides, limit=limit, rule=RULE
             ),
         },
         metrics=metrics,

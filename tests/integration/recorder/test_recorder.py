@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -26,12 +26,16 @@ from engine.metrics import Metrics
 from engine.recorder import OffsetsError, PartitionRecorder, Recorder
 from engine.recording.asides import Asides
 from engine.recording.authentications import AuthenticationReader
+from engine.recording.days import DayRule
 from engine.recording.detections import DetectionReader, Trace
 from engine.recording.ledger import Entry, Ledger
 from engine.recording.notifications import NotificationReader
+from engine.timestamps import format_instant
 from tests.contract.ledgers import Scene, open_scene
 
-NOW = datetime(2026, 11, 20, 10, 30, tzinfo=UTC)
+# Yesterday: records of a past that is too long ago for a recorder to be late count for no day.
+NOW = datetime.combine(datetime.now(UTC).date() - timedelta(days=1), time(10, 30), UTC)
+RULE = DayRule(max_age=300.0, reach=30 * 86_400.0)
 DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
 
 
@@ -61,13 +65,13 @@ class Rig:
         skipped = self.metrics.recorder_skipped
         readers: dict[str, Callable[[], Any]] = {
             DETECTIONS: lambda: DetectionReader(
-                path_loss_exponent=2.0, trace=trace, skipped=skipped, clock=lambda: NOW
+                path_loss_exponent=2.0, trace=trace, skipped=skipped, rule=RULE
             ),
             NOTIFICATIONS: lambda: NotificationReader(
-                ledger=ledger, asides=asides, limit=limit, skipped=skipped, clock=lambda: NOW
+                ledger=ledger, asides=asides, limit=limit, skipped=skipped, rule=RULE
             ),
             AUTHENTICATIONS: lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit, clock=lambda: NOW
+                ledger=ledger, asides=asides, limit=limit, rule=RULE
             ),
         }
         recorder = Recorder(ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0)
@@ -106,7 +110,7 @@ class Rig:
                 "venue": {"id": scene.venue.id, "name": "v"},
                 "beacon": {"id": scene.beacon.id, "name": "b"},
                 "device": {"udid": "phone"},
-                "detected_at": "2026-11-20T10:30:00+0000",
+                "detected_at": format_instant(NOW.timestamp()),
                 **fields,
             },
         )

@@ -12,6 +12,7 @@ from catalog.database import open_database
 from engine.failures import database_may_recover
 from engine.metrics import Metrics
 from engine.recording.partitions import PostgresStore
+from engine.recording.retention import Kept
 from engine.recording.rows import DetectionRow
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.written import assert_written
@@ -21,6 +22,7 @@ from tests.integration.recorder.test_at_once import NOW_MS, flooded, record_all,
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()
 LONG_ENOUGH = 10.0
+KEPT = Kept(NOW, NOW + timedelta(days=4), TODAY)
 
 
 async def test_a_reader_that_takes_long_does_not_stop_the_writers(postgres_url: str) -> None:
@@ -28,7 +30,7 @@ async def test_a_reader_that_takes_long_does_not_stop_the_writers(postgres_url: 
         await scene.store.make_days(TODAY - timedelta(days=2), TODAY)
         async with scene.database.read() as reader:
             await reader.execute(text("SELECT count(*) FROM detection_trace"))
-            dropping = asyncio.create_task(scene.store.forget_before(NOW))
+            dropping = asyncio.create_task(scene.store.forget(KEPT))
             async with asyncio.timeout(LONG_ENOUGH):
                 for number in range(20):
                     async with scene.ledger.entry() as entry:
@@ -37,7 +39,7 @@ async def test_a_reader_that_takes_long_does_not_stop_the_writers(postgres_url: 
         assert isinstance(outcome, DBAPIError), outcome
         assert getattr(outcome.orig, "sqlstate", None) == LockNotAvailableError.sqlstate
         assert database_may_recover(outcome)
-        assert await scene.store.forget_before(NOW) == 4
+        assert await scene.store.forget(KEPT) == 4
 
 
 async def test_days_are_made_while_rows_pour_in(postgres_url: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from engine.decode import Heard, decode_batch
 from engine.recording.rows import DeviceKey, KnownDevice, Place
 from engine.state.beacons import BeaconKey
-from tests.unit.engine.records import UUID, detection, record
+from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 
 ZONES = ("immediate", "near", "far", "unknown")
 # Two companies, three venues, one of them without a time zone; the last beacon has no place.
@@ -18,12 +18,14 @@ PLACES = {
     BeaconKey(UUID, 1, 4): Place(14, 103, 2, "Pacific/Kiritimati"),
 }
 NOON_MS = 1_795_173_600_000
+RECORD_MS = int(RECORD_TIME * 1000)
 _DAY_MS = 86_400_000
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 instants = st.one_of(
     st.integers(NOON_MS - 2 * _DAY_MS, NOON_MS + 2 * _DAY_MS),
     st.integers(NOON_MS - 90_000, NOON_MS),
+    st.integers(RECORD_MS - 400_000, RECORD_MS + 400_000),
     st.sampled_from(["0001-01-01T00:00:00+1400", "9999-12-31T23:59:59-1400"]),
 )
 

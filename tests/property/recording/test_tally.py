@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import given
 
+from engine.recording.days import DayRule
 from engine.recording.rows import DeviceKey, DeviceNews
 from engine.recording.tally import (
     counted_detections,
@@ -14,7 +15,10 @@ from engine.recording.tally import (
 )
 from engine.timestamps import parse
 from tests.property.recording.detections import PLACES, Message, Scene, scenes
+from tests.unit.engine.records import RECORD_TIME
 
+RULE = DayRule(max_age=300.0, reach=86_400.0)
+NOW = RECORD_TIME + 3600
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -48,19 +52,20 @@ def test_every_detection_that_counts_has_its_row(scene: Scene) -> None:
     expected = []
     for message in scene.messages:
         place = scene.place(message)
-        if place is not None:
+        if place is not None and _leaves_trace(message):
             device = known[DeviceKey(place.company_id, message.udid)]
             ip = None if message.ip is None else message.ip.replace("\0", "")
             expected.append((device.id, place.venue_id, place.beacon_id, message.zone, ip))
-    rows = detection_rows(counted_detections(scene.heard, PLACES), known)
+    rows = detection_rows(counted_detections(scene.heard, PLACES), known, RULE, NOW)
     assert [(r.device_id, r.venue_id, r.beacon_id, r.status, r.ip) for r in rows] == expected
     assert all(row.create_on.tzinfo is UTC for row in rows)
 
 
 @given(scenes)
 def test_rows_carry_the_instant_where_sql_can_hold_it(scene: Scene) -> None:
-    told = [m for m in scene.messages if scene.place(m) is not None]
-    rows = detection_rows(counted_detections(scene.heard, PLACES), scene.known())
+    told = [m for m in scene.messages if scene.place(m) is not None and _leaves_trace(m)]
+    counted = counted_detections(scene.heard, PLACES)
+    rows = detection_rows(counted, scene.known(), RULE, NOW)
     for message, row in zip(told, rows, strict=True):
         if isinstance(message.at, int):
             assert row.create_on == EPOCH + timedelta(milliseconds=message.at)
@@ -76,9 +81,11 @@ def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
             continue
         device = known[DeviceKey(place.company_id, message.udid)].id
         day = _day(message, place.time_zone)
+        if not _counts_for(day, message, place.time_zone):
+            continue
         heard.setdefault((day, "venue", place.venue_id), []).append(device)
         heard.setdefault((day, "beacon", place.beacon_id), []).append(device)
-    found = statistics_of_detections(counted_detections(scene.heard, PLACES), known)
+    found = statistics_of_detections(counted_detections(scene.heard, PLACES), known, RULE, NOW)
     figures = {tuple(key): (f.detections, f.notifications) for key, f in found.figures.items()}
     assert figures == {key: (len(devices), 0) for key, devices in heard.items()}
     venues = {place.beacon_id: place.venue_id for place in PLACES.values()}
@@ -86,6 +93,21 @@ def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
         assert figure.venue_id == (key.ref if key.kind == "venue" else venues[key.ref])
     expected = {(*key, device) for key, devices in heard.items() for device in devices}
     assert {tuple(device) for device in found.devices} == expected
+
+
+def _counts_for(day: date, message: Message, time_zone: str | None) -> bool:
+    """Every record comes at the same instant."""
+    came = datetime.fromtimestamp(RECORD_TIME, UTC)
+    at = EPOCH + timedelta(seconds=parse(message.at)) if isinstance(message.at, int) else None
+    is_fresh = at is not None and abs((at - came).total_seconds()) <= 300
+    return is_fresh or day == came.astimezone(ZoneInfo(time_zone or "UTC")).date()
+
+
+def _leaves_trace(message: Message) -> bool:
+    """Every record comes an hour before it is recorded, and traces are kept for a day and today."""
+    if not isinstance(message.at, int):
+        return False
+    return -47 * 3600 <= message.at / 1000 - RECORD_TIME <= 24 * 3600
 
 
 def _day(message: Message, time_zone: str | None) -> date:

@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.state.beacons import BeaconKey
-from engine.verify.recount import ApplicationFact, BeaconFact, Catalog, Record, Recount, Share
+from engine.verify.recount import (
+    ApplicationFact,
+    BeaconFact,
+    Catalog,
+    Interval,
+    Record,
+    Recount,
+    Share,
+)
 from tests.unit.engine.records import UUID, detection, record
 
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
@@ -14,6 +22,7 @@ CATALOG = Catalog(
         BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
         BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
         BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
+        BeaconKey(UUID, 1, 4): BeaconFact(company_id=2, active=True, before=frozenset({1})),
     },
     companies=frozenset({1, 2}),
     applications={
@@ -26,7 +35,8 @@ CATALOG = Catalog(
 
 def recount(share: Share = Share()) -> Recount:  # noqa: B008  # immutable
     """Nothing counted yet."""
-    return Recount(CATALOG, since=BEGIN, path_loss_exponent=2.0, share=share)
+    kept = Interval(BEGIN, BEGIN + 86_400)
+    return Recount(CATALOG, kept=kept, path_loss_exponent=2.0, share=share)
 
 
 def heard(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:

@@ -101,3 +101,17 @@ def test_where_the_beginning_is_gone_sql_may_have_more(
 ) -> None:
     comparison = Comparison(counted, partial={"nb_beacon"})
     assert [each.figure for each in comparison.of(written)] == figures
+
+
+@pytest.mark.parametrize(
+    ("company", "sql", "may_be_edit"), [(1, 2, True), (1, 3, False), (2, 0, True), (2, 1, True)]
+)
+def test_a_beacon_that_was_another_companys_before(
+    company: int, sql: int, may_be_edit: bool
+) -> None:
+    """Of its two detections each may have counted for either of them, or for nobody."""
+    counting = recount()
+    count_all([heard(minor=4), heard(minor=4)], counting.add_detection)
+    nothing = RIGHT._replace(nb_campaign=0, receptions=0, authentications=0, traces=None)
+    found = list(Comparison(counting).of(nothing._replace(company_id=company, nb_beacon=sql)))
+    assert [(each.sql, each.may_be_edit) for each in found] == [(sql, may_be_edit)]

@@ -1,0 +1,91 @@
+"""Errors of SQL, sorted once for every room: what may pass by itself, and what will not.
+
+PostgreSQL names the cause of an error by five characters, SQLSTATE; the first two are its class.
+docs/decisions/0045 gives the reason for each class.
+"""
+
+from asyncpg import InterfaceError, InternalClientError, PostgresError
+from asyncpg.exceptions import (
+    InvalidCachedStatementError,
+    UnsupportedClientFeatureError,
+    UnsupportedServerFeatureError,
+)
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+# A whole class passes where all of it is about the server, the way to it, or other transactions.
+_CLASSES_THAT_PASS = {
+    "08",  # connection exception; a pooler between us and the server says so too
+    "40",  # transaction rollback: serialization, deadlock, completion unknown
+    "53",  # insufficient resources: disk full, out of memory, too many connections
+    "57",  # operator intervention: statement cancelled or timed out, shutdown, starting up
+    "58",  # system error outside PostgreSQL: I/O error, a file of the server is missing
+    "72",  # snapshot too old
+    "F0",  # a file of the server's configuration
+    "XX",  # internal error: the server's own fault, which nothing that we send differently mends
+}
+_STATES_THAT_PASS = {
+    "25006",  # read only: a standby that is no primary yet
+    "25P02",  # in a transaction that has failed: the next try begins another one
+    "25P03",  # idle in transaction for too long
+    "25P04",  # the transaction took too long
+    "26000",  # prepared statement unknown: a pooler has changed the connection behind us
+    "42P05",  # prepared statement exists: the same
+    "55000",  # the database takes no connections now
+    "55006",  # object in use
+    "55P03",  # a lock was not to be had in time
+}
+# Another transaction was in the way: the same again, at once, goes well.
+_GAVE_WAY = {"40001", "40P01", "55P03"}
+# asyncpg's own InterfaceErrors pass, but for these. Those that are ValueErrors say that a value or
+# an option does not fit: nothing was sent, and nothing will be.
+_REFUSED_BY_ASYNCPG = (ValueError, UnsupportedClientFeatureError, UnsupportedServerFeatureError)
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """The SQLSTATE of an error of PostgreSQL, wrapped by SQLAlchemy or not; None without one."""
+    state = getattr(getattr(error, "orig", error), "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def state_passes(state: str) -> bool:
+    """Whether an error with this SQLSTATE may pass by itself."""
+    return state[:2] in _CLASSES_THAT_PASS or state in _STATES_THAT_PASS
+
+
+def took_too_long(error: BaseException) -> bool:
+    """Whether the statement was cut off: by the server, an operator, or our own deadline."""
+    return isinstance(error, TimeoutError) or sqlstate_of(error) == "57014"
+
+
+def gave_way(error: BaseException) -> bool:
+    """Whether the transaction only gave way to another one."""
+    return sqlstate_of(error) in _GAVE_WAY
+
+
+def database_may_recover(error: BaseException) -> bool:
+    """Whether SQL may answer later: not reachable, restarting, locked, out of something, told to
+    cancel. What the statement or its values are at fault for will not pass."""
+    if isinstance(error, DBAPIError):
+        return _wrapped_passes(error)
+    if isinstance(error, InvalidCachedStatementError):
+        return True  # a migration changed the table between two uses of a statement
+    # asyncpg's own, where SQLAlchemy does not wrap them: while it connects, and in the recorder.
+    if isinstance(error, PostgresError):
+        state = sqlstate_of(error)
+        return state is not None and state_passes(state)
+    if isinstance(error, InterfaceError):
+        return not isinstance(error, _REFUSED_BY_ASYNCPG)
+    # (An internal client error: a statement met a connection in the middle of what was broken off.)
+    return isinstance(error, InternalClientError | PoolTimeoutError | OSError | TimeoutError)
+
+
+def _wrapped_passes(error: DBAPIError) -> bool:
+    # SQLite's: locked, disk full, an I/O error. PostgreSQL's never come as OperationalError.
+    if isinstance(error, OperationalError) or error.connection_invalidated:
+        return True
+    cause = getattr(error.orig, "__cause__", None)
+    if isinstance(cause, InvalidCachedStatementError):
+        return True
+    state = sqlstate_of(error)
+    return state is not None and state_passes(state)

@@ -1,0 +1,82 @@
+"""A server that cuts statements off after a while: batches get smaller until they go through."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from catalog.models import DetectionTrace
+from engine.recording.ledger import Entry
+from tests.contract.ledgers import open_scene
+from tests.integration.recorder.test_recorder import DETECTIONS, Rig
+
+FEW = 10
+
+
+@pytest.fixture
+async def rig(database_url: str) -> AsyncIterator[Rig]:
+    async with open_scene(database_url) as scene:
+        yield Rig(scene)
+
+
+class SlowEntry:
+    """Writes few rows in time."""
+
+    def __init__(self, entry: Entry, error: Exception, batches: list[int]) -> None:
+        self._entry = entry
+        self._error = error
+        self._batches = batches
+
+    async def add_detections(self, rows: Sequence[Any]) -> None:
+        if len(rows) > FEW:
+            raise self._error
+        self._batches.append(len(rows))
+        await self._entry.add_detections(rows)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entry, name)
+
+
+class SlowLedger:
+    """Gives such entries, until it is told to be quick."""
+
+    def __init__(self, ledger: Any, error: Exception) -> None:
+        self._ledger = ledger
+        self._error = error
+        self.batches: list[int] = []
+
+    @asynccontextmanager
+    async def entry(self) -> AsyncIterator[Any]:
+        async with self._ledger.entry() as entry:
+            yield SlowEntry(entry, self._error, self.batches)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), asyncpg.exceptions.QueryCanceledError("statement timeout")]
+)
+async def test_a_batch_is_halved_until_it_goes_through(rig: Rig, error: Exception) -> None:
+    ledger: Any = SlowLedger(rig.scene.ledger, error)
+    recorder = rig.recorder(DETECTIONS, ledger=ledger)
+    await recorder.handle(rig.detections(range(40)))
+    assert await rig.counters() == (40, 0)
+    assert await rig.count(DetectionTrace) == 40
+    assert sum(ledger.batches) == 40
+    assert max(ledger.batches) <= FEW
+    assert await rig.scene.ledger.next_offsets(DETECTIONS) == {0: 40}
+
+
+async def test_it_grows_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger: Any = SlowLedger(rig.scene.ledger, TimeoutError())
+    recorder = rig.recorder(DETECTIONS, ledger=ledger)
+    await recorder.handle(rig.detections(range(20)))
+    monkeypatch.setattr(f"{__name__}.FEW", 1000)
+    ledger.batches.clear()
+    for begin in range(20, 320, 100):
+        await recorder.handle(rig.detections(range(begin, begin + 100)))
+    assert ledger.batches[-1] > 50
+    assert await rig.counters() == (320, 0)

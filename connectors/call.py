@@ -11,11 +11,15 @@ from typing import cast
 import httpcore
 import httpx
 
+from connectors.budget import ParserTurns, ReplyBudget, ReplyLimitError
+from connectors.connection import BoundedConnection
 from connectors.connections import Connections
 from connectors.egress import Egress, ForbiddenError, UnresolvedError
 from connectors.model import CallError, Fault
 from connectors.network import GuardedBackend
 from connectors.request import Request
+
+_HANDSHAKE_BYTES = 128 * 1024  # a service's certificate, with all that lie between
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +33,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Seconds to connect (look-up, TCP and TLS), seconds for the whole call, bytes of a reply."""
+    """Seconds to connect (look-up, TCP and TLS), seconds for the whole call; of a reply the bytes
+    of its body, what may come with it over the wire, and the steps of each kind of parsing."""
 
     connect: float = 1.0
     call: float = 3.0
     reply_bytes: int = 65_536
+    overhead_bytes: int = 81_920
+    reply_steps: int = 1000
 
 
 class Caller:
@@ -48,6 +55,7 @@ class Caller:
         self._egress = egress
         self._limits = limits
         self._connections = Connections(backend=GuardedBackend(egress), ssl_context=ssl_context)
+        self._turns = ParserTurns()
 
     async def send(self, company_id: int, request: Request) -> Reply:
         """The reply to one request. Raises CallError."""
@@ -57,6 +65,8 @@ class Caller:
                 return await self._exchange(company_id, request)
         except ForbiddenError as error:
             raise CallError(Fault.FORBIDDEN, str(error)) from None
+        except ReplyLimitError as error:
+            raise CallError(Fault.REPLY_TOO_LARGE, str(error), counts=True) from None
         except (UnresolvedError, OSError) as error:
             fault, detail = _network_fault(error)
             raise CallError(fault, detail, retriable=True, counts=True) from None
@@ -75,14 +85,13 @@ class Caller:
         await self._connections.close()
 
     async def _exchange(self, company_id: int, request: Request) -> Reply:
-        transport = _Transport(company_id, self._connections)
+        transport = _Transport(company_id, self._connections, self._limits, self._turns)
         response = await transport.handle_async_request(
             httpx.Request(
                 request.method,
                 request.url,
                 headers=request.headers,
                 content=request.body or None,
-                extensions={"timeout": {"connect": self._limits.connect}},
             )
         )
         try:
@@ -92,14 +101,13 @@ class Caller:
         return Reply(response.status_code, response.headers, body)
 
     async def _read(self, response: httpx.Response) -> bytes:
-        """The body as it came over the wire, up to the limit. Raises CallError."""
+        """The body as it came over the wire, up to the limit. Raises ReplyLimitError."""
         parts, size = [], 0
         async with aclosing(_parts(response)) as arriving:
             async for part in arriving:
                 size += len(part)
                 if size > self._limits.reply_bytes:
-                    detail = f"a reply of more than {self._limits.reply_bytes} bytes"
-                    raise CallError(Fault.REPLY_TOO_LARGE, detail)
+                    raise ReplyLimitError(f"a reply of more than {self._limits.reply_bytes} bytes")
                 parts.append(part)
         return b"".join(parts)
 
@@ -123,9 +131,13 @@ def _network_fault(error: UnresolvedError | OSError) -> tuple[Fault, str]:
 class _Transport(httpx.AsyncBaseTransport):
     """An httpx transport for one call, over connections that are kept for the company."""
 
-    def __init__(self, company_id: int, connections: Connections) -> None:
+    def __init__(
+        self, company_id: int, connections: Connections, limits: CallLimits, turns: ParserTurns
+    ) -> None:
         self._company_id = company_id
         self._connections = connections
+        self._limits = limits
+        self._turns = turns
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send on an idle connection, else on a new one.
@@ -143,17 +155,23 @@ class _Transport(httpx.AsyncBaseTransport):
             content=request.stream,
             extensions=request.extensions,
         )
-        connection = await self._connections.take_idle(self._company_id, outgoing.url.origin)
+        origin = outgoing.url.origin
+        budget = self._budget(self._limits.reply_bytes + self._limits.overhead_bytes)
+        connection = await self._connections.take_idle(self._company_id, origin)
         if connection is not None:
             try:
-                return await self._send(connection, outgoing)
+                return await self._send(connection, outgoing, budget)
             except (httpcore.RemoteProtocolError, ConnectionError):
                 await connection.aclose()
-        return await self._send(self._connections.new(outgoing.url.origin), outgoing)
+        connection = await self._connections.connect(
+            origin, seconds=self._limits.connect, budget=self._budget(_HANDSHAKE_BYTES)
+        )
+        return await self._send(connection, outgoing, budget)
 
     async def _send(
-        self, connection: httpcore.AsyncHTTPConnection, request: httpcore.Request
+        self, connection: BoundedConnection, request: httpcore.Request, budget: ReplyBudget
     ) -> httpx.Response:
+        connection.allow(budget)
         try:
             response = await connection.handle_async_request(request)
         except BaseException:
@@ -161,6 +179,14 @@ class _Transport(httpx.AsyncBaseTransport):
             raise
         body = _Body(self._company_id, self._connections, connection, request, response)
         return httpx.Response(response.status, headers=response.headers, stream=body)
+
+    def _budget(self, wire_bytes: int) -> ReplyBudget:
+        return ReplyBudget(
+            wire_bytes=wire_bytes,
+            steps=self._limits.reply_steps,
+            turns=self._turns,
+            company_id=self._company_id,
+        )
 
 
 class _Body(httpx.AsyncByteStream):
@@ -170,7 +196,7 @@ class _Body(httpx.AsyncByteStream):
         self,
         company_id: int,
         connections: Connections,
-        connection: httpcore.AsyncHTTPConnection,
+        connection: BoundedConnection,
         request: httpcore.Request,
         response: httpcore.Response,
     ) -> None:

@@ -5,6 +5,11 @@ from collections import OrderedDict
 
 import httpcore
 
+from connectors.budget import ReplyBudget
+from connectors.connection import BoundedConnection
+from connectors.network import GuardedBackend
+from connectors.streams import BoundedStream, TlsStream
+
 KEEP_SECONDS = 15.0
 MOST_IDLE = 512
 
@@ -21,21 +26,20 @@ class Connections:
     def __init__(
         self,
         *,
-        backend: httpcore.AsyncNetworkBackend,
+        backend: GuardedBackend,
         ssl_context: ssl.SSLContext,
         keep: float = KEEP_SECONDS,
         most_idle: int = MOST_IDLE,
     ) -> None:
         self._backend = backend
         self._ssl_context = ssl_context
+        self._ssl_context.set_alpn_protocols(["http/1.1"])
         self._keep = keep
         self._most_idle = most_idle
-        self._idle: dict[Key, list[httpcore.AsyncHTTPConnection]] = {}
-        self._oldest: OrderedDict[httpcore.AsyncHTTPConnection, Key] = OrderedDict()
+        self._idle: dict[Key, list[BoundedConnection]] = {}
+        self._oldest: OrderedDict[BoundedConnection, Key] = OrderedDict()
 
-    async def take_idle(
-        self, company_id: int, origin: httpcore.Origin
-    ) -> httpcore.AsyncHTTPConnection | None:
+    async def take_idle(self, company_id: int, origin: httpcore.Origin) -> BoundedConnection | None:
         """One that still stands, the one used last, if there is one."""
         key = _key(company_id, origin)
         while connections := self._idle.get(key):
@@ -45,17 +49,25 @@ class Connections:
             await connection.aclose()
         return None
 
-    def new(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
-        """One that is not connected yet."""
-        return httpcore.AsyncHTTPConnection(
-            origin=origin,
-            ssl_context=self._ssl_context,
-            keepalive_expiry=self._keep,
-            network_backend=self._backend,
-        )
+    async def connect(
+        self, origin: httpcore.Origin, *, seconds: float, budget: ReplyBudget
+    ) -> BoundedConnection:
+        """A new one, within `seconds`; `budget` is for TLS. Raises EgressError, OSError."""
+        host = origin.host.decode("ascii")
+        stream: BoundedStream
+        stream = raw = await self._backend.connect_tcp(host, origin.port, timeout=seconds)
+        raw.budget = budget
+        if origin.scheme == b"https":
+            try:
+                stream = TlsStream(raw, self._ssl_context, host)
+                await stream.shake_hands()
+            except BaseException:
+                await raw.aclose()
+                raise
+        return BoundedConnection(origin=origin, stream=stream, keep=self._keep)
 
     async def give_back(
-        self, company_id: int, origin: httpcore.Origin, connection: httpcore.AsyncHTTPConnection
+        self, company_id: int, origin: httpcore.Origin, connection: BoundedConnection
     ) -> None:
         """Keep it if it can serve again, and close what is too much."""
         if not connection.is_idle():
@@ -77,7 +89,7 @@ class Connections:
         for connection in list(self._oldest):
             await self._forget(connection).aclose()
 
-    def _forget(self, connection: httpcore.AsyncHTTPConnection) -> httpcore.AsyncHTTPConnection:
+    def _forget(self, connection: BoundedConnection) -> BoundedConnection:
         key = self._oldest.pop(connection)
         connections = self._idle[key]
         connections.remove(connection)

@@ -1,55 +1,30 @@
-"""TCP for httpcore, on asyncio: connections that go only where the guard lets them."""
+"""TCP on asyncio: connections that go only where the guard lets them."""
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-import httpcore
+from collections.abc import Sequence
 
 from connectors.egress import Egress
 from connectors.streams import TcpStream
 
-_CONNECT_SECONDS = 1.0
 _MOST_TRIED = 8  # addresses of one name; all of them are checked
 
 
-class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections to addresses that the guard gave, never to a name.
-
-    What is passed as `timeout` (seconds) runs over look-up, TCP and TLS together.
-    """
+class GuardedBackend:
+    """Opens connections to addresses that the guard gave, never to a name."""
 
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's signature
-        local_address: str | None = None,  # noqa: ARG002
-        socket_options: Iterable[Any] | None = None,  # noqa: ARG002
-    ) -> TcpStream:
-        """Connect to one of the checked addresses of `host`. Raises EgressError, OSError."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + (_CONNECT_SECONDS if timeout is None else timeout)
+    async def connect(self, host: str, port: int, *, seconds: float) -> TcpStream:
+        """Connect to one of the checked addresses of `host`. Raises EgressError, OSError.
+
+        `seconds` run over look-up, TCP and TLS together.
+        """
+        until = asyncio.get_running_loop().time() + seconds
         async with asyncio.timeout_at(until):
             addresses = await self._egress.addresses(host, port)
         return await _connect(addresses[:_MOST_TRIED], port, until)
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """No connector leads to a file."""
-        raise NotImplementedError
-
-    async def sleep(self, seconds: float) -> None:
-        """For httpcore's own retries, which are off."""
-        await asyncio.sleep(seconds)
 
 
 async def _connect(addresses: Sequence[str], port: int, until: float) -> TcpStream:

@@ -9,9 +9,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import httpcore
+from typing import Protocol, TypeVar
 
 from connectors.budget import ReplyBudget
 
@@ -20,50 +18,54 @@ PIECE_BYTES = 16 * 1024
 Result = TypeVar("Result")
 
 
-class BoundedStream(httpcore.AsyncNetworkStream):
+class SendError(OSError):
+    """The connection broke while something was sent."""
+
+
+class BoundedStream(Protocol):
     """One connection. Deadlines of reads and writes are the caller's, over the whole call.
 
-    What is read is taken from `budget`, which changes with each call.
+    What is read is taken from `budget`, which changes with each call. `read` gives what has
+    arrived, up to a number of bytes, and b"" at the end; `write` sends all, or raises SendError.
+    `has_more`: the peer has hung up, or talks unasked.
     """
 
     budget: ReplyBudget
 
+    async def read(self, most: int) -> bytes: ...
+    async def write(self, data: bytes) -> None: ...
+    def has_more(self) -> bool: ...
+    def close(self) -> None: ...
 
-class TcpStream(BoundedStream):
+
+class TcpStream:
     """A connected socket. TLS, if there is to be any, has until `connect_until` (loop's time)."""
+
+    budget: ReplyBudget
 
     def __init__(self, connected: socket.socket, connect_until: float) -> None:
         self._socket = connected
         self.connect_until = connect_until
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # httpcore's signature
-        """What has arrived, a piece at most; b"" at the end."""
-        wanted = min(max_bytes, PIECE_BYTES)
-        data = await asyncio.get_running_loop().sock_recv(self._socket, wanted)
+    async def read(self, most: int) -> bytes:
+        """As BoundedStream says."""
+        data = await asyncio.get_running_loop().sock_recv(self._socket, most)
         self.budget.take_bytes(len(data))
         return data
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        """Send all of it. httpcore reads on after a WriteError: who hangs up early may have
-        answered before."""
+    async def write(self, data: bytes) -> None:
+        """As BoundedStream says."""
         try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, buffer)
+            await asyncio.get_running_loop().sock_sendall(self._socket, data)
         except OSError as error:
-            raise httpcore.WriteError(str(error)) from error
+            raise SendError(error.errno, error.strerror) from error
 
-    def write_now(self, buffer: bytes) -> None:
+    def write_now(self, data: bytes) -> None:
         """Send what goes out without waiting. Raises OSError."""
-        self._socket.send(buffer)
+        self._socket.send(data)
 
-    async def aclose(self) -> None:
-        """At once: a peer that hangs does not get to keep the connection open."""
-        self._socket.close()
-
-    def get_extra_info(self, info: str) -> Any:
-        """What httpcore asks: whether the peer has hung up (or talks unasked)."""
-        return self._has_more() if info == "is_readable" else None
-
-    def _has_more(self) -> bool:
+    def has_more(self) -> bool:
+        """As BoundedStream says."""
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -72,9 +74,15 @@ class TcpStream(BoundedStream):
             return True
         return True
 
+    def close(self) -> None:
+        """At once."""
+        self._socket.close()
 
-class TlsStream(BoundedStream):
+
+class TlsStream:
     """TLS over a TcpStream; `shake_hands` first."""
+
+    budget: ReplyBudget
 
     def __init__(self, raw: TcpStream, context: ssl.SSLContext, hostname: str) -> None:
         self.budget = raw.budget
@@ -90,36 +98,32 @@ class TlsStream(BoundedStream):
                 await self._flush()
         except ssl.SSLEOFError:
             raise ConnectionResetError("hung up while shaking hands") from None
-        except httpcore.WriteError as error:
-            raise ConnectionResetError(str(error)) from None
         except ssl.SSLError:
             with contextlib.suppress(OSError):  # the alert that says why
                 self._raw.write_now(self._leaving.read())
             raise
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109
-        """What the next record says; b"" at the end."""
+    async def read(self, most: int) -> bytes:
+        """What the next record says. As BoundedStream says."""
         self._raw.budget = self.budget
         try:
-            return await self._with_arrivals(lambda: self._tls.read(max_bytes))
+            return await self._with_arrivals(lambda: self._tls.read(most))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return b""
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        """Send all of it. Raises WriteError, as TcpStream does."""
+    async def write(self, data: bytes) -> None:
+        """As BoundedStream says."""
         self._raw.budget = self.budget
-        await self._with_arrivals(lambda: self._tls.write(buffer))
+        await self._with_arrivals(lambda: self._tls.write(data))
         await self._flush()
 
-    async def aclose(self) -> None:
-        """At once."""
-        await self._raw.aclose()
+    def has_more(self) -> bool:
+        """As BoundedStream says."""
+        return bool(self._arrived.pending or self._tls.pending()) or self._raw.has_more()
 
-    def get_extra_info(self, info: str) -> Any:
-        """As TcpStream says."""
-        if info == "is_readable" and (self._arrived.pending or self._tls.pending()):
-            return True
-        return self._raw.get_extra_info(info)
+    def close(self) -> None:
+        """At once."""
+        self._raw.close()
 
     async def _with_arrivals(self, step: Callable[[], Result]) -> Result:
         """The result of `step`, which is tried again with each piece that arrives."""

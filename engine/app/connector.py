@@ -1,6 +1,5 @@
 """The role connector, put together."""
 
-import logging
 import secrets
 import socket
 import time
@@ -46,8 +45,6 @@ def user_agent() -> str:
 
 def open_caller(settings: Settings) -> Caller:
     """Calls under the limits of the settings. The caller closes it. Raises CertificatesError."""
-    # What it would tell at the level debug holds headers of customers' replies.
-    logging.getLogger("httpcore").setLevel(logging.INFO)
     try:
         context = client_context(settings.connector_ca_file)
     except OSError as error:

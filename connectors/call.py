@@ -14,6 +14,7 @@ from connectors.connection import Connection, Message, PeerError, RawReply
 from connectors.connections import Connections, Origin
 from connectors.egress import Egress, ForbiddenError, UnresolvedError
 from connectors.model import CallError, Fault
+from connectors.names import asker
 from connectors.network import GuardedBackend
 from connectors.request import Request
 
@@ -58,6 +59,7 @@ class Caller:
 
     async def send(self, company_id: int, request: Request) -> Reply:
         """The reply to one request. Raises CallError."""
+        asker.set(company_id)
         try:
             async with asyncio.timeout(self._limits.call):
                 await self._egress.check(request.url)

@@ -53,7 +53,7 @@ class ScriptedService:
     def __init__(self) -> None:
         self.open: list[asyncio.Future[str]] = []
 
-    async def send(self, company_id: int, request: Request) -> Reply:
+    async def send(self, _company_id: int, _request: Request) -> Reply:
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.open.append(answer)
         return OUTCOMES[await answer]()
@@ -106,6 +106,14 @@ class Trial:
 
         # (Epoch seconds, in which the call says how long it is fresh, lie beyond the loop's time.)
         self.jobs.append(self.worker.submit(call, on_result))
+
+    async def until_started(self) -> None:
+        """Until the last job's task has been made, and has not run."""
+        for _ in range(10_000):
+            if self.jobs[-1].task is not None:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("its turn does not come")
 
     async def settle(self) -> None:
         """Answer everything well until nothing is left, then ask each company once more."""
@@ -173,9 +181,7 @@ async def test_a_job_that_is_cancelled_before_its_first_step() -> None:
     try:
         for _ in range(4 * LIMITS.in_all):
             trial.submit(1)
-            while trial.jobs[-1].task is None:
-                await asyncio.sleep(0)
-            # Its task has been made and has not run.
+            await trial.until_started()
             trial.worker.forget([trial.jobs[-1]])
         trial.submit(1)
         await trial.settle()
@@ -193,8 +199,7 @@ async def test_a_probe_that_is_cancelled_before_its_first_step() -> None:
             trial.service.answer("unforeseen")
             await asyncio.sleep(0)
         trial.submit(1)
-        while trial.jobs[-1].task is None:
-            await asyncio.sleep(0)
+        await trial.until_started()
         trial.worker.forget([trial.jobs[-1]])
         trial.submit(1)
         await trial.settle()

@@ -5,6 +5,7 @@ Neither may stop a call: what cannot be found out in time is not known, and the 
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -109,11 +110,12 @@ class DeviceLookup:
         for key in keys:
             pipeline.get(self._name(key))
         values = await self._run(pipeline)
-        return {
-            key: _decode(value)
-            for key, value in zip(keys, values or (), strict=bool(values))
-            if value is not None
-        }
+        found: Found = {}
+        for key, value in zip(keys, values or (), strict=bool(values)):
+            if value is not None:
+                with suppress(msgspec.DecodeError):  # not ours: SQL is asked instead
+                    found[key] = _decode(value)
+        return found
 
     async def _remember(self, stored: Found) -> None:
         pipeline: Any = self._redis.pipeline(transaction=False)

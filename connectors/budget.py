@@ -11,7 +11,7 @@ FREE_STEPS = 24  # an honest reply takes about six
 STEPS_A_TURN = 8  # some 0.1 ms of processor time
 TURN_SECONDS = 0.001
 _HEAD_LINES_A_STEP = 2
-_LINES_A_STEP = 16  # of a body they cost nothing, but those of a trailer look the same
+_LINES_A_STEP = 64  # of a body they cost nothing, but those of a trailer look the same
 
 
 class ReplyLimitError(Exception):
@@ -76,12 +76,13 @@ class ReplyBudget:
     async def take_read(self, data: bytes, *, is_head: bool) -> None:
         """Data is about to be parsed; `is_head`: the reply's own head is not complete yet."""
         lines = data.count(b"\n")
+        of_head = min(lines, data.partition(b"\r\n\r\n")[0].count(b"\n") + 2) if is_head else 0
         self._reads_left -= 1
-        if is_head:
-            self._lines_left -= min(lines, data.partition(b"\r\n\r\n")[0].count(b"\n") + 2)
+        self._lines_left -= of_head
         if self._reads_left < 0 or self._lines_left < 0:
             raise ReplyLimitError(f"a reply in more than {self._steps} pieces or header lines")
-        await self._pace(1 + lines // (_HEAD_LINES_A_STEP if is_head else _LINES_A_STEP))
+        others = lines - of_head
+        await self._pace(1 + of_head // _HEAD_LINES_A_STEP + others // _LINES_A_STEP)
 
     async def take_event(self) -> None:
         """The parser has found something."""

@@ -18,13 +18,20 @@ class Turns:
 
     `start(job, is_probe)` begins one; say `finished` when its try has ended. A company whose
     breaker is not known to be closed is held until it has been asked for; of an open one, one job
-    is started as a probe when the gate says so.
+    is started as a probe when the gate says so. While `may_start` says no, nothing else begins:
+    say `go_on` when it would say yes.
     """
 
     def __init__(
-        self, *, queue: FairQueue[Job], gate: Gate, start: Callable[[Job, bool], None]
+        self,
+        *,
+        queue: FairQueue[Job],
+        gate: Gate,
+        start: Callable[[Job, bool], None],
+        may_start: Callable[[], bool],
     ) -> None:
         self._queue = queue
+        self._may_start = may_start
         self._gate = gate
         self._start = start
         self._stopped = False
@@ -60,6 +67,10 @@ class Turns:
         """Take out jobs that wait and are `unwanted`."""
         return self._queue.discard(unwanted)
 
+    def go_on(self) -> None:
+        """Start what may start now."""
+        self._dispatch()
+
     def stop(self) -> None:
         """Start nothing more."""
         self._stopped = True
@@ -68,7 +79,9 @@ class Turns:
         if self._dispatching:
             return
         for _ in range(_STARTS_AT_ONCE):
-            if self._stopped or (taken := self._queue.take()) is None:
+            if self._stopped or not self._may_start():
+                return
+            if (taken := self._queue.take()) is None:
                 return
             self._start(taken[1], False)
         self._dispatching = True

@@ -34,7 +34,8 @@ class Worker:
     """Makes the calls that are submitted, fairly and within `limits`.
 
     `run` must run; it raises what no call is answerable for. `agent` is the user-agent.
-    `on_try(seconds)` is called behind every try, `on_retry` when there will be another.
+    `on_try(seconds)` is called behind every try, `on_retry` when there will be another. No call
+    begins while `may_start` says no; say `go_on` when there is room for results again.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Worker:
         clock: Callable[[], float] = time.time,
         on_try: Callable[[float], None] = lambda _seconds: None,
         on_retry: Callable[[], None] = lambda: None,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self._caller = caller
         self._gate = gate
@@ -58,7 +60,7 @@ class Worker:
         self._on_retry = on_retry
         self._chance = random.Random()  # noqa: S311  # spreads tries, guards nothing
         queue: FairQueue[Job] = FairQueue(in_all=limits.in_all, per_company=limits.company)
-        self._turns = Turns(queue=queue, gate=gate, start=self._start)
+        self._turns = Turns(queue=queue, gate=gate, start=self._start, may_start=may_start)
         self._intake = Intake(limits.unfinished)
         self._in_flight: set[asyncio.Task[bool | None]] = set()
         self._broken = asyncio.Event()
@@ -83,6 +85,10 @@ class Worker:
             waiting = self._intake.of(call.company_id)
             on_result(Failed(Fault.OVERLOAD, f"{waiting} calls of the company wait already"))
         return job
+
+    def go_on(self) -> None:
+        """Begin what waited for room."""
+        self._turns.go_on()
 
     async def drain(self, jobs: Collection[Job], deadline: float) -> None:
         """Forget those that wait, let those in flight finish their try within `deadline` seconds,

@@ -61,6 +61,7 @@ def open_caller(settings: Settings) -> Caller:
         connect=settings.connector_connect_timeout,
         call=settings.connector_call_timeout,
         reply_bytes=settings.connector_reply_bytes,
+        reply_steps=settings.connector_reply_steps,
     )
     return Caller(egress=egress, ssl_context=context, limits=limits)
 
@@ -76,7 +77,6 @@ def build_connector(parts: Parts) -> Role:
     settings, metrics = parts.settings, parts.metrics
     topics = Topics.named(settings.topic_prefix)
     caller = open_caller(settings)
-    calls = _calls(parts, caller)
     finished = _finished(parts)
     departures = Departures(
         topics=topics,
@@ -89,6 +89,8 @@ def build_connector(parts: Parts) -> Role:
         finished=finished,
         metrics=metrics,
     )
+    calls = _calls(parts, caller, departures)
+    departures.on_room = calls.go_on
     role = Connector(
         settings=settings,
         calls=calls,
@@ -120,7 +122,7 @@ def build_connector(parts: Parts) -> Role:
     )
 
 
-def _calls(parts: Parts, caller: Caller) -> Worker:
+def _calls(parts: Parts, caller: Caller, departures: Departures) -> Worker:
     settings, metrics = parts.settings, parts.metrics
     retried = metrics.connector_calls.labels("retried")
     return Worker(
@@ -135,6 +137,7 @@ def _calls(parts: Parts, caller: Caller) -> Worker:
         agent=user_agent(),
         on_try=metrics.connector_call_seconds.observe,
         on_retry=retried.inc,
+        may_start=lambda: departures.has_room,
     )
 
 

@@ -28,6 +28,7 @@ from engine.state.settling import ClaimSettler, Settlement
 log = structlog.get_logger(__name__)
 
 ROLE = "connector"
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 class Origin(Protocol):
@@ -51,6 +52,12 @@ class Departure(NamedTuple):
     def id(self) -> str:
         """By which it is known if it comes again."""
         return self.cause.asked.message.id if isinstance(self.cause, Answered) else ""
+
+    @property
+    def size(self) -> int:
+        """The characters of content that it holds."""
+        result = self.cause.result if isinstance(self.cause, Answered) else None
+        return result.size if isinstance(result, Content) else 0
 
     def message(self, topics: Topics, now: float) -> Outgoing | None:
         """What leaves, if something does."""
@@ -78,6 +85,8 @@ class Departures:
         self._finished = finished
         self._metrics = metrics
         self._clock = clock
+        self._bytes = 0
+        self.on_room: Callable[[], None] = lambda: None
         self._leaving: Basket[Departure] = Basket()
         self._unsettled: Basket[tuple[Departure, Settlement]] = Basket()
         self._gone: Basket[Departure] = Basket()
@@ -87,7 +96,14 @@ class Departures:
 
     def add(self, departure: Departure) -> None:
         """See it off soon; its origin is told when it is done."""
+        self._bytes += departure.size
         self._leaving.put([departure])
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more content may come: not while Kafka is away and much waits for it. Then calls
+        wait; `on_room` is called when there is room again."""
+        return self._bytes < _MOST_BYTES
 
     async def run(self) -> None:
         """Until cancelled. No step waits for a later one: while Redis is away calls still leave."""
@@ -106,8 +122,11 @@ class Departures:
             await asyncio.gather(*steps, return_exceptions=True)
 
     async def _leave(self, batch: list[Departure]) -> None:
+        size = sum(departure.size for departure in batch)
         with self._step("publish"):
             batch = await self._publish(batch)
+        self._bytes -= size
+        self.on_room()
         self._count(batch)
         for departure in batch:
             wish = _settlement(departure)

@@ -46,6 +46,22 @@ BURNING: dict[str, Answer] = {
 }
 
 
+def together(answer: Answer, count: int) -> Answer:
+    """Nobody is answered before `count` have asked; then all are at once."""
+    asked = 0
+    full = asyncio.Event()
+
+    async def answer_together(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        if asked >= count:
+            full.set()
+        await full.wait()
+        await answer(heard, writer)
+
+    return answer_together
+
+
 def head(*lines: bytes, body: bytes = b"{}") -> Any:
     """A whole reply with these header lines."""
     return writing(b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"", b""]) + body)

@@ -19,7 +19,7 @@ from tests.acceptance.connectors.customers import SECRET_KEY, by_path
 from tests.acceptance.connectors.test_neighbours import Latencies
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
-from tests.hostile.connectors.services import BURNING
+from tests.hostile.connectors.services import BURNING, together
 from tests.servers.http_service import content, serving
 from tests.servers.waiting import eventually
 
@@ -82,7 +82,8 @@ async def test_a_reply_that_burns_the_processor_delays_no_other_company(
     await migrate(sqlite_url)
     await call_topics.create()
     topic = call_topics.name("connector-calls")
-    answers = by_path({"burns": BURNING[kind], "quick": content(after=0.02)})
+    burns = together(BURNING[kind], in_flight)
+    answers = by_path({"burns": burns, "quick": content(after=0.02)})
     async with serving(answers) as service:
         urls: dict[str, Any] = {"burns": service.url("/burns"), "quick": service.url("/quick")}
         settings = {**SETTINGS, **BOUNDS[in_flight], "REDIS_URL": redis_url}
@@ -97,7 +98,8 @@ async def test_a_reply_that_burns_the_processor_delays_no_other_company(
             for number in range(CALLS):
                 one = call(urls["burns"], f"a {number}", company=1)
                 await producer.send(topic, _encode(one), key=one.device.udid.encode())
-            await eventually(lambda: _asked(service) >= in_flight, deadline=60, what="A is asked")
+            # (On a slow machine the first may run into their deadline before the last are asked.)
+            await eventually(lambda: _asked(service) > in_flight // 2, deadline=60, what="A asked")
             if in_flight < CALLS // 10:  # it goes on: B's are not to stand behind A's in the topic
                 await eventually(lambda: _all_taken_in(connector), deadline=60, what="taken in")
             before = _asked(service)
@@ -111,7 +113,7 @@ async def test_a_reply_that_burns_the_processor_delays_no_other_company(
         print(
             f"\n{kind}: B's p99 {1000 * calm.percentile(0.99):.0f} ms calm, "
             f"{1000 * loud.percentile(0.99):.0f} ms (max {1000 * loud.percentile(1):.0f}) "
-            f"beside {in_flight} calls of A in flight ({during} more asked meanwhile); "
+            f"beside {before} calls of A in flight and {during} more meanwhile; "
             f"/healthz at most {1000 * max(pulse.seconds):.0f} ms; {reasons}"
         )
     assert above < ABOVE_CALM

@@ -111,7 +111,8 @@ FINE: dict[str, Answer] = {
 async def result_of(one: Asking, url: str) -> Result:
     call = call_to(url)
     one.submit(call)
-    return await eventually(lambda: one.results.get(call.id), deadline=30, what="its result")
+    await eventually(lambda: call.id in one.results, deadline=30, what="its result")
+    return one.results[call.id]
 
 
 async def assert_goes_on(one: Asking, service: Any) -> None:

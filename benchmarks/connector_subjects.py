@@ -120,7 +120,7 @@ async def httpx_client_a_company(calls: int, url: str) -> Result:
 
 
 async def caller(calls: int, url: str) -> Result:
-    """connectors/call.py: an httpx transport over connections of its own keeping, guarded."""
+    """connectors/call.py: h11 over connections of its own keeping, guarded."""
     egress = Egress(allow_networks=[ip_network("127.0.0.0/8")], resolve=Names())
     one = Caller(
         egress=egress, ssl_context=client_context(), limits=CallLimits(connect=5.0, call=30.0)

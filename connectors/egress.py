@@ -6,13 +6,15 @@ the check and the connection leads nowhere.
 """
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from connectors.addresses import Network, is_in, is_public, parse_address
+from connectors.names import Names
 
 RESOLVE_SECONDS = 1.0
+_MOST_ADDRESSES = 64  # each is checked at every call
+_LONGEST_NAME = 253
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -33,30 +35,24 @@ class UnresolvedError(EgressError):
     """The name does not resolve now; it may later."""
 
 
-async def resolve_with_system(host: str, port: int) -> Sequence[str]:
-    """Every address of a name, as the system's resolver has them. Raises OSError."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
 class Egress:
     """What is public is open, on the default port of its scheme.
 
     `allow_networks` opens others besides, on every port: a port other than 80 and 443 is open
     only where all addresses of the name lie in them. `deadline` (seconds) bounds one look-up;
-    `resolve` gives the addresses of a name and raises OSError or UnicodeError.
+    `resolve` gives the addresses of a name and raises OSError or UnicodeError; without it, names
+    are looked up by threads of this guard's own: make one guard a process, not one a check.
     """
 
     def __init__(
         self,
         *,
         allow_networks: Collection[Network] = (),
-        resolve: Resolve = resolve_with_system,
+        resolve: Resolve | None = None,
         deadline: float = RESOLVE_SECONDS,
     ) -> None:
         self._allowed = tuple(allow_networks)
-        self._resolve = resolve
+        self._resolve = Names() if resolve is None else resolve
         self._deadline = deadline
 
     async def check(self, url: str) -> None:
@@ -100,6 +96,8 @@ class Egress:
             raise UnresolvedError(f"{host} does not resolve") from None
         if not found:
             raise UnresolvedError(f"{host} does not resolve")
+        if len(found) > _MOST_ADDRESSES:
+            raise ForbiddenError(f"{host} has more than {_MOST_ADDRESSES} addresses")
         return found
 
 
@@ -112,15 +110,8 @@ def _split(url: str) -> SplitResult:
         raise ForbiddenError("accepted: an address http:// or https://") from None
     if parts.scheme not in _DEFAULT_PORTS or not hostname or port == 0:
         raise ForbiddenError("accepted: an address http:// or https://")
+    if len(hostname) > _LONGEST_NAME:
+        raise ForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
     if parts.username is not None or parts.password is not None:
         raise ForbiddenError("accepted: an address without a user and password")
     return parts
-
-
-async def check_url(url: str, *, allow_networks: Collection[Network] = ()) -> None:
-    """Pass if a connector may have this url, as of now. For the moment when one is saved.
-
-    Raises ForbiddenError or, when its name does not resolve now, UnresolvedError; both are
-    EgressError, with a message for a person.
-    """
-    await Egress(allow_networks=allow_networks).check(url)

@@ -34,7 +34,7 @@ class Job:
         self.on_result = on_result
         self.tried = 0
         self.error: CallError | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[bool | None] | None = None
         self.retry: asyncio.TimerHandle | None = None
         self.ended = False
 

@@ -53,6 +53,7 @@ class FairQueue(Generic[Item]):
             company = self._companies[company_id]
             company.in_ring = False
             if not self._is_ready(company):
+                self._tidy(company_id, company)
                 continue
             if company.running and company.running >= self.free - self._kept_back:
                 self._enter(company_id, company)
@@ -96,13 +97,13 @@ class FairQueue(Generic[Item]):
         """Take out the items that wait and are `unwanted`; the others keep their order."""
         gone: list[Item] = []
         for company_id, company in list(self._companies.items()):
-            out = [item for item in company.waiting if unwanted(item)]
-            if out:
-                kept = [item for item in company.waiting if not unwanted(item)]
-                company.waiting = deque(kept)
-                self.waiting -= len(out)
-                gone += out
-                self._tidy(company_id, company)
+            kept: deque[Item] = deque()
+            for item in company.waiting:
+                # Asked once an item: a clock that moves on may answer otherwise the next time.
+                (gone if unwanted(item) else kept).append(item)
+            self.waiting -= len(company.waiting) - len(kept)
+            company.waiting = kept
+            self._tidy(company_id, company)
         return gone
 
     def companies(self) -> Iterator[int]:

@@ -14,6 +14,7 @@ _RETRIED = frozenset({429, 502, 503, 504})
 _TOO_MANY = 429
 _SERVER_ERROR = 500
 _LONGEST_NUMBER = 12  # digits of a Retry-After worth reading
+_LONGEST_DATE = 64
 
 
 class _Document(msgspec.Struct):
@@ -84,9 +85,12 @@ def retry_after(value: str, now: float) -> float | None:
     value = value.strip()
     if value.isascii() and value.isdigit() and len(value) <= _LONGEST_NUMBER:
         return float(value)
+    if len(value) > _LONGEST_DATE:
+        return None
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+        at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+        return max(0.0, (at - datetime.fromtimestamp(now, UTC)).total_seconds())
+    except (ValueError, OverflowError, TypeError, LookupError):
+        # (The last two are what the parser of e-mail dates has been known to raise.)
         return None
-    at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-    return max(0.0, (at - datetime.fromtimestamp(now, UTC)).total_seconds())

@@ -35,6 +35,22 @@ RESERVED_HEADERS = frozenset(
     }
 )
 _RESERVED_PREFIX = "proxy-"
+# The names under which GET carries the call; a second one of them might be the one that is read.
+RESERVED_IN_QUERY = frozenset(
+    {
+        "beacon",
+        "campaign",
+        "detected_at",
+        "id",
+        "id_connector",
+        "major",
+        "minor",
+        "proximity",
+        "udid",
+        "uuid",
+        "venue",
+    }
+)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SAFE_IN_QUERY = "/?:@!$'()*,;"
@@ -80,23 +96,29 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
     )
 
 
+def is_reserved(name: str, *, method: str, place: str) -> bool:
+    """Whether a parameter of this name would stand in for something that the request says itself.
+
+    `method` and `place` as the interface has them, in any case. What is reserved is refused when a
+    connector is saved, and left out where one was stored before that.
+    """
+    if place.lower() == Place.HEADER:
+        lower = name.lower()
+        return lower in RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIX)
+    return method.upper() == Method.GET and name in RESERVED_IN_QUERY
+
+
 def usable_parameters(call: Call) -> Parameters:
     """The parameters that go out: all but those that would stand in for the request's own."""
     endpoint = call.endpoint
-    if endpoint.place is Place.HEADER:
-        return tuple(p for p in endpoint.parameters if _may_be_header(*p))
-    own = {name for name, _ in _flat(call)} if endpoint.method is Method.GET else set()
-    return tuple(p for p in endpoint.parameters if p[0] not in own)
+    method, place = endpoint.method, endpoint.place
+    own = {name for name, _ in endpoint.parameters if is_reserved(name, method=method, place=place)}
+    left = tuple(each for each in endpoint.parameters if each[0] not in own)
+    return tuple(p for p in left if _may_be_header(*p)) if place is Place.HEADER else left
 
 
 def _may_be_header(name: str, value: str) -> bool:
-    lower = name.lower()
-    return (
-        _TOKEN.fullmatch(name) is not None
-        and _CONTROL.search(value) is None
-        and lower not in RESERVED_HEADERS
-        and not lower.startswith(_RESERVED_PREFIX)
-    )
+    return _TOKEN.fullmatch(name) is not None and _CONTROL.search(value) is None
 
 
 def _headers(call: Call, agent: str) -> Headers:

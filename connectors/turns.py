@@ -10,6 +10,7 @@ from connectors.queues import FairQueue
 
 _ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
 _ASK_SOONEST_SECONDS = 0.01
+_STARTS_AT_ONCE = 16  # then the loop has its turn, so that what runs already goes on
 
 
 class Turns:
@@ -17,16 +18,24 @@ class Turns:
 
     `start(job, is_probe)` begins one; say `finished` when its try has ended. A company whose
     breaker is not known to be closed is held until it has been asked for; of an open one, one job
-    is started as a probe when the gate says so.
+    is started as a probe when the gate says so. While `may_start` says no, nothing else begins:
+    say `go_on` when it would say yes.
     """
 
     def __init__(
-        self, *, queue: FairQueue[Job], gate: Gate, start: Callable[[Job, bool], None]
+        self,
+        *,
+        queue: FairQueue[Job],
+        gate: Gate,
+        start: Callable[[Job, bool], None],
+        may_start: Callable[[], bool],
     ) -> None:
         self._queue = queue
+        self._may_start = may_start
         self._gate = gate
         self._start = start
         self._stopped = False
+        self._dispatching = False
         # Companies that are being asked for, or will be by a timer, or whose probe is out.
         self._asking: dict[int, asyncio.TimerHandle | None] = {}
         gate.on_standing = self._on_standing
@@ -58,13 +67,29 @@ class Turns:
         """Take out jobs that wait and are `unwanted`."""
         return self._queue.discard(unwanted)
 
+    def go_on(self) -> None:
+        """Start what may start now."""
+        self._dispatch()
+
     def stop(self) -> None:
         """Start nothing more."""
         self._stopped = True
 
     def _dispatch(self) -> None:
-        while not self._stopped and (taken := self._queue.take()) is not None:
+        if self._dispatching:
+            return
+        for _ in range(_STARTS_AT_ONCE):
+            if self._stopped or not self._may_start():
+                return
+            if (taken := self._queue.take()) is None:
+                return
             self._start(taken[1], False)
+        self._dispatching = True
+        asyncio.get_running_loop().call_soon(self._dispatch_more)
+
+    def _dispatch_more(self) -> None:
+        self._dispatching = False
+        self._dispatch()
 
     def _on_standing(self, company_id: int, standing: Standing) -> None:
         timer = self._asking.pop(company_id, None)

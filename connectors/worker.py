@@ -7,8 +7,13 @@ through `submit`, each comes out as one result, in whatever order customers' ser
 import asyncio
 import random
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any
+
+import structlog
 
 from connectors.call import Caller
 from connectors.gate import Gate
@@ -20,6 +25,8 @@ from connectors.request import build_request
 from connectors.retry import RetryPolicy
 from connectors.turns import Turns
 
+log = structlog.get_logger(__name__)
+
 _SWEEP_SECONDS = 1.0
 
 
@@ -27,7 +34,8 @@ class Worker:
     """Makes the calls that are submitted, fairly and within `limits`.
 
     `run` must run; it raises what no call is answerable for. `agent` is the user-agent.
-    `on_try(seconds)` is called behind every try, `on_retry` when there will be another.
+    `on_try(seconds)` is called behind every try, `on_retry` when there will be another. No call
+    begins while `may_start` says no; say `go_on` when there is room for results again.
     """
 
     def __init__(
@@ -41,6 +49,7 @@ class Worker:
         clock: Callable[[], float] = time.time,
         on_try: Callable[[float], None] = lambda _seconds: None,
         on_retry: Callable[[], None] = lambda: None,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self._caller = caller
         self._gate = gate
@@ -51,9 +60,9 @@ class Worker:
         self._on_retry = on_retry
         self._chance = random.Random()  # noqa: S311  # spreads tries, guards nothing
         queue: FairQueue[Job] = FairQueue(in_all=limits.in_all, per_company=limits.company)
-        self._turns = Turns(queue=queue, gate=gate, start=self._start)
+        self._turns = Turns(queue=queue, gate=gate, start=self._start, may_start=may_start)
         self._intake = Intake(limits.unfinished)
-        self._in_flight: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Task[bool | None]] = set()
         self._broken = asyncio.Event()
         self._error: BaseException | None = None
 
@@ -76,6 +85,10 @@ class Worker:
             waiting = self._intake.of(call.company_id)
             on_result(Failed(Fault.OVERLOAD, f"{waiting} calls of the company wait already"))
         return job
+
+    def go_on(self) -> None:
+        """Begin what waited for room."""
+        self._turns.go_on()
 
     async def drain(self, jobs: Collection[Job], deadline: float) -> None:
         """Forget those that wait, let those in flight finish their try within `deadline` seconds,
@@ -120,24 +133,21 @@ class Worker:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, job: Job, is_probe: bool) -> None:
-        job.task = asyncio.create_task(self._run_job(job, is_probe))
+        job.task = asyncio.create_task(self._try(job))
         self._in_flight.add(job.task)
-        job.task.add_done_callback(self._notice)
+        job.task.add_done_callback(partial(self._tried, job, is_probe))
 
-    def _notice(self, task: asyncio.Task[None]) -> None:
-        """An error that no call is answerable for ends `run`."""
+    def _tried(self, job: Job, is_probe: bool, task: asyncio.Task[bool | None]) -> None:
+        """Give the slot back, however the task has ended: one that is cancelled before its first
+        step never runs, not even its `finally`. An error of the engine's own ends `run`."""
         self._in_flight.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        job.task = None
+        error = None if task.cancelled() else task.exception()
+        failed = None if task.cancelled() or error is not None else task.result()
+        self._turns.finished(job.call.company_id, is_probe=is_probe, failed=failed)
+        if error is not None:
             self._error = self._error or error
             self._broken.set()
-
-    async def _run_job(self, job: Job, is_probe: bool) -> None:
-        failed = None
-        try:
-            failed = await self._try(job)
-        finally:
-            job.task = None
-            self._turns.finished(job.call.company_id, is_probe=is_probe, failed=failed)
 
     async def _try(self, job: Job) -> bool | None:
         """One try, and what follows from it. For the breaker: did it fail? None: it was none."""
@@ -157,15 +167,23 @@ class Worker:
         return False
 
     async def _ask_service(self, call: Call) -> Content | Declined:
+        """One exchange. Raises CallError, whatever the service answers and the connector holds."""
         try:
             request = build_request(call, agent=self._agent, now=self._clock())
-        except ValueError:
-            raise CallError(Fault.REQUEST, "url or parameters make no valid request") from None
-        reply = await self._caller.send(call.company_id, request)
-        return read_reply(reply.status, reply.headers, reply.body, now=self._clock())
+        except Exception as error:
+            raise _unforeseen(call, error, Fault.REQUEST, "no valid request") from None
+        try:
+            reply = await self._caller.send(call.company_id, request)
+            return read_reply(reply.status, reply.headers, reply.body, now=self._clock())
+        except CallError:
+            raise
+        except Exception as error:
+            raise _unforeseen(call, error, Fault.REPLY, "an answer that cannot be used") from None
 
     def _after_failure(self, job: Job, error: CallError) -> None:
         """Another try later, if there is to be one; the job holds no slot meanwhile."""
+        if job.ended:
+            return
         job.error = error
         now = self._clock()
         at = self._retries.next_try(
@@ -199,10 +217,23 @@ class Worker:
         """See to calls that grew old while they waited, and to connections nobody uses."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for job in self._turns.discard(self._is_old):
+            now = self._clock()
+            for job in self._turns.discard(partial(_is_old, now)):
                 self._expire(job)
             self._gate.forget_old()
             await self._caller.close_expired()
 
-    def _is_old(self, job: Job) -> bool:
-        return job.call.fresh_until <= self._clock()
+
+def _unforeseen(call: Call, error: Exception, fault: Fault, detail: str) -> CallError:
+    """The failure of this one call. The log says where the error arose, without its message, which
+    may quote what the service sent."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    log.error(
+        "call_failed_unforeseen", company=call.company_id, error=type(error).__name__, where=where
+    )
+    return CallError(fault, f"{detail} ({type(error).__name__})", counts=True)
+
+
+def _is_old(now: float, job: Job) -> bool:
+    return job.call.fresh_until <= now

@@ -21,7 +21,7 @@ from api.sessions.revision import AccessRevision
 from api.sessions.sign_in import Passwords, SignIn
 from catalog.index.drainer import Drainer
 from catalog.secrets import open_cipher
-from connectors.egress import check_url
+from connectors.egress import Egress
 from engine.app.stores import Stores, catalog_limits, open_stores, refuse_old_schema
 from engine.health import HealthServer
 from engine.lifecycle import run_services
@@ -150,7 +150,7 @@ def build_services(
         ),
         cipher=None if key is None else open_cipher(key.get_secret_value()),
         nudge=drainer.nudge,
-        check_url=partial(check_url, allow_networks=settings.connector_allow_networks),
+        check_url=_egress(settings).check,
         clock=clock,
         limits=Limits(
             body_bytes=settings.api_max_body,
@@ -158,6 +158,15 @@ def build_services(
             answer_seconds=settings.api_answer_timeout,
         ),
         catalog_limits=catalog_limits(settings),
+    )
+
+
+def _egress(settings: Settings) -> Egress:
+    """One guard for the process: how many names it looks up at once is bounded, and it does so
+    beside the loop's threads, in which SQL and Redis look up theirs."""
+    return Egress(
+        allow_networks=settings.connector_allow_networks,
+        deadline=settings.connector_connect_timeout,
     )
 
 

@@ -198,6 +198,9 @@ class Settings(BaseSettings):
     connector_reply_bytes: int = Field(
         65_536, ge=1, description="a connector's reply is read up to so many bytes"
     )
+    connector_reply_steps: int = Field(
+        1000, ge=1, description="events of the parser, reads and header lines that a reply may take"
+    )
     connector_company_calls: int = Field(32, ge=1, description="calls of a company in flight")
     connector_calls: int = Field(512, ge=1, description="calls of a process in flight")
     connector_pending: int = Field(

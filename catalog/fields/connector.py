@@ -8,6 +8,7 @@ from typing import Any
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
 from catalog.fields.values import choice, line, text, web_address
+from connectors.request import is_reserved
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _LONGEST = 16_384
@@ -76,9 +77,14 @@ CONNECTOR = (
 
 def connector_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is wrong with the fields together: (field, message) pairs."""
-    if values.get("auth") != "header" or "parameters" not in values:
+    if "auth" not in values or "parameters" not in values:
         return []
     keys = [item["key"] for item in json.loads(values["parameters"])]
-    if all(_HEADER_NAME.fullmatch(key) for key in keys):
+    if values["auth"] == "header" and not all(_HEADER_NAME.fullmatch(key) for key in keys):
+        return [("parameters", "accepted with auth header: keys that are names of HTTP headers")]
+    method, place = values.get("method", ""), values["auth"]
+    own = [key[:64] for key in keys if is_reserved(key, method=method, place=place)]
+    if not own:
         return []
-    return [("parameters", "accepted with auth header: keys that are names of HTTP headers")]
+    names = ", ".join(own[:8])
+    return [("parameters", f"accepted: keys other than {names}, which the request itself says")]

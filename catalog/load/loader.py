@@ -1,6 +1,7 @@
 """The load itself: read, check, write, all in one transaction."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy.exc import IntegrityError
@@ -20,6 +21,9 @@ from catalog.load.writing import Writer
 from catalog.secrets import Cipher
 from catalog.soft_deletion import VenueGoneError
 
+# What is wrong with a connector's url, if anything is: not public, say.
+UrlFault = Callable[[str], Awaitable[str | None]]
+
 
 class LoadError(Exception):
     """A document was refused, and nothing was changed. `faults` names everything wrong with it."""
@@ -36,10 +40,12 @@ async def load_document(
     *,
     limits: CatalogLimits = DEFAULT_LIMITS,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    url_fault: UrlFault | None = None,
 ) -> LoadSummary:
     """Load a document (see the package) in one transaction, and count what it did.
 
-    `session_factory` is the database's `write`. A document with a connector needs `cipher`.
+    `session_factory` is the database's `write`. A document with a connector needs `cipher`; its
+    url is shown to `url_fault`.
     Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then nothing has changed.
     """
     faults = Faults()
@@ -47,6 +53,8 @@ async def load_document(
     note_repeats(companies, faults)
     if faults and not companies:
         raise LoadError(faults)
+    if url_fault is not None:
+        await _check_urls(companies, url_fault, faults)
     summary = LoadSummary()
     try:
         async with session_factory.begin() as session:
@@ -55,6 +63,18 @@ async def load_document(
     except (IntegrityError, VenueGoneError):
         raise LoadError([Fault("", "the catalog was changed meanwhile: load again")]) from None
     return summary
+
+
+async def _check_urls(
+    companies: Sequence[CompanyItem], url_fault: UrlFault, faults: Faults
+) -> None:
+    found = [item.connector for item in companies if item.connector is not None]
+    found = [connector for connector in found if "url" in connector.values]
+    # All at once: each has the deadline of its own look-up.
+    answers = await asyncio.gather(*(url_fault(each.values["url"]) for each in found))
+    for connector, answer in zip(found, answers, strict=True):
+        if answer is not None:
+            faults.note(f"{connector.place}.url", answer)
 
 
 async def _load(

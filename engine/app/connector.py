@@ -1,6 +1,5 @@
 """The role connector, put together."""
 
-import logging
 import secrets
 import socket
 import time
@@ -23,6 +22,7 @@ from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role, Service
 from engine.connecting.departures import Departures
 from engine.connecting.opening import EndpointOpener
+from engine.connecting.room import RoomToLeave
 from engine.connecting.transactional import TransactionalCalls, TransactionalDepartures
 from engine.connector import ROLE, Connector
 from engine.failures import redis_may_recover
@@ -55,8 +55,6 @@ def user_agent() -> str:
 
 def open_caller(settings: Settings) -> Caller:
     """Calls under the limits of the settings. The caller closes it. Raises CertificatesError."""
-    # What it would tell at the level debug holds headers of customers' replies.
-    logging.getLogger("httpcore").setLevel(logging.INFO)
     try:
         context = client_context(settings.connector_ca_file)
     except OSError as error:
@@ -73,6 +71,7 @@ def open_caller(settings: Settings) -> Caller:
         connect=settings.connector_connect_timeout,
         call=settings.connector_call_timeout,
         reply_bytes=settings.connector_reply_bytes,
+        reply_steps=settings.connector_reply_steps,
     )
     return Caller(egress=egress, ssl_context=context, limits=limits)
 
@@ -88,8 +87,8 @@ def build_connector(parts: Parts) -> Role:
     settings, metrics = parts.settings, parts.metrics
     topics = Topics.named(settings.topic_prefix)
     caller = open_caller(settings)
-    calls = _calls(parts, caller)
     finished = _finished(parts)
+    room = RoomToLeave()
     departing: dict[str, Any] = {
         "topics": topics,
         "claims": ClaimSettler(
@@ -99,8 +98,11 @@ def build_connector(parts: Parts) -> Role:
         ),
         "finished": finished,
         "metrics": metrics,
+        "room": room,
     }
     departures = Departures(publisher=parts.publisher, **departing)
+    calls = _calls(parts, caller, room)
+    room.on_room = calls.go_on
     role = Connector(
         settings=settings,
         calls=calls,
@@ -155,7 +157,7 @@ def build_connector(parts: Parts) -> Role:
     )
 
 
-def _calls(parts: Parts, caller: Caller) -> Worker:
+def _calls(parts: Parts, caller: Caller, room: RoomToLeave) -> Worker:
     settings, metrics = parts.settings, parts.metrics
     retried = metrics.connector_calls.labels("retried")
     return Worker(
@@ -170,6 +172,7 @@ def _calls(parts: Parts, caller: Caller) -> Worker:
         agent=user_agent(),
         on_try=metrics.connector_call_seconds.observe,
         on_retry=retried.inc,
+        may_start=lambda: room.has_room,
     )
 
 

@@ -1,6 +1,7 @@
 """A catalog document into SQL, and from there into the index."""
 
 import asyncio
+from functools import partial
 
 from catalog.database import Database
 from catalog.index.drain import Outcome, drain_once, rebuild_if_missing
@@ -8,6 +9,7 @@ from catalog.index.writer import IndexStore
 from catalog.load import LoadSummary, load_document
 from catalog.redis_connection import connect_redis
 from catalog.secrets import Cipher, open_cipher
+from connectors.egress import Egress, ForbiddenError, UnresolvedError
 from engine.app.stores import catalog_limits
 from engine.settings import Settings
 
@@ -18,8 +20,17 @@ _PAUSE = 0.1
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
     """Load the document `raw`. Raises SecretKeyError, LoadError, SQLAlchemyError, OSError or
     TimeoutError; then nothing has changed."""
-    limits = catalog_limits(settings)
-    return await load_document(database.write, raw, _cipher(settings), limits=limits)
+    egress = Egress(
+        allow_networks=settings.connector_allow_networks,
+        deadline=settings.connector_connect_timeout,
+    )
+    return await load_document(
+        database.write,
+        raw,
+        _cipher(settings),
+        limits=catalog_limits(settings),
+        url_fault=partial(_url_fault, egress),
+    )
 
 
 async def update_index(settings: Settings, database: Database) -> None:
@@ -38,6 +49,17 @@ async def update_index(settings: Settings, database: Database) -> None:
                     await asyncio.sleep(_PAUSE)
     finally:
         await redis.aclose()
+
+
+async def _url_fault(egress: Egress, url: str) -> str | None:
+    """As the interface has it: a name that does not resolve now is accepted."""
+    try:
+        await egress.check(url)
+    except ForbiddenError as error:
+        return str(error)
+    except UnresolvedError:
+        return None
+    return None
 
 
 def _cipher(settings: Settings) -> Cipher | None:

@@ -13,6 +13,9 @@ from engine.messages import ConnectorCall
 from engine.state.devices import NOT_ASKED, DeviceKey, KnownToCatalog, completed
 from engine.timestamps import parse
 
+_HIGHEST = 2**63 - 1
+_LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
+
 _decode = msgspec.json.Decoder(ConnectorCall).decode
 
 
@@ -46,7 +49,32 @@ def decode_calls(records: Records) -> tuple[list[Asked], list[DeadLetter], list[
 
 def _decode_call(record: ConsumerRecord[bytes, bytes]) -> Asked:
     message = _decode(record.value or b"")
-    return Asked(record, message, uuid.UUID(message.id).bytes, parse(message.detected_at))
+    _check(message)
+    return Asked(record, message, _owner(message.id), parse(message.detected_at))
+
+
+def _owner(id_: str) -> bytes:
+    owner = uuid.UUID(id_)
+    if str(owner) != id_:
+        raise ValueError("a uuid in lower case with dashes - at `$.id`")
+    return owner.bytes
+
+
+def _check(message: ConnectorCall) -> None:
+    """What the types cannot say: what SQL, Redis and the notification have no place for."""
+    device, connector = message.device, message.connector
+    if "\0" in device.udid:
+        raise ValueError("a udid has no NUL character - at `$.device.udid`")
+    if not 0 <= message.delay <= _LONGEST_DELAY:
+        raise ValueError(f"seconds between 0 and {_LONGEST_DELAY} - at `$.delay`")
+    references = (message.campaign, message.company, message.venue, message.beacon, connector)
+    if not all(each is None or 0 <= each.id <= _HIGHEST for each in references):
+        raise ValueError("an id is a whole number of at most 63 bits - at `$.*.id`")
+    numbers = (device.id or 0, device.id_connector or 0)
+    if not all(-_HIGHEST <= number <= _HIGHEST for number in numbers):
+        raise ValueError("a whole number of at most 63 bits - at `$.device`")
+    if not all(0 <= number <= 65535 for number in (message.beacon.major, message.beacon.minor)):
+        raise ValueError("major and minor are at most 65535 - at `$.beacon`")
 
 
 def question(

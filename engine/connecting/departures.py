@@ -17,6 +17,7 @@ from aiokafka import TopicPartition
 from connectors.model import Content, Failed
 from engine.connecting.basket import Basket
 from engine.connecting.results import Answered, message_of, settlement
+from engine.connecting.room import RoomToLeave
 from engine.failures import until_redis_answers
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
@@ -52,6 +53,12 @@ class Departure(NamedTuple):
         """By which it is known if it comes again."""
         return self.cause.asked.message.id if isinstance(self.cause, Answered) else ""
 
+    @property
+    def size(self) -> int:
+        """The characters of content that it holds."""
+        result = self.cause.result if isinstance(self.cause, Answered) else None
+        return result.size if isinstance(result, Content) else 0
+
     def message(self, topics: Topics, now: float) -> Outgoing | None:
         """What leaves, if something does."""
         if isinstance(self.cause, DeadLetter):
@@ -70,6 +77,7 @@ class Departures:
         claims: ClaimSettler,
         finished: FinishedCalls,
         metrics: Metrics,
+        room: RoomToLeave,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._topics = topics
@@ -78,6 +86,8 @@ class Departures:
         self._finished = finished
         self._metrics = metrics
         self._clock = clock
+        self._room = room
+        self._waiting_bytes = 0
         self._leaving: Basket[Departure] = Basket()
         self._unsettled: Basket[tuple[Departure, Settlement]] = Basket()
         self._gone: Basket[Departure] = Basket()
@@ -87,7 +97,16 @@ class Departures:
 
     def add(self, departure: Departure) -> None:
         """See it off soon; its origin is told when it is done."""
+        self._take_room(departure.size)
         self._leaving.put([departure])
+
+    def _take_room(self, size: int) -> None:
+        self._waiting_bytes += size
+        self._room.take(size)
+
+    def _give_room(self, size: int) -> None:
+        self._waiting_bytes -= size
+        self._room.give(size)
 
     async def run(self) -> None:
         """Until cancelled. No step waits for a later one: while Redis is away calls still leave."""
@@ -104,10 +123,13 @@ class Departures:
             for task in steps:
                 task.cancel()
             await asyncio.gather(*steps, return_exceptions=True)
+            self._give_room(self._waiting_bytes)
 
     async def _leave(self, batch: list[Departure]) -> None:
+        size = sum(departure.size for departure in batch)
         with self._step("publish"):
             batch = await self._publish(batch)
+        self._give_room(size)
         self._count(batch)
         for departure in batch:
             wish = settlement_of(departure)

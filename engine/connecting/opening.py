@@ -52,7 +52,7 @@ class EndpointOpener:
             return ()
         try:
             return tuple((each.key, each.value) for each in _decode(self._open(token)))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             raise EndpointError(
                 "the connector's parameters are no list of keys and values"
             ) from None

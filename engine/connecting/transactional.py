@@ -45,6 +45,7 @@ class TransactionalDepartures(Departures):
 
     def add(self, departure: Departure) -> None:
         """See it off soon; its origin is told when it is done."""
+        self._take_room(departure.size)
         wish = settlement_of(departure)
         if wish is None:
             self._leaving.put([departure])
@@ -64,6 +65,7 @@ class TransactionalDepartures(Departures):
                 task.result()
         finally:
             await cancel(steps)
+            self._give_room(self._waiting_bytes)
 
     async def _settle(self, batch: list[tuple[Departure, Settlement]]) -> None:
         await self._settle_claims([wish for _, wish in batch])
@@ -90,6 +92,7 @@ class TransactionalDepartures(Departures):
             if wishes:
                 await self._settle_claims(wishes)
             await self._commit([departure.offset for departure in batch])
+        self._give_room(sum(departure.size for departure in batch))
         self._count(departed)
         self._origin.finished([departure.offset for departure in batch])
 

@@ -7,6 +7,7 @@ stop a notification: it leaves without what cannot be found out in time.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -152,11 +153,12 @@ class DeviceLookup:
             values = await self._run(pipeline.execute())
         else:
             values = await self._run(self._redis.mget(names))
-        return {
-            key: _decode(value)
-            for key, value in zip(keys, values or (), strict=bool(values))
-            if value is not None
-        }
+        copies: dict[DeviceKey, _Copy] = {}
+        for key, value in zip(keys, values or (), strict=bool(values)):
+            if value is not None:
+                with suppress(msgspec.DecodeError):  # not ours: SQL is asked instead
+                    copies[key] = _decode(value)
+        return copies
 
     async def _remember(self, stored: Found, read_at: float) -> None:
         pipeline: Any = self._redis.pipeline(transaction=False)

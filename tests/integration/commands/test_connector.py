@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from catalog.database import open_database
 from catalog.migrate import migrate
+from catalog.models import Connector
+from catalog.secrets import open_cipher
 from engine.commands.loading import write_catalog
 from engine.settings import load_settings
 from tests.integration.commands.proximity import Proximity
@@ -37,6 +40,18 @@ class Command:
         finally:
             await database.close()
 
+    async def store(self, url: str) -> None:
+        """As an earlier version would have stored it: any url, and a parameter that is reserved."""
+        listed = [{"key": "x-token", "value": TOKEN}, {"key": "Host", "value": "elsewhere"}]
+        token = open_cipher(KEY).encrypt(json.dumps(listed))
+        database = open_database(self._url)
+        try:
+            async with database.write.begin() as session:
+                stored = (await session.scalars(select(Connector))).one()
+                stored.url, stored.parameters = url, token
+        finally:
+            await database.close()
+
     async def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run `proximity connector test`."""
         command = Proximity(
@@ -61,7 +76,7 @@ def document(url: str, **fields: Any) -> bytes:
         "url": url,
         "method": "POST",
         "auth": "header",
-        "parameters": [{"key": "x-token", "value": TOKEN}, {"key": "Host", "value": "elsewhere"}],
+        "parameters": [{"key": "x-token", "value": TOKEN}],
         "secret": SECRET,
         **fields,
     }
@@ -72,7 +87,9 @@ def document(url: str, **fields: Any) -> bytes:
 async def run(command: Command, answer: Answer, *arguments: str, **fields: Any) -> Any:
     """Load the catalog, then test the connector against a service that answers so."""
     async with serving(answer) as service:
-        await command.load(document(**{"url": service.url("/content")} | fields))
+        url = fields.pop("url", service.url("/content"))
+        await command.load(document("https://service.invalid/", **fields))
+        await command.store(url)
         return await command(*arguments), service.heard
 
 

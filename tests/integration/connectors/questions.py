@@ -91,6 +91,7 @@ async def asking(
     name: str = "one",
     may_pass: Callable[[Exception], bool] = lambda _error: False,
     fails: type[Exception] | None = None,
+    may_start: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Asking]:
     """A worker as the role has it, with breakers of its own unless a store is given.
 
@@ -112,6 +113,7 @@ async def asking(
             retries=retries or RetryPolicy(first=0.05),
             limits=limits or WorkerLimits(),
             agent="proximity-engine/test",
+            may_start=may_start,
         )
         one = Asking(worker, gate)
         try:

@@ -235,6 +235,36 @@ def test_header_names():
     assert connector_conflicts({"auth": "header"}) == []
 
 
+@pytest.mark.parametrize(
+    ("method", "auth", "key", "accepted"),
+    [
+        ("POST", "header", "Host", False),
+        ("GET", "header", "Transfer-Encoding", False),
+        ("POST", "header", "proxy-authorization", False),
+        ("POST", "header", "Webhook-Signature", False),
+        ("POST", "header", "idempotency-key", False),
+        ("POST", "header", "authorization", True),
+        ("POST", "header", "udid", True),
+        ("GET", "get", "udid", False),
+        ("GET", "get", "id_connector", False),
+        ("GET", "get", "host", True),
+        ("POST", "get", "udid", True),
+    ],
+)
+def test_a_parameter_does_not_say_what_the_request_says(
+    method: str, auth: str, key: str, accepted: bool
+):
+    listed = [{"key": "x-token", "value": "secret"}, {"key": key, "value": "secret"}]
+    values = {"method": method, "auth": auth, "parameters": json.dumps(listed)}
+    faults = connector_conflicts(values)
+    assert (faults == []) == accepted
+    for field, said in faults:
+        assert field == "parameters"
+        assert key in said
+        assert "secret" not in said
+        assert "x-token" not in said
+
+
 def test_every_required_field_of_a_campaign_is_told():
     assert set(read(CAMPAIGN, {})[1]) == {
         f"v.{name}" for name in ("name", "push", "title", "format", "cache", "start", "end")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from connectors.names import Names
+from connectors.names import Names, asker
 from tests.servers.waiting import eventually
 
 
@@ -41,14 +41,54 @@ async def test_all_who_ask_wait_for_one_look_up() -> None:
     assert server.asked["slow"] == 1
 
 
+async def ask_as(company_id: int, names: Names, host: str) -> Sequence[str]:
+    asker.set(company_id)
+    return await names(host, 80)
+
+
 async def test_names_that_hang_keep_no_other_waiting() -> None:
     server = Server()
     names = Names(look_up=server.look_up)
-    hanging = [asyncio.create_task(names(f"slow {number}", 80)) for number in range(100)]
-    await eventually(lambda: len(server.asked) == 100)
-    assert await names("quick", 80) == ["quick 1"]
+    hanging = [
+        asyncio.create_task(ask_as(number, names, f"slow {number} {name}"))
+        for number in range(15)
+        for name in range(4)
+    ]
+    await eventually(lambda: len(server.asked) == 60)
+    assert await ask_as(99, names, "quick") == ["quick 1"]
     server.let_go.set()
     await asyncio.gather(*hanging)
+
+
+async def test_a_company_has_few_names_looked_up_at_once() -> None:
+    server = Server()
+    names = Names(look_up=server.look_up)
+    hanging = [asyncio.create_task(ask_as(1, names, f"slow {number}")) for number in range(4)]
+    await eventually(lambda: len(server.asked) == 4)
+    with pytest.raises(OSError, match="too many names"):
+        await ask_as(1, names, "slow 5")
+    waiting = asyncio.create_task(ask_as(1, names, "slow 1"))
+    assert await ask_as(2, names, "quick") == ["quick 1"]
+    server.let_go.set()
+    assert await waiting == ["slow 1 1"]
+    await asyncio.gather(*hanging)
+    assert await ask_as(1, names, "quick 2") == ["quick 2 1"]
+
+
+async def test_the_process_has_no_more_threads_than_it_may() -> None:
+    """Who finds all of them hanging waits by his own deadline, and takes no thread away."""
+    server = Server()
+    names = Names(look_up=server.look_up, threads=8)
+    before = threading.active_count()
+    hanging = [asyncio.create_task(names(f"slow {number}", 80)) for number in range(100)]
+    await eventually(lambda: len(server.asked) == 8)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await names("quick", 80)
+    assert threading.active_count() - before <= 8
+    server.let_go.set()
+    await asyncio.gather(*hanging)
+    assert await names("quick", 80) == ["quick 1"]
 
 
 @pytest.mark.parametrize(("remember", "looked_up"), [(60.0, 1), (0.0, 2)])

@@ -7,7 +7,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from connectors.model import Device, Method, Place
-from connectors.request import RESERVED_HEADERS, Request, build_request
+from connectors.request import (
+    RESERVED_HEADERS,
+    RESERVED_IN_QUERY,
+    Request,
+    build_request,
+)
 from tests.unit.connectors.questions import CALL, ID, call
 
 PARAMETERS = (("X-Token", "abc"), ("lang", "fr é"))
@@ -116,6 +121,12 @@ def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
     with_it = built(parameters=((name, "mine"), ("mine", "1")), secret="secret")
     without = built(parameters=(("mine", "1"),), secret="secret")
     assert with_it == without
+
+
+def test_every_name_of_the_query_is_reserved() -> None:
+    asked = replace(call(method=Method.GET), device=Device(udid="x", id_connector=77))
+    names = {name for name, _ in query(build_request(asked, agent="a", now=0.0))}
+    assert names == RESERVED_IN_QUERY
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""What the reply to one call may cost, and who parses next while replies cost much.
+
+A reply of few bytes can keep a parser busy for long: chunks of one byte, interim replies, a
+thousand header lines. So the steps of parsing are counted and paced, not only bytes.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+
+FREE_STEPS = 24  # an honest reply takes about six
+STEPS_A_TURN = 8  # some 0.1 ms of processor time
+TURN_SECONDS = 0.001
+_HEAD_LINES_A_STEP = 2
+_LINES_A_STEP = 64  # of a body they cost nothing, but those of a trailer look the same
+
+
+class ReplyLimitError(Exception):
+    """A reply went beyond a limit; the message names the limit."""
+
+
+class ParserTurns:
+    """Lets parsers of long-winded replies go on, one at a time, companies in turn.
+
+    One turn of STEPS_A_TURN steps each TURN_SECONDS: however many replies are long-winded,
+    together they take a bounded share of the processor, and each company gets its part of that.
+    """
+
+    def __init__(self, seconds: float = TURN_SECONDS) -> None:
+        self._seconds = seconds
+        self._waiting: OrderedDict[int, deque[asyncio.Future[None]]] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, company_id: int) -> None:
+        """Until it is the turn of one of the company's replies."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.setdefault(company_id, deque()).append(turn)
+        if self._timer is None:
+            self._timer = loop.call_later(self._seconds, self._next)
+        await turn
+
+    def _next(self) -> None:
+        self._timer = None
+        while self._waiting:
+            company_id, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[company_id] = turns
+            if not turn.done():  # else the call was cut off while it waited
+                turn.set_result(None)
+                break
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._next)
+
+
+class ReplyBudget:
+    """What one reply may take: bytes off the wire, and `steps` of each kind of parsing.
+
+    Kinds are reads, events of the parser, and lines of a head. Each method raises ReplyLimitError
+    beyond its limit. Behind FREE_STEPS the asynchronous ones wait for the company's turn.
+    """
+
+    def __init__(self, *, wire_bytes: int, steps: int, turns: ParserTurns, company_id: int) -> None:
+        self._bytes_left = self._wire_bytes = wire_bytes
+        self._reads_left = self._events_left = self._lines_left = self._steps = steps
+        self._turns = turns
+        self._company_id = company_id
+        self._credit = FREE_STEPS
+
+    def take_bytes(self, count: int) -> None:
+        """So many have come off the wire."""
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            raise ReplyLimitError(f"a reply of more than {self._wire_bytes} bytes in all")
+
+    async def take_read(self, data: bytes, *, is_head: bool) -> None:
+        """Data is about to be parsed; `is_head`: the reply's own head is not complete yet."""
+        lines = data.count(b"\n")
+        of_head = min(lines, data.partition(b"\r\n\r\n")[0].count(b"\n") + 2) if is_head else 0
+        self._reads_left -= 1
+        self._lines_left -= of_head
+        if self._reads_left < 0 or self._lines_left < 0:
+            raise ReplyLimitError(f"a reply in more than {self._steps} pieces or header lines")
+        others = lines - of_head
+        await self._pace(1 + of_head // _HEAD_LINES_A_STEP + others // _LINES_A_STEP)
+
+    async def take_event(self) -> None:
+        """The parser has found something."""
+        self._events_left -= 1
+        if self._events_left < 0:
+            raise ReplyLimitError(f"a reply of more than {self._steps} chunks and interim replies")
+        await self._pace(1)
+
+    async def _pace(self, steps: int) -> None:
+        self._credit -= steps
+        while self._credit < 0:
+            await self._turns.wait(self._company_id)
+            self._credit += STEPS_A_TURN

@@ -1,0 +1,137 @@
+"""One connection of HTTP/1.1, over h11, whose replies are parsed within a budget."""
+
+import time
+from dataclasses import dataclass
+
+import h11
+
+from connectors.budget import ReplyBudget, ReplyLimitError
+from connectors.streams import PIECE_BYTES, BoundedStream, SendError
+
+_HEAD_BYTES = 64 * 1024
+_SWITCHING = 101
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+
+class PeerError(Exception):
+    """The service hung up, or does not speak HTTP/1.1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A request as it goes out. Raw: the names in lower case, the target escaped."""
+
+    method: str
+    target: bytes
+    headers: RawHeaders
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RawReply:
+    """A complete reply as it came."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes
+
+
+class Connection:
+    """Makes one exchange after the other over a stream that is connected. `aclose` it.
+
+    `keep` (seconds) is how long it may be idle.
+    """
+
+    def __init__(self, stream: BoundedStream, *, keep: float) -> None:
+        self._stream = stream
+        self._keep = keep
+        self._expires = 0.0
+        self._idle = False
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
+
+    async def exchange(self, message: Message, *, budget: ReplyBudget, body_bytes: int) -> RawReply:
+        """Send a request and read its whole reply, a body of `body_bytes` at most.
+
+        Raises PeerError, ReplyLimitError, OSError, and h11.LocalProtocolError for a request that
+        is none. Unless it returns, the connection is of no use any more.
+        """
+        self._idle = False
+        self._stream.budget = budget
+        await self._send(message)
+        head = await self._head(budget)
+        body = b"" if head.status_code == _SWITCHING else await self._body(budget, body_bytes)
+        self._rest()
+        return RawReply(head.status_code, list(head.headers), body)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it can serve again, as far as this side knows."""
+        return self._idle
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether it was idle for too long, or the service has hung up, or talks unasked."""
+        return time.monotonic() > self._expires or self._stream.has_more()
+
+    def close(self) -> None:
+        """At once: a peer that hangs does not get to keep the connection open."""
+        self._idle = False
+        self._stream.close()
+
+    async def _send(self, message: Message) -> None:
+        request = h11.Request(method=message.method, target=message.target, headers=message.headers)
+        parts = [self._http.send(request)]
+        if message.body:
+            parts.append(self._http.send(h11.Data(data=message.body)))
+        parts.append(self._http.send(h11.EndOfMessage()))
+        try:
+            await self._stream.write(b"".join(part for part in parts if part))
+        except SendError:
+            # Who hangs up before all is sent may have answered before.
+            return
+
+    async def _head(self, budget: ReplyBudget) -> h11.Response | h11.InformationalResponse:
+        while True:
+            event = await self._next(budget)
+            if isinstance(event, h11.Response):
+                return event
+            if isinstance(event, h11.InformationalResponse):
+                if event.status_code == _SWITCHING:
+                    return event
+            else:
+                raise PeerError("no reply")
+
+    async def _body(self, budget: ReplyBudget, most: int) -> bytes:
+        body = bytearray()
+        while isinstance(event := await self._next(budget), h11.Data):
+            body += event.data
+            if len(body) > most:
+                raise ReplyLimitError(f"a reply of more than {most} bytes")
+        return bytes(body)
+
+    async def _next(self, budget: ReplyBudget) -> object:
+        """The next event of the reply."""
+        while (event := self._parse()) is h11.NEED_DATA:
+            is_head = self._http.their_state is h11.SEND_RESPONSE
+            data = await self._stream.read(PIECE_BYTES)
+            await budget.take_read(data, is_head=is_head)
+            self._http.receive_data(data)
+        await budget.take_event()
+        return event
+
+    def _parse(self) -> object:
+        try:
+            return self._http.next_event()
+        except Exception as error:
+            # (What h11 raises besides RemoteProtocolError is its own fault, but of this reply.)
+            raise PeerError(type(error).__name__) from error
+
+    def _rest(self) -> None:
+        """Be ready for another exchange, unless the connection ends or something is left over,
+        which would pass for the answer to the next request."""
+        done = (self._http.our_state, self._http.their_state) == (h11.DONE, h11.DONE)
+        if done and not self._http.trailing_data[0]:
+            self._http.start_next_cycle()
+            self._idle = True
+            self._expires = time.monotonic() + self._keep

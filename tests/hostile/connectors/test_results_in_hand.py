@@ -1,0 +1,98 @@
+"""Kafka is away and services go on answering: what waits for it is bounded in bytes."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from connectors.model import Content
+from engine.cancelling import cancel
+from engine.connecting.departures import Departure, Departures
+from engine.connecting.results import Answered
+from engine.connecting.room import RoomToLeave
+from engine.kafka.publisher import Outgoing
+from engine.kafka.topics import Topics
+from engine.metrics import Metrics
+from tests.integration.connectors.questions import asking, call_to
+from tests.servers.http_service import content, serving
+from tests.servers.waiting import eventually
+from tests.unit.engine.test_connecting import asked
+
+LIMIT = 1_000_000
+SIZE = 50_000
+
+
+class AwayPublisher:
+    """A broker that acknowledges nothing until it is back."""
+
+    def __init__(self) -> None:
+        self.back = asyncio.Event()
+        self.published = 0
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        await self.back.wait()
+        self.published += len(messages)
+
+
+class NothingRemembered:
+    """In the place of claims and finished calls."""
+
+    async def settle(self, wishes: Sequence[Any]) -> int:
+        return len(wishes)
+
+    async def note(self, progress: Any) -> None:
+        pass
+
+
+class Partition:
+    """The origin of all calls."""
+
+    partition: Any = "calls-0"
+    done_offset = None
+
+    def __init__(self) -> None:
+        self.done: list[int] = []
+
+    def finished(self, offsets: Sequence[int]) -> None:
+        self.done += offsets
+
+
+async def test_results_that_wait_for_kafka_are_bounded() -> None:
+    room = RoomToLeave(LIMIT)
+    publisher, origin = AwayPublisher(), Partition()
+    nothing: Any = NothingRemembered()
+    leaving = Departures(
+        topics=Topics.named("t."),
+        publisher=publisher,  # type: ignore[arg-type]
+        claims=nothing,
+        finished=nothing,
+        metrics=Metrics(),
+        room=room,
+    )
+    running = asyncio.create_task(leaving.run())
+    results: list[Any] = []
+    asked_about = asked()
+
+    def on_result(result: Any) -> None:
+        leaving.add(Departure(origin, len(results), Answered(asked_about, None, result)))
+        results.append(result)
+
+    count = 10 * LIMIT // SIZE
+    async with (
+        serving(content(template="x" * SIZE)) as service,
+        asking(may_start=lambda: room.has_room) as one,
+    ):
+        room.on_room = one.worker.go_on
+        for _ in range(count):
+            one.worker.submit(call_to(service.url()), on_result)
+        await eventually(lambda: not room.has_room, what="as much waits as may")
+        await eventually(lambda: one.worker._turns._queue.free == 512, what="none is in flight")
+        # What was in flight when the bound was met came on top.
+        assert sum(result.size for result in results) < LIMIT + 33 * (SIZE + 100)
+        assert len(service.heard) == len(results) < count
+        publisher.back.set()
+        await eventually(lambda: len(results) == count, what="the others are asked when it is back")
+        await eventually(lambda: len(origin.done) == count, what="all are seen off")
+        assert all(isinstance(result, Content) for result in results)
+        assert publisher.published == count
+        assert room._bytes == 0
+    await cancel([running])

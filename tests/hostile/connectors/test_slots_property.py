@@ -1,0 +1,208 @@
+"""A slot always comes back, and a probe is always told of: whatever becomes of a call, and when."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.breaker import BreakerPolicy, LocalBreakers
+from connectors.call import Reply
+from connectors.gate import Gate
+from connectors.jobs import Job, WorkerLimits
+from connectors.model import CallError, Content, Failed, Fault, Result
+from connectors.request import Request
+from connectors.retry import RetryPolicy
+from connectors.worker import Worker
+from engine.cancelling import cancel
+from tests.integration.connectors.questions import call_to
+
+GOOD = Reply(200, {}, b'{"format": "html", "html": "x"}')
+LIMITS = WorkerLimits(company=2, in_all=3, unfinished=40)
+POLICY = BreakerPolicy(window=4, failures=2, pause=0.001, lease=0.5)
+
+
+def _timeout() -> Reply:
+    raise CallError(Fault.TIMEOUT, "no reply in time", retriable=True, counts=True)
+
+
+def _refused() -> Reply:
+    raise CallError(Fault.STATUS, "status 404")
+
+
+def _unforeseen() -> Reply:
+    raise OverflowError("what nobody thought of")
+
+
+def _good() -> Reply:
+    return GOOD
+
+
+OUTCOMES: dict[str, Callable[[], Reply]] = {
+    "good": _good,
+    "timeout": _timeout,
+    "refused": _refused,
+    "unforeseen": _unforeseen,
+}
+
+
+class ScriptedService:
+    """In the place of the Caller: answers as the test wants, when the test wants."""
+
+    def __init__(self) -> None:
+        self.open: list[asyncio.Future[str]] = []
+
+    async def send(self, _company_id: int, _request: Request) -> Reply:
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.open.append(answer)
+        return OUTCOMES[await answer]()
+
+    async def close_expired(self) -> None:
+        pass
+
+    def answer(self, outcome: str) -> None:
+        """The oldest question that is still open."""
+        while self.open:
+            if not (answer := self.open.pop(0)).done():
+                answer.set_result(outcome)
+                return
+
+
+class Trial:
+    """A worker over the scripted service."""
+
+    def __init__(self) -> None:
+        local = LocalBreakers(POLICY)
+        self.gate = Gate(
+            store=LocalBreakers(POLICY),
+            local=local,
+            name="one",
+            clock=asyncio.get_running_loop().time,
+            may_pass=lambda _error: False,
+            on_store_error=lambda: None,
+        )
+        self.service = ScriptedService()
+        self.worker = Worker(
+            caller=self.service,  # type: ignore[arg-type]
+            gate=self.gate,
+            retries=RetryPolicy(tries=2, first=0.0),
+            limits=LIMITS,
+            agent="test",
+            clock=asyncio.get_running_loop().time,
+        )
+        self.running = asyncio.create_task(self.worker.run())
+        self.jobs: list[Job] = []
+        self.results: Counter[int] = Counter()
+        self.faults: Counter[str] = Counter()
+
+    def submit(self, company: int) -> None:
+        call = call_to("http://service.example/", company=company)
+        number = len(self.jobs)
+
+        def on_result(result: Result) -> None:
+            self.results[number] += 1
+            self.faults[result.fault if isinstance(result, Failed) else type(result).__name__] += 1
+
+        # (Epoch seconds, in which the call says how long it is fresh, lie beyond the loop's time.)
+        self.jobs.append(self.worker.submit(call, on_result))
+
+    async def until_started(self) -> None:
+        """Until the last job's task has been made, and has not run."""
+        for _ in range(10_000):
+            if self.jobs[-1].task is not None:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("its turn does not come")
+
+    async def settle(self) -> None:
+        """Answer everything well until nothing is left, then ask each company once more."""
+        for _ in range(2000):
+            if not self.worker.unfinished:
+                return
+            self.service.answer("good")
+            await asyncio.sleep(0.0005)  # a breaker's pause, in which there is nothing to await
+        raise AssertionError(f"{self.worker.unfinished} calls never end: {self.faults}")
+
+
+company = st.integers(1, 3)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), company),
+        st.tuples(st.just("forget"), st.integers(0, 30)),
+        st.tuples(st.just("answer"), st.sampled_from(sorted(OUTCOMES))),
+        st.tuples(st.just("turns"), st.integers(1, 4)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=steps)
+def test_every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
+    asyncio.run(_every_slot_comes_back(steps))
+
+
+async def _every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
+    trial = Trial()
+    forgotten: set[int] = set()
+    try:
+        for what, value in steps:
+            await _step(trial, forgotten, what, value)
+        await trial.settle()
+        for one in (1, 2, 3):
+            for _ in range(LIMITS.company + 1):
+                trial.submit(one)
+        await trial.settle()
+        assert not trial.running.done(), trial.running
+        assert trial.worker.unfinished == 0
+        assert trial.worker._turns._queue.free == LIMITS.in_all
+        for number in range(len(trial.jobs)):
+            assert trial.results[number] == (0 if number in forgotten else 1)
+    finally:
+        await cancel([trial.running])
+
+
+async def _step(trial: Trial, forgotten: set[int], what: str, value: int | str) -> None:
+    if what == "submit":
+        trial.submit(int(value))
+    elif what == "answer":
+        trial.service.answer(str(value))
+    elif what == "turns":
+        for _ in range(int(value)):
+            await asyncio.sleep(0)
+    elif int(value) < len(trial.jobs) and not trial.jobs[int(value)].ended:
+        trial.worker.forget([trial.jobs[int(value)]])
+        forgotten.add(int(value))
+
+
+async def test_a_job_that_is_cancelled_before_its_first_step() -> None:
+    trial = Trial()
+    try:
+        for _ in range(4 * LIMITS.in_all):
+            trial.submit(1)
+            await trial.until_started()
+            trial.worker.forget([trial.jobs[-1]])
+        trial.submit(1)
+        await trial.settle()
+        assert trial.faults == {"Content": 1}
+    finally:
+        await cancel([trial.running])
+
+
+async def test_a_probe_that_is_cancelled_before_its_first_step() -> None:
+    trial = Trial()
+    try:
+        for _ in range(POLICY.failures):
+            trial.submit(1)
+        while not trial.gate.is_open(1):
+            trial.service.answer("unforeseen")
+            await asyncio.sleep(0)
+        trial.submit(1)
+        await trial.until_started()
+        trial.worker.forget([trial.jobs[-1]])
+        trial.submit(1)
+        await trial.settle()
+        assert trial.faults[Content.__name__] == 1
+    finally:
+        await cancel([trial.running])

@@ -68,7 +68,13 @@ def build_app(
             allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
             expose_headers=["x-request-id", "retry-after"],
         )
-    app.add_middleware(RequestMiddleware, metrics=metrics, seconds=services.limits.answer_seconds)
+    limits = services.limits
+    app.add_middleware(
+        RequestMiddleware,
+        metrics=metrics,
+        seconds=limits.answer_seconds,
+        whole_seconds=limits.whole_answer_seconds,
+    )
     return app
 
 

@@ -14,6 +14,8 @@ from api.routes.parameters import PREFIX
 from catalog.fields.reading import Faults
 
 router = APIRouter(prefix=PREFIX)
+# Whoever sends it is not known yet.
+_LONGEST = 16 * 1024
 
 
 @router.post(
@@ -27,7 +29,8 @@ async def authenticate(request: Request) -> Response:
     """
     services = services_of(request)
     limits = services.limits
-    body = await read_object(request, longest=limits.body_bytes, seconds=limits.body_seconds)
+    longest = min(_LONGEST, limits.body_bytes)
+    body = await read_object(request, longest=longest, seconds=limits.body_seconds)
     faults = Faults()
     values = read_values(CREDENTIALS, body, faults)
     raise_faults(faults)

@@ -43,7 +43,7 @@ def parameters(value: Any) -> str:
     """The JSON text of the list; text that is given as such is kept as written."""
     try:
         listed = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FieldError(_ACCEPTED) from None
     if not isinstance(listed, list) or not all(_is_parameter(item) for item in listed):
         raise FieldError(_ACCEPTED)

@@ -105,5 +105,8 @@ def _read_one(field: Field, value: Any, place: str, values: dict[str, Any], faul
 
 
 def _quote(value: Any) -> str:
-    quoted = json.dumps(value, ensure_ascii=False)
+    try:
+        quoted = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "nested too deeply"
     return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[: _LONGEST_QUOTE - 1] + "…"

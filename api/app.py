@@ -16,19 +16,18 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from api.answers import answer, error_answer
-from api.errors import ApiError, bad_fields, unavailable
+from api.errors import ApiError, as_of_signing_in, bad_fields, unavailable
 from api.metrics import ApiMetrics
 from api.middleware import RequestMiddleware
 from api.openapi import page
 from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
 from api.routes import auth, beacon, campaign, connector, device, geofence, profile, venue
+from api.routes.parameters import PREFIX, numbers_of
 from api.services import Services
-from catalog.fields.values import INT64
 
 _log = structlog.get_logger(__name__)
 _ROUTERS = (auth, profile, device, venue, beacon, geofence, campaign, connector)
-_LOWEST = {"after": 0}
 
 Check = Callable[[], Awaitable[bool]]
 
@@ -118,7 +117,9 @@ def _handle_errors(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-async def _api_error(_request: Request, error: ApiError) -> Response:
+async def _api_error(request: Request, error: ApiError) -> Response:
+    if (request.method, request.url.path) == ("POST", f"{PREFIX}/auth"):
+        error.body = as_of_signing_in(error.body)
     return error_answer(error)
 
 
@@ -128,23 +129,25 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"allow": ", ".join(_methods(request))}
     message = HTTPStatus(error.status_code).phrase.lower()
-    return error_answer(ApiError(error.status_code, message, headers=headers))
+    return await _api_error(request, ApiError(error.status_code, message, headers=headers))
 
 
-async def _bad_parameters(_request: Request, error: RequestValidationError) -> Response:
-    places = (str(fault["loc"][-1]) for fault in error.errors())
+async def _bad_parameters(request: Request, error: RequestValidationError) -> Response:
+    limits = numbers_of(request.scope["route"])
+    # What pydantic says of the place goes on, with names of its own types.
+    names = [str(fault["loc"][1]) for fault in error.errors()]
     fields = {
-        place: f"accepted: a whole number from {_LOWEST.get(place, 1)} to {INT64}"
-        for place in places
+        name: f"accepted: a whole number from {lowest} to {highest}"
+        for name, (lowest, highest) in ((name, limits[name]) for name in names)
     }
-    return error_answer(bad_fields(fields))
+    return await _api_error(request, bad_fields(fields))
 
 
-async def _database_error(_request: Request, error: Exception) -> Response:
+async def _database_error(request: Request, error: Exception) -> Response:
     """The text of the statement goes no further than its first line, and that only to the log."""
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
     _log.error("the database failed", error=f"{type(error).__name__}: {text}")
-    return error_answer(unavailable("the database does not answer; try again"))
+    return await _api_error(request, unavailable("the database does not answer; try again"))
 
 
 def _methods(request: Request) -> list[str]:

@@ -7,6 +7,7 @@ from catalog.fields import campaign, venue
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
 from catalog.fields.values import boolean, text
+from catalog.passwords import SHORTEST
 
 _MOST = 1000
 _DEEPEST = 16
@@ -37,6 +38,10 @@ def _depth(value: list[Any]) -> int:
 CREDENTIALS = (
     Field(name="email", read=text(1024), required=True),
     Field(name="password", read=text(1024), required=True, secret=True),
+)
+NEW_PASSWORD = (
+    Field(name="old_password", read=text(1024), required=True, secret=True),
+    Field(name="new_password", read=text(1024, shortest=SHORTEST), required=True, secret=True),
 )
 BEACON = (*(field for field in venue.BEACON if field.name != "tags"), TAGS)
 _LISTS = tuple(Field(name=name, read=shallow_list) for name in ("nfcs", "qrcodes"))

@@ -16,8 +16,10 @@ from api.metrics import ApiMetrics
 from api.services import Limits, Services
 from api.sessions.attempts import Allowance, Attempts
 from api.sessions.check import Sessions
+from api.sessions.gate import PasswordGate
 from api.sessions.revision import AccessRevision
-from api.sessions.sign_in import Passwords, SignIn
+from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
+from api.sessions.turns import Turns
 from catalog.index.drainer import Drainer
 from catalog.secrets import open_cipher
 from connectors.egress import check_url
@@ -118,8 +120,7 @@ def build_services(
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
     allowance = Allowance(
-        account=settings.login_attempts_account,
-        address=settings.login_attempts_address,
+        failures=settings.login_attempts_account,
         window=settings.login_window,
     )
     attempts = Attempts(
@@ -129,7 +130,10 @@ def build_services(
         database=stores.database,
         sessions=Sessions(database=stores.database, revision=revision, clock=clock),
         sign_in=SignIn(
-            database=stores.database, attempts=attempts, passwords=passwords, clock=clock
+            database=stores.database,
+            gate=PasswordGate(turns=Turns(at_once=PASSWORD_WORKERS), attempts=attempts),
+            passwords=passwords,
+            clock=clock,
         ),
         cipher=None if key is None else open_cipher(key.get_secret_value()),
         nudge=drainer.nudge,

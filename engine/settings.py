@@ -102,10 +102,9 @@ class Settings(BaseSettings):
         30.0, gt=0, description="for which a connection may be open with no request"
     )
     login_attempts_account: int = Field(
-        10, ge=1, description="failed logins of an account in LOGIN_WINDOW, then 429"
-    )
-    login_attempts_address: int = Field(
-        100, ge=1, description="failed logins from an address in LOGIN_WINDOW, then 429"
+        10,
+        ge=1,
+        description="failed logins of an account from one network in LOGIN_WINDOW, then 429 there",
     )
     login_window: float = Field(300.0, gt=0, description="over which failed logins are counted")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -31,7 +31,8 @@ def answer_schemas() -> dict[str, Schema]:
             example=examples.ERROR,
         ),
         "AuthenticationError": _object(
-            {"status": _word("error"), "error_message": _STRING, "code": _INTEGER}
+            {"status": _word("error"), "error_message": _STRING, "code": _INTEGER},
+            optional={"fields": {"type": "object", "additionalProperties": _STRING}},
         ),
         "Done": _object({"status": _word("success"), "code": _INTEGER}),
         **_session(),

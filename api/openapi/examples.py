@@ -5,6 +5,10 @@ from typing import Any
 Example = dict[str, Any]
 
 CREDENTIALS: Example = {"email": "owner@harbour.example", "password": "change-me-please"}
+NEW_PASSWORD: Example = {
+    "old_password": "change-me-please",
+    "new_password": "a longer passphrase of mine",
+}
 VENUE: Example = {
     "name": "Harbour Mall, Marseille",
     "address": "1 Quai du Port, 13002 Marseille",

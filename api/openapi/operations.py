@@ -28,16 +28,25 @@ def operation(
     body: str | None = None,
     status: int = 200,
     conflicts: str | None = None,
+    own: bool = False,
+    tries: bool = False,
 ) -> dict[str, Any]:
-    """The keywords of a route. `answers` and `body` name schemas; `many` answers an array."""
-    errors = {} if tag == "session" else _errors(401, 403)
-    errors |= _errors(400, 404, 503)
+    """The keywords of a route.
+
+    `answers` and `body` name schemas; `many` answers an array; what is the account's `own` needs
+    no level; what `tries` a password may try too often.
+    """
+    errors = {} if tag == "session" else _errors(401) if own else _errors(401, 403)
+    errors |= _errors(400, 503) if own else _errors(400, 404, 503)
+    if tries:
+        errors |= _errors(429)
     if body is not None:
         errors |= _errors(*_WITH_BODY)
     if conflicts is not None:
         errors |= {409: _response(conflicts, _ERROR)}
     if tag == "session":
-        errors |= {404: _response("No user matches.", _AUTH_ERROR), **_told_as(429, _AUTH_ERROR)}
+        told = {status: _response(_REASONS[status], _AUTH_ERROR) for status in (*errors, 429)}
+        errors = told | {404: _response("No user matches.", _AUTH_ERROR)}
     schema: dict[str, Any] = {"$ref": f"#/components/schemas/{answers}"}
     if many:
         schema = {"type": "array", "items": schema}
@@ -52,10 +61,6 @@ def operation(
 
 def _errors(*statuses: int) -> dict[int, Any]:
     return {status: _response(_REASONS[status], _ERROR) for status in statuses}
-
-
-def _told_as(status: int, schema: dict[str, Any]) -> dict[int, Any]:
-    return {status: _response(_REASONS[status], schema)}
 
 
 def _response(description: str, schema: dict[str, Any]) -> dict[str, Any]:

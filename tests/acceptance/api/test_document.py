@@ -34,7 +34,7 @@ async def device(database: Database) -> None:
 async def test_the_document_is_true(
     device: None, database: Database, processes: Rig, tmp_path: Path
 ):
-    served = await ApiProcess(processes, LOGIN_ATTEMPTS_ADDRESS="100000").until_ready()
+    served = await ApiProcess(processes, LOGIN_ATTEMPTS_ACCOUNT="100000").until_ready()
     headers = await served.sign_in()
     done = await asyncio.to_thread(_schemathesis, served.url, headers, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Bodies of every operation, with what no client would send: refused, and never an error of ours."""
+"""Bodies of every operation, with what no client would send: never an error of ours."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -74,7 +74,6 @@ async def api(sqlite_url: str, redis_url: str, passwords: Passwords) -> AsyncIte
         secret_key="a passphrase of the test",
         connector_allow_networks="127.0.0.0/8",
         login_attempts_account=10_000,
-        login_attempts_address=10_000,
     )
     await migrate(sqlite_url)
     async with harness(settings, passwords) as made:

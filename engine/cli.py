@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from engine.commands import CommandError
 from engine.commands.context import Invocation
 from engine.metrics import engine_version
+from engine.plain_text import for_terminal
 from engine.settings import SettingsError
 
 USAGE = 2
@@ -103,7 +104,7 @@ def _tell(message: str) -> None:
 
 
 def _complain(message: str, status: int = FAILED) -> int:
-    typer.echo(f"proximity: {message}", err=True)
+    typer.echo(f"proximity: {for_terminal(message)}", err=True)
     return status
 
 

@@ -10,6 +10,7 @@ import typer
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import kafka_failures, quiet_logs
+from engine.plain_text import for_terminal
 from engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class _Report:
         if self._json:
             import orjson
 
-            typer.echo(orjson.dumps(difference.as_json()))
+            typer.echo(for_terminal(orjson.dumps(difference.as_json()).decode()))
         elif len(self._kept) < self._limit:
             self._kept.append(difference)
 
@@ -101,7 +102,7 @@ class _Report:
             note = "an edit of the catalog may explain it" if each.may_be_edit else ""
             numbers = (f"{each.topics:,}", f"{each.sql:,}")
             cells = (str(each.company_id), device, each.udid, each.figure, *numbers, note)
-            table.add_row(*(Text(cell) for cell in cells))
+            table.add_row(*(Text(for_terminal(cell)) for cell in cells))
         console = Console()
         if not console.is_terminal:
             console = Console(width=_WIDTH_OF_A_FILE)
@@ -154,7 +155,7 @@ def _conclude(findings: "Findings", report: _Report) -> None:
             err=True,
         )
     for fault in findings.faults:
-        typer.echo(fault, err=True)
+        typer.echo(for_terminal(fault), err=True)
     if report.count or findings.faults:
         explained = f", {report.explained:,} of them perhaps edits" if report.explained else ""
         raise CommandError(f"{report.count:,} differences{explained}")

@@ -22,12 +22,34 @@ from api.middleware import RequestMiddleware
 from api.openapi import page
 from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
-from api.routes import auth, beacon, campaign, connector, device, geofence, profile, venue
+from api.routes import (
+    application,
+    auth,
+    beacon,
+    campaign,
+    connector,
+    device,
+    geofence,
+    profile,
+    statistics,
+    venue,
+)
 from api.routes.parameters import PREFIX, numbers_of
 from api.services import Services
 
 _log = structlog.get_logger(__name__)
-_ROUTERS = (auth, profile, device, venue, beacon, geofence, campaign, connector)
+_ROUTERS = (
+    auth,
+    profile,
+    application,
+    device,
+    venue,
+    beacon,
+    geofence,
+    campaign,
+    connector,
+    statistics,
+)
 
 Check = Callable[[], Awaitable[bool]]
 

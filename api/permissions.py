@@ -2,17 +2,18 @@
 
     record       area        level 1        level 2
     profile      profile     read
-    application  profile     read
+    application  profile     list           create, update, delete
     device       crm         list, read     update
     venue        region      list, read     create, update, delete
-    geofence     region      list           create, update, delete
-    beacon       beacon      list           create, update, delete
+    geofence     region      list, read     create, update, delete
+    beacon       beacon      list, read     create, update, delete
     campaign     campaign    list, read     create, update, delete
-    connector    connector   read           update
+    connector    connector   read           update, delete
+    statistics   analytic    read
 
 Signing out and changing one's own password need a session and no level. Deleting a venue takes
-what is in it along and needs `region` alone. The other areas (device, analytic, realtime, nfc,
-qrcode, tag, fidelity, form) are kept and shown; no operation needs them.
+what is in it along and needs `region` alone. The other areas (device, realtime, nfc, qrcode,
+tag, fidelity, form) are kept and shown; no operation needs them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,7 @@ AREAS = {
     "beacon": "beacon",
     "campaign": "campaign",
     "connector": "connector",
+    "statistics": "analytic",
 }
 KEY_HEADER = "x-service-key"
 TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name

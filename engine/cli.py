@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import Invocation
 from engine.metrics import engine_version
-from engine.plain_text import for_terminal
 from engine.settings import SettingsError
 
 USAGE = 2

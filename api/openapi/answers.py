@@ -5,6 +5,7 @@ from typing import Any
 from api.openapi import examples
 from catalog.fields.company import AREAS, NOTHING, WRITE
 from catalog.models import WEEKDAYS
+from catalog.statistics import KINDS
 
 Schema = dict[str, Any]
 _INTEGER: Schema = {"type": "integer"}
@@ -41,6 +42,7 @@ def answer_schemas() -> dict[str, Schema]:
         "Campaign": _campaign(),
         "Connector": _connector(),
         **_device(),
+        "StatisticLine": _statistic_line(),
     }
 
 
@@ -188,6 +190,23 @@ def _connector() -> Schema:
             "signed": signed,
         },
         example={"id": 1, **examples.CONNECTOR, "signed": False},
+    )
+
+
+def _statistic_line() -> Schema:
+    deleted = _STRING | {"nullable": True, "description": "null when the record is gone."}
+    return _object(
+        {
+            "day": {"type": "string", "format": "date"},
+            "venue_id": _ID,
+            "venue": deleted,
+            "kind": _word(*KINDS),
+            "id": _ID,
+            "name": deleted,
+            "detections": _COUNT,
+            "devices": _COUNT,
+            "notifications": _COUNT,
+        }
     )
 
 

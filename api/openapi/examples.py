@@ -9,6 +9,7 @@ NEW_PASSWORD: Example = {
     "old_password": "change-me-please",
     "new_password": "a longer passphrase of mine",
 }
+APPLICATION: Example = {"name": "Harbour for Android", "type": "android", "active": True}
 VENUE: Example = {
     "name": "Harbour Mall, Marseille",
     "address": "1 Quai du Port, 13002 Marseille",

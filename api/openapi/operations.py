@@ -30,11 +30,12 @@ def operation(
     conflicts: str | None = None,
     own: bool = False,
     tries: bool = False,
+    csv: bool = False,
 ) -> dict[str, Any]:
     """The keywords of a route.
 
     `answers` and `body` name schemas; `many` answers an array; what is the account's `own` needs
-    no level; what `tries` a password may try too often.
+    no level; what `tries` a password may try too often; `csv` is another form of the answer.
     """
     errors = {} if tag == "session" else _errors(401) if own else _errors(401, 403)
     errors |= _errors(400, 503) if own else _errors(400, 404, 503)
@@ -50,11 +51,14 @@ def operation(
     schema: dict[str, Any] = {"$ref": f"#/components/schemas/{answers}"}
     if many:
         schema = {"type": "array", "items": schema}
+    good = _response("Success.", schema)
+    if csv:
+        good["content"]["text/csv"] = {"schema": {"type": "string"}}
     return {
         "summary": summary,
         "tags": [tag],
         "status_code": status,
-        "responses": {status: _response("Success.", schema), **errors},
+        "responses": {status: good, **errors},
         "openapi_extra": _extra(body, tag),
     }
 

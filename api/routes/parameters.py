@@ -11,19 +11,18 @@ from catalog.fields.values import INT64
 PREFIX = "/v2"
 VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
 RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
+ApplicationId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The application.")]
 DeviceId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The device.")]
 
 
 def numbers_of(route: APIRoute) -> dict[str, tuple[int, int]]:
     """The lowest and the highest that each number of a route may be, by its name in the request."""
     dependant = route.dependant
-    return {
-        parameter.alias: _limits(parameter.field_info)
-        for parameter in (*dependant.path_params, *dependant.query_params)
-    }
-
-
-def _limits(info: Any) -> tuple[int, int]:
-    schema = TypeAdapter(Annotated[info.annotation, info]).json_schema()
-    whole = next((one for one in schema.get("anyOf", []) if "minimum" in one), schema)
-    return int(whole["minimum"]), int(whole["maximum"])
+    found = {}
+    for parameter in (*dependant.path_params, *dependant.query_params):
+        info: Any = parameter.field_info
+        schema = TypeAdapter(Annotated[info.annotation, info]).json_schema()
+        for one in (schema, *schema.get("anyOf", [])):
+            if "minimum" in one:
+                found[parameter.alias] = (int(one["minimum"]), int(one["maximum"]))
+    return found

@@ -1,9 +1,8 @@
-"""The profile, its password, and the company's applications."""
+"""The profile, and its password."""
 
 from typing import Annotated
 
 from fastapi import APIRouter
-from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
 from api.answers import answer, done
@@ -13,11 +12,8 @@ from api.fields import NEW_PASSWORD
 from api.openapi.operations import operation
 from api.permissions import Caller, may_read, signed_in
 from api.records import company
-from api.records.page import Page, Record
 from api.routes.parameters import PREFIX
-from api.streaming import After, Limit, listed
 from catalog.fields.reading import Faults
-from catalog.models import Application
 
 router = APIRouter(prefix=PREFIX)
 
@@ -58,19 +54,3 @@ async def change_password(caller: Annotated[Caller, signed_in()]) -> Response:
     if not changed:
         raise bad_fields({"old_password": "this is not the account's password"})
     return done()
-
-
-@router.get(
-    "/profile/application",
-    **operation("List applications", tag="profile", answers="Application", many=True),
-)
-async def list_applications(
-    caller: Annotated[Caller, may_read("application")], limit: Limit = None, after: After = 0
-) -> Response:
-    """The company's applications."""
-    where = (Application.company_id == caller.company_id,)
-
-    async def read(session: AsyncSession, page: Page) -> list[Record]:
-        return await company.applications(session, where, page)
-
-    return await listed(caller.services.database, read, after=after, limit=limit)

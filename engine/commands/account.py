@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
-from engine.plain_text import for_terminal
 
 if TYPE_CHECKING:
     from catalog.database import Database

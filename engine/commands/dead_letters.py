@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import kafka_failures, quiet_logs
-from engine.plain_text import for_terminal
 from engine.settings import Settings
 
 if TYPE_CHECKING:

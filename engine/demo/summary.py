@@ -8,10 +8,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from catalog.plain_text import for_terminal
 from engine.demo.figures import Figures
 from engine.demo.reasons import WORDS, Entry, why_silent
 from engine.demo.screen import latency_words
-from engine.plain_text import for_terminal
 from rules.model import Reason
 
 

@@ -10,6 +10,7 @@ from api.openapi.document import document
 _BODIES = {
     "Credentials": examples.CREDENTIALS,
     "PasswordChange": examples.NEW_PASSWORD,
+    "ApplicationInput": examples.APPLICATION,
     "VenueInput": examples.VENUE,
     "BeaconInput": examples.BEACON,
     "GeofenceInput": examples.GEOFENCE,

@@ -18,6 +18,7 @@ AREA_OF = {
     "/connector": "connector",
     "/crm": "crm",
     "/profile": "profile",
+    "/statistics": "analytic",
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.plain_text import for_csv, for_terminal
+from catalog.plain_text import for_csv, for_terminal
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
 from api.routes import (
     application,
+    audit,
     auth,
     beacon,
     campaign,
@@ -49,6 +50,7 @@ _ROUTERS = (
     campaign,
     connector,
     statistics,
+    audit,
 )
 
 Check = Callable[[], Awaitable[bool]]

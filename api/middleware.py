@@ -12,6 +12,7 @@ import structlog
 from api.answers import error_answer
 from api.errors import ApiError, unavailable
 from api.metrics import ApiMetrics
+from catalog.audit import authored
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +57,9 @@ class RequestMiddleware:
             return
         exchange = _Exchange(scope, send, self._seconds, self._whole_seconds)
         begun = time.perf_counter()
+        exchange.scope["request_id"] = exchange.id
         with (
+            authored(),
             structlog.contextvars.bound_contextvars(request=exchange.id),
             self._metrics.in_flight.track_inprogress(),
         ):

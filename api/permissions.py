@@ -10,6 +10,7 @@
     campaign     campaign    list, read     create, update, delete
     connector    connector   read           update, delete
     statistics   analytic    read
+    audit        profile     list, of the kinds of record that the account may read
 
 Signing out and changing one's own password need a session and no level. Deleting a venue takes
 what is in it along and needs `region` alone. The other areas (device, realtime, nfc, qrcode,
@@ -27,6 +28,7 @@ from api.body import read_object
 from api.errors import forbidden, no_session
 from api.services import Services
 from api.sessions.account import SignedIn
+from catalog.audit import Author, name_author
 from catalog.fields.company import NOTHING, READ, WRITE
 
 AREAS = {
@@ -39,6 +41,7 @@ AREAS = {
     "campaign": "campaign",
     "connector": "connector",
     "statistics": "analytic",
+    "audit": "profile",
 }
 KEY_HEADER = "x-service-key"
 TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
@@ -108,6 +111,14 @@ def _needs(area: str, level: int) -> Callable[[Request], Awaitable[Caller]]:
         if account is None:
             raise no_session()
         request.scope["company"] = account.company_id
+        name_author(
+            Author(
+                company_id=account.company_id,
+                account_id=account.account_id,
+                email=account.email,
+                request=request.scope.get("request_id", ""),
+            )
+        )
         if account.level(area) < level:
             raise forbidden(area, level)
         return Caller(account=account, services=services, request=request, token=token)

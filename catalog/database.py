@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog import access  # noqa: F401  # its listeners count changes of access
+from catalog import access, audit  # noqa: F401  # their listeners note changes
 from catalog.outbox import CatalogSession
 from catalog.sqlite_connection import open_sqlite
 

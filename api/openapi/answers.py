@@ -3,6 +3,7 @@
 from typing import Any
 
 from api.openapi import examples
+from catalog.audit import KINDS as AUDITED
 from catalog.fields.company import AREAS, NOTHING, WRITE
 from catalog.models import WEEKDAYS
 from catalog.statistics import KINDS
@@ -43,6 +44,7 @@ def answer_schemas() -> dict[str, Schema]:
         "Connector": _connector(),
         **_device(),
         "StatisticLine": _statistic_line(),
+        "AuditEntry": _audit_entry(),
     }
 
 
@@ -206,6 +208,24 @@ def _statistic_line() -> Schema:
             "detections": _COUNT,
             "devices": _COUNT,
             "notifications": _COUNT,
+        }
+    )
+
+
+def _audit_entry() -> Schema:
+    fields = {"type": "object", "description": "The fields that changed; secrets are masked."}
+    return _object(
+        {
+            "id": _ID,
+            "create_on": _TIMESTAMP,
+            "account_id": _ID,
+            "email": _STRING,
+            "request": _STRING | {"description": "The `x-request-id` of the request."},
+            "action": _word("create", "edit", "delete"),
+            "kind": _word(*AUDITED),
+            "ref": _ID | {"description": "The id of the record."},
+            "before": fields,
+            "after": fields,
         }
     )
 

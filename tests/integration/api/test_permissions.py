@@ -19,6 +19,7 @@ AREA_OF = {
     "/crm": "crm",
     "/profile": "profile",
     "/statistics": "analytic",
+    "/audit": "profile",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy import event, insert, inspect
-from sqlalchemy.orm import AttributeState, Session, UOWTransaction
+from sqlalchemy.orm import AttributeState, LoaderCallableStatus, Session, UOWTransaction
 
 from catalog.models import (
     Account,
@@ -163,7 +163,8 @@ def _told(field: AttributeState, *, before: bool) -> Any:
         return _ids([*(history.unchanged or ()), *(side or ())])
     if before and history.deleted:
         return _plain(history.deleted[0])
-    return _plain(field.loaded_value)
+    value = field.loaded_value
+    return None if value is LoaderCallableStatus.NO_VALUE else _plain(value)
 
 
 def _ids(records: Iterable[Any]) -> list[int]:

@@ -18,7 +18,7 @@ import httptools
 import msgspec
 import structlog
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _log = structlog.get_logger(__name__)
 
@@ -188,7 +188,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _waiting(self) -> bool:
-        return not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+        return not self.pipeline and self._answered
+
+    @property
+    def _answered(self) -> bool:
+        """Whether every request so far is."""
+        last: RequestResponseCycle | None = self.cycle  # None until the first one
+        return last is None or last.response_complete
 
     def _parse(self) -> None:
         self._unset_keepalive_if_required()
@@ -243,7 +249,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refused = True
         self._held.clear()
         self._owner.refusals[str(status)] += 1
-        answered = self.cycle is None or self.cycle.response_complete
+        answered = self._answered
         if answered and self._in_head:
             self.transport.write(_answer(status, message))
             self.transport.close()

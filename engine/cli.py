@@ -31,6 +31,7 @@ _COMMANDS = (
     "demo",
     "statistics",
     "verify",
+    "audit",
     "settings",
 )
 

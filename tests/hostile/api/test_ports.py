@@ -8,6 +8,7 @@ import os
 import time
 
 import httpx
+import pytest
 
 from catalog.database import Database
 from tests.acceptance.api.process import ApiProcess
@@ -84,19 +85,18 @@ async def test_half_sent_heads(served: ApiProcess):
     await eventually(lambda: sum(connections_of(process, port) for port in ports) == 0)
 
 
-async def test_silent_connections(served: ApiProcess):
+@pytest.mark.parametrize(("name", "most"), [("interface", 50), ("metrics", 100)])
+async def test_silent_connections(served: ApiProcess, name: str, most: int):
     """However many there are, a few are held, and who asks is answered."""
-    process = served.command.process.pid
-    for name, most in (("interface", 50), ("metrics", 100)):
-        port = port_of(served, name)
-        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
-        try:
-            await eventually(lambda port=port, most=most: connections_of(process, port) <= most)
-            await still_answers(served)
-            assert 0 < connections_of(process, port) <= most
-        finally:
-            for _, writer in opened:
-                writer.transport.abort()
+    port, process = port_of(served, name), served.command.process.pid
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
+    try:
+        await eventually(lambda: connections_of(process, port) <= most)
+        await still_answers(served)
+        assert 0 < connections_of(process, port) <= most
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
 
 
 async def test_bodies_that_dribble(served: ApiProcess):

@@ -78,11 +78,18 @@ async def test_no_secret_is_told(api: Harness, owner: Headers, bodies: Bodies):
     for secret in ("geheim-2", "geheim-3"):
         body = bodies.connector(parameters=parameters, secret=secret, name="c")
         assert (await api.call("PUT", "/connector", owner, body)).status_code == 200
-    key = (await api.call("POST", "/profile/application", owner, {"name": "a", "type": "b"})).json()
+    body = {"name": "a", "type": "b"}
+    key = (await api.call("POST", "/profile/application", owner, body)).json()
     whole = (await api.call("GET", "/audit", owner)).text
     assert "geheim" not in whole
     assert key["api_key"] not in whole
-    made, edited, _ = await entries(api, owner)
+    made, edited, application = await entries(api, owner)
+    assert application["after"] == body | {
+        "api_key": "*****",
+        "api_id": "",
+        "active": True,
+        "expire_on": None,
+    }
     assert (made["after"]["secret"], edited["before"]["secret"]) == ("*****", "*****")
     assert "name" not in edited["after"]
 

@@ -16,7 +16,7 @@ from engine.embedded.child import ServerStartError
 from engine.embedded.redis_server import EmbeddedRedis, bundled_redis_server, find_redis_server
 from engine.embedded.run import embedded_settings
 from engine.embedded.servers import EmbeddedServers
-from engine.settings import Settings
+from engine.settings import load_settings
 
 
 def _accepts(address: str) -> bool:
@@ -116,7 +116,7 @@ async def test_nobody_else_on_the_machine_gets_in(tmp_path: Path):
     """The file is its owner's alone, also one that was there; Redis asks for its password."""
     env = tmp_path / "proximity.env"
     env.touch(mode=0o644)
-    async with embedded_settings(Settings(), env) as settings:
+    async with embedded_settings(load_settings(), env) as settings:
         assert env.stat().st_mode & 0o777 == 0o600
         url = settings.redis_url.get_secret_value()
         assert f"PROXIMITY_REDIS_URL={url}" in env.read_text().splitlines()

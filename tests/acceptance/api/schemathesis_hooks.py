@@ -11,7 +11,7 @@ import schemathesis
 from catalog.fields.reader import FieldError
 from catalog.fields.values import timestamp
 
-_DEVICE = _APPLICATION = 1
+_DEVICE = 1
 _CONTENT = {"template": "a template", "url": "https://www.example.com/", "html": "<p>"}
 
 
@@ -23,8 +23,6 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
         return
     if case.path_parameters and case.path.startswith("/v2/crm/"):
         case.path_parameters["id"] = _DEVICE
-    if case.path_parameters and case.path.startswith("/v2/profile/application/"):
-        case.path_parameters["id"] = _APPLICATION
     if case.path == "/v2/statistics" and case.query:
         # Two days that belong together are for other tests.
         case.query.pop("from", None)

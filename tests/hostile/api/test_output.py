@@ -55,8 +55,7 @@ async def fill(database: Database) -> None:
         )
     async with database.engine.begin() as connection:
         for name, stored in (("sheet", FORMULA), ("terminal", ESCAPES)):
-            table = Venue.__table__
-            await connection.execute(update(table).where(table.c.name == name).values(name=stored))
+            await connection.execute(update(Venue).where(Venue.name == name).values(name=stored))
 
 
 def harmless(output: str) -> bool:

@@ -16,20 +16,43 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from api.answers import answer, error_answer
-from api.errors import ApiError, bad_fields, unavailable
+from api.errors import ApiError, as_of_signing_in, bad_fields, unavailable
 from api.metrics import ApiMetrics
 from api.middleware import RequestMiddleware
 from api.openapi import page
 from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
-from api.routes import auth, beacon, campaign, connector, device, geofence, profile, venue
+from api.routes import (
+    application,
+    audit,
+    auth,
+    beacon,
+    campaign,
+    connector,
+    device,
+    geofence,
+    profile,
+    statistics,
+    venue,
+)
+from api.routes.parameters import PREFIX, numbers_of
 from api.services import Services
 from catalog.failures import database_may_recover
-from catalog.fields.values import INT64
 
 _log = structlog.get_logger(__name__)
-_ROUTERS = (auth, profile, device, venue, beacon, geofence, campaign, connector)
-_LOWEST = {"after": 0}
+_ROUTERS = (
+    auth,
+    profile,
+    application,
+    device,
+    venue,
+    beacon,
+    geofence,
+    campaign,
+    connector,
+    statistics,
+    audit,
+)
 
 Check = Callable[[], Awaitable[bool]]
 
@@ -69,7 +92,13 @@ def build_app(
             allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
             expose_headers=["x-request-id", "retry-after"],
         )
-    app.add_middleware(RequestMiddleware, metrics=metrics, seconds=services.limits.answer_seconds)
+    limits = services.limits
+    app.add_middleware(
+        RequestMiddleware,
+        metrics=metrics,
+        seconds=limits.answer_seconds,
+        whole_seconds=limits.whole_answer_seconds,
+    )
     return app
 
 
@@ -113,7 +142,9 @@ def _handle_errors(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-async def _api_error(_request: Request, error: ApiError) -> Response:
+async def _api_error(request: Request, error: ApiError) -> Response:
+    if (request.method, request.url.path) == ("POST", f"{PREFIX}/auth"):
+        error.body = as_of_signing_in(error.body)
     return error_answer(error)
 
 
@@ -123,26 +154,28 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"allow": ", ".join(_methods(request))}
     message = HTTPStatus(error.status_code).phrase.lower()
-    return error_answer(ApiError(error.status_code, message, headers=headers))
+    return await _api_error(request, ApiError(error.status_code, message, headers=headers))
 
 
-async def _bad_parameters(_request: Request, error: RequestValidationError) -> Response:
-    places = (str(fault["loc"][-1]) for fault in error.errors())
+async def _bad_parameters(request: Request, error: RequestValidationError) -> Response:
+    limits = numbers_of(request.scope["route"])
+    # What pydantic says of the place goes on, with names of its own types.
+    names = [str(fault["loc"][1]) for fault in error.errors()]
     fields = {
-        place: f"accepted: a whole number from {_LOWEST.get(place, 1)} to {INT64}"
-        for place in places
+        name: f"accepted: a whole number from {lowest} to {highest}"
+        for name, (lowest, highest) in ((name, limits[name]) for name in names)
     }
-    return error_answer(bad_fields(fields))
+    return await _api_error(request, bad_fields(fields))
 
 
-async def _database_error(_request: Request, error: Exception) -> Response:
+async def _database_error(request: Request, error: Exception) -> Response:
     """The text of the statement goes no further than its first line, and that only to the log."""
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
     passes = database_may_recover(error)
     _log.error("the database failed", error=f"{type(error).__name__}: {text}", passes=passes)
     if not passes:
-        return error_answer(ApiError(500, "internal error"))
-    return error_answer(unavailable("the database does not answer; try again"))
+        return await _api_error(request, ApiError(500, "internal error"))
+    return await _api_error(request, unavailable("the database does not answer; try again"))
 
 
 def _methods(request: Request) -> list[str]:

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from api.errors import ApiError, bad_fields
 from catalog.fields.reading import Fault, Faults, Field, read_fields
 
+_ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}
 
 
@@ -19,10 +20,10 @@ async def read_object(request: Request, *, longest: int, seconds: float) -> dict
     raw = await _read(request, longest, seconds)
     try:
         content = orjson.loads(raw)
-    except ValueError:
-        raise ApiError(400, "the body is not JSON (UTF-8, numbers of 64 bits)") from None
+    except orjson.JSONDecodeError as error:
+        raise _unreadable(raw, error) from None
     if not isinstance(content, dict):
-        raise ApiError(400, "the body is not a JSON object")
+        raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
     return content
 
 
@@ -69,6 +70,14 @@ async def _read(request: Request, longest: int, seconds: float) -> bytes:
     except ClientDisconnect:
         raise ApiError(400, "the body ended too soon", headers=_CLOSE) from None
     return bytes(raw)
+
+
+def _unreadable(raw: bytes, error: orjson.JSONDecodeError) -> ApiError:
+    """Where reading it ended: the line, the column, and why."""
+    if not raw.strip():
+        return ApiError(400, "the body is empty", fields={"body": f"required; {_ACCEPTED}"})
+    place = f"line {error.lineno}, column {error.colno}: {error.msg}"
+    return ApiError(400, "the body is not JSON", fields={"body": f"{place}; {_ACCEPTED}"})
 
 
 def _too_large(longest: int) -> ApiError:

@@ -8,7 +8,6 @@ class ApiError(Exception):
     """A request that is answered with an error.
 
     `fields` names what is wrong by place, as `tags[0].name`, each with what is accepted.
-    `text` is the name of the text: signing in calls it `error_message`.
     """
 
     def __init__(
@@ -18,19 +17,23 @@ class ApiError(Exception):
         *,
         fields: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        text: str = "message",
     ) -> None:
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        self.body: dict[str, Any] = {"status": "error", text: message, "code": status}
+        self.body: dict[str, Any] = {"status": "error", "message": message, "code": status}
         if fields:
             self.body["fields"] = dict(fields)
 
 
-def no_session() -> ApiError:
-    """No valid session: 401, worded by the interface."""
-    return ApiError(401, "no session")
+def no_session(**fields: str) -> ApiError:
+    """No valid session: 401, worded by the interface; `fields` are the headers it lacks."""
+    return ApiError(401, "no session", fields=fields)
+
+
+def as_of_signing_in(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of an error as signing in tells it: there the text is `error_message`."""
+    return {"error_message" if name == "message" else name: told for name, told in body.items()}
 
 
 def forbidden(area: str, level: int) -> ApiError:

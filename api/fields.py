@@ -3,10 +3,11 @@
 from typing import Any
 
 from api.ties import CAMPAIGN_TIES, TAGS
-from catalog.fields import campaign, venue
+from catalog.fields import campaign, company, venue
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
 from catalog.fields.values import DEEPEST, boolean, is_plain, text
+from catalog.passwords import SHORTEST
 
 _MOST = 1000
 
@@ -26,6 +27,11 @@ CREDENTIALS = (
     Field(name="email", read=text(1024), required=True),
     Field(name="password", read=text(1024), required=True, secret=True),
 )
+NEW_PASSWORD = (
+    Field(name="old_password", read=text(1024), required=True, secret=True),
+    Field(name="new_password", read=text(1024, shortest=SHORTEST), required=True, secret=True),
+)
+APPLICATION = tuple(field for field in company.APPLICATION if field.name != "api_key")
 BEACON = (*(field for field in venue.BEACON if field.name != "tags"), TAGS)
 _LISTS = tuple(Field(name=name, read=shallow_list) for name in ("nfcs", "qrcodes"))
 _CAMPAIGN = (

@@ -12,6 +12,7 @@ import structlog
 from api.answers import error_answer
 from api.errors import ApiError, unavailable
 from api.metrics import ApiMetrics
+from catalog.audit import authored
 
 _log = structlog.get_logger(__name__)
 
@@ -36,23 +37,29 @@ class RequestMiddleware:
     """The outermost one.
 
     `seconds` bounds the time until an answer begins, and then the time that each piece of it
-    waits for a slow reader. An error that nobody expected is logged, with the request's id, and
-    answered with 500 and nothing else; when the answer has begun, the connection ends.
+    waits for a slow reader; `whole_seconds` bounds all of it. An error that nobody expected is
+    logged, with the request's id, and answered with 500 and nothing else; when the answer has
+    begun, the connection ends.
     """
 
-    def __init__(self, app: App, *, metrics: ApiMetrics, seconds: float) -> None:
+    def __init__(
+        self, app: App, *, metrics: ApiMetrics, seconds: float, whole_seconds: float
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._seconds = seconds
+        self._whole_seconds = whole_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send, self._seconds)
+        exchange = _Exchange(scope, send, self._seconds, self._whole_seconds)
         begun = time.perf_counter()
+        exchange.scope["request_id"] = exchange.id
         with (
+            authored(),
             structlog.contextvars.bound_contextvars(request=exchange.id),
             self._metrics.in_flight.track_inprogress(),
         ):
@@ -63,8 +70,12 @@ class RequestMiddleware:
 
     async def _answer(self, exchange: "_Exchange", receive: Receive) -> None:
         try:
-            async with asyncio.timeout(self._seconds) as exchange.deadline:
-                await self._app(exchange.scope, receive, exchange.send)
+            try:
+                async with asyncio.timeout(self._seconds) as exchange.deadline:
+                    await self._app(exchange.scope, receive, exchange.send)
+            finally:
+                # What is sent from here on is sent outside of the deadline.
+                exchange.deadline = None
         except TimeoutError as error:
             await _give_up(exchange, error, unavailable("the answer took too long"))
         except Exception as error:  # the last resort: logged, told without internals
@@ -97,12 +108,13 @@ async def _nothing() -> Message:
 class _Exchange:
     """A request and what has been answered so far; `status` is 0 until the answer begins."""
 
-    def __init__(self, scope: Scope, send: Send, seconds: float) -> None:
+    def __init__(self, scope: Scope, send: Send, seconds: float, whole_seconds: float) -> None:
         self.scope = scope
         self.status = 0
         self.deadline: asyncio.Timeout | None = None
         self._send = send
         self._seconds = seconds
+        self._end = _now() + whole_seconds
         given = next((v for k, v in scope["headers"] if k == b"x-request-id"), b"")
         self.id = given.decode() if _SANE_ID.fullmatch(given) else uuid4().hex
 
@@ -114,13 +126,17 @@ class _Exchange:
         await self._send(message)
         if self.deadline is not None and not self.deadline.expired():
             # The answer moves on: each piece has its own time.
-            self.deadline.reschedule(asyncio.get_running_loop().time() + self._seconds)
+            self.deadline.reschedule(min(_now() + self._seconds, self._end))
 
     def _with_ours(self, headers: Any) -> list[tuple[bytes, bytes]]:
         given = list(headers)
         names = {name for name, _ in given}
         defaults = [own for own in (_POLICY, _KEEP_NOTHING) if own[0] not in names]
         return [*given, *_HEADERS, *defaults, (b"x-request-id", self.id.encode())]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _route(scope: Scope) -> str:

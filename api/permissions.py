@@ -2,16 +2,19 @@
 
     record       area        level 1        level 2
     profile      profile     read
-    application  profile     read
+    application  profile     list           create, update, delete
     device       crm         list, read     update
     venue        region      list, read     create, update, delete
-    geofence     region      list           create, update, delete
-    beacon       beacon      list           create, update, delete
+    geofence     region      list, read     create, update, delete
+    beacon       beacon      list, read     create, update, delete
     campaign     campaign    list, read     create, update, delete
-    connector    connector   read           update
+    connector    connector   read           update, delete
+    statistics   analytic    read
+    audit        profile     list, of the kinds of record that the account may read
 
-Deleting a venue takes what is in it along and needs `region` alone. The other areas (device,
-analytic, realtime, nfc, qrcode, tag, fidelity, form) are kept and shown; no operation needs them.
+Signing out and changing one's own password need a session and no level. Deleting a venue takes
+what is in it along and needs `region` alone. The other areas (device, realtime, nfc, qrcode,
+tag, fidelity, form) are kept and shown; no operation needs them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +28,8 @@ from api.body import read_object
 from api.errors import forbidden, no_session
 from api.services import Services
 from api.sessions.account import SignedIn
-from catalog.fields.company import READ, WRITE
+from catalog.audit import Author, name_author
+from catalog.fields.company import NOTHING, READ, WRITE
 
 AREAS = {
     "profile": "profile",
@@ -36,6 +40,8 @@ AREAS = {
     "beacon": "beacon",
     "campaign": "campaign",
     "connector": "connector",
+    "statistics": "analytic",
+    "audit": "profile",
 }
 KEY_HEADER = "x-service-key"
 TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
@@ -48,6 +54,12 @@ class Caller:
     account: SignedIn
     services: Services
     request: Request
+    token: str
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from."""
+        return address_of(self.request)
 
     @property
     def company_id(self) -> int:
@@ -68,6 +80,11 @@ def services_of(request: Request) -> Services:
     return services
 
 
+def address_of(request: Request) -> str:
+    """Where a request comes from; behind a proxy that is trusted, where that one says."""
+    return request.client.host if request.client else ""
+
+
 def may_read(record: str) -> Any:
     """A dependency: the caller, if the account may read records of this kind."""
     return Depends(_needs(AREAS[record], READ))
@@ -78,19 +95,41 @@ def may_write(record: str) -> Any:
     return Depends(_needs(AREAS[record], WRITE))
 
 
+def signed_in() -> Any:
+    """A dependency: the caller, whatever the account's levels: for what is the account's own."""
+    return Depends(_needs("", NOTHING))
+
+
 def _needs(area: str, level: int) -> Callable[[Request], Awaitable[Caller]]:
     async def caller(request: Request) -> Caller:
         services = services_of(request)
         email = request.headers.get(KEY_HEADER)
         token = request.headers.get(TOKEN_HEADER)
         if not email or not token:
-            raise no_session()
+            raise no_session(**_lacking(email, token))
         account = await services.sessions.find(email, token)
         if account is None:
             raise no_session()
         request.scope["company"] = account.company_id
+        name_author(
+            Author(
+                company_id=account.company_id,
+                account_id=account.account_id,
+                email=account.email,
+                request=request.scope.get("request_id", ""),
+            )
+        )
         if account.level(area) < level:
             raise forbidden(area, level)
-        return Caller(account=account, services=services, request=request)
+        return Caller(account=account, services=services, request=request, token=token)
 
     return caller
+
+
+def _lacking(email: str | None, token: str | None) -> dict[str, str]:
+    """What is missing, by the name of the header."""
+    given = {
+        KEY_HEADER: (email, "required: the account's e-mail"),
+        TOKEN_HEADER: (token, "required: the token that POST /auth answered"),
+    }
+    return {name: told for name, (value, told) in given.items() if not value}

@@ -13,11 +13,13 @@ from catalog.secrets import Cipher
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bytes of a body, seconds for it to arrive, seconds for an answer to begin and to go on."""
+    """Bytes of a body, seconds for it to arrive; seconds for an answer to begin and to go on,
+    and for all of it."""
 
     body_bytes: int = 1024 * 1024
     body_seconds: float = 15.0
     answer_seconds: float = 30.0
+    whole_answer_seconds: float = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,11 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog import access, soft_deletion  # noqa: F401  # their listeners hold for every session
+from catalog import (  # their listeners hold for every session
+    access,  # noqa: F401
+    audit,  # noqa: F401
+    soft_deletion,  # noqa: F401
+)
 from catalog.outbox import CatalogSession
 from catalog.sqlite_connection import open_sqlite
 

@@ -5,14 +5,25 @@ import binascii
 import hashlib
 from collections.abc import Sequence
 
+import structlog
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-_SHORTEST_PASSPHRASE = 8
+_SHORTEST_PASSPHRASE = 16
+_FEWEST_CHARACTERS = 8
+# A key that only decrypts any more may be one of earlier versions, so that it can be replaced.
+_SHORTEST_OLD_PASSPHRASE = 8
+# Published with this project: in deploy/compose.yaml and README.md.
+_WELL_KNOWN = frozenset(("for trying out only", "a long random passphrase"))
+_REQUIRED = (
+    f"a Fernet key, or a passphrase of {_SHORTEST_PASSPHRASE} characters or more with "
+    f"{_FEWEST_CHARACTERS} different ones among them"
+)
+_log = structlog.get_logger(__name__)
 _FERNET_KEY_BYTES = 32
 _SALT = b"proximity-engine connector secrets"
 MISSING_KEY = (
     "PROXIMITY_SECRET_KEY is not set, and a connector's parameters are stored encrypted only; "
-    f"set it to a Fernet key or to a passphrase of {_SHORTEST_PASSPHRASE} characters or more"
+    f"set it to {_REQUIRED}"
 )
 
 
@@ -49,26 +60,37 @@ def open_cipher(secret_key: str) -> Cipher:
     """The cipher for the setting SECRET_KEY: one key, or several with commas between them.
 
     Each is a Fernet key (32 bytes in URL-safe base64), used as it is, or a passphrase of 16
-    characters or more, from which a key is derived with scrypt (n=16384, r=8, p=1, fixed salt).
-    Spaces around a key do not count, and a passphrase cannot contain a comma.
-    Raises SecretKeyError.
+    characters or more, from which a key is derived with scrypt (n=16384, r=8, p=1, fixed salt);
+    behind the first one, which encrypts, shorter ones of earlier versions are taken.
+    Spaces around a key do not count, and a passphrase cannot contain a comma. A key that is
+    published with this project is warned of. Raises SecretKeyError.
     """
     keys = [part.strip() for part in secret_key.split(",") if part.strip()]
     if not keys:
         raise SecretKeyError(MISSING_KEY)
+    if not _WELL_KNOWN.isdisjoint(keys):
+        _log.warning(
+            "PROXIMITY_SECRET_KEY is the published one, for trying out: whoever reads the database "
+            "can decrypt connector secrets; set a key of your own"
+        )
     return Cipher([_fernet(key, number) for number, key in enumerate(keys, start=1)])
 
 
 def _fernet(key: str, number: int) -> Fernet:
     if _is_fernet_key(key):
         return Fernet(key)
-    if len(key) < _SHORTEST_PASSPHRASE:
+    if not _is_strong(key) and (number == 1 or len(key) < _SHORTEST_OLD_PASSPHRASE):
         raise SecretKeyError(
-            f"key {number} of PROXIMITY_SECRET_KEY is neither a Fernet key nor a passphrase "
-            f"of {_SHORTEST_PASSPHRASE} characters or more"
+            f"key {number} of PROXIMITY_SECRET_KEY is too weak; set it to {_REQUIRED}, such as "
+            "`openssl rand -base64 32` prints; an old key goes behind it, after a comma"
         )
     derived = hashlib.scrypt(key.encode(), salt=_SALT, n=2**14, r=8, p=1, dklen=_FERNET_KEY_BYTES)
     return Fernet(base64.urlsafe_b64encode(derived))
+
+
+def _is_strong(passphrase: str) -> bool:
+    long_enough = len(passphrase) >= _SHORTEST_PASSPHRASE
+    return long_enough and len(set(passphrase)) >= _FEWEST_CHARACTERS
 
 
 def _is_fernet_key(key: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, case, or_, select
+from sqlalchemy import ColumnElement, Date, Select, and_, case, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.models import Beacon, Campaign, Company, Statistic, Venue
@@ -12,6 +12,7 @@ from catalog.soft_deletion import with_deleted
 
 _LONGEST_ID = 18  # digits
 KINDS = ("venue", "beacon", "campaign")
+_ORDER = case({kind: number for number, kind in enumerate(KINDS)}, value=Statistic.kind)
 
 
 class StatisticLine(NamedTuple):
@@ -41,6 +42,30 @@ class Choice(NamedTuple):
     company: str | None = None
     venue: str | None = None
     kind: str | None = None
+
+
+class Cursor(NamedTuple):
+    """A place in the order of the lines: behind it comes the next page."""
+
+    day: date
+    venue_id: int
+    kind: str
+    id: int
+
+
+async def statistic_page(
+    session: AsyncSession, company_id: int, choice: Choice, after: Cursor | None, limit: int
+) -> list[StatisticLine]:
+    """Up to `limit` lines of one company's venues, in the same order. Raises SQLAlchemyError."""
+    query = _query(choice).where(Venue.company_id == company_id).limit(limit)
+    if after is not None:
+        of = Statistic
+        here = tuple_(of.day, of.venue_id, _ORDER, of.ref)
+        place = tuple_(
+            literal(after.day, Date()), after.venue_id, KINDS.index(after.kind), after.id
+        )
+        query = query.where(here > place)
+    return [StatisticLine._make(row) for row in await session.execute(query)]
 
 
 async def statistic_lines(session: AsyncSession, choice: Choice) -> AsyncIterator[StatisticLine]:
@@ -82,8 +107,7 @@ def _query(choice: Choice) -> Select[Any]:
         query = query.where(_named(Company, choice.company))
     if choice.venue is not None:
         query = query.where(_named(Venue, choice.venue))
-    order = case({kind: number for number, kind in enumerate(KINDS)}, value=of.kind)
-    return with_deleted(query.order_by(of.day, of.venue_id, order, of.ref))
+    return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
 
 
 def _named(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import Invocation
 from engine.metrics import engine_version
@@ -31,6 +32,7 @@ _COMMANDS = (
     "demo",
     "statistics",
     "verify",
+    "audit",
     "settings",
 )
 
@@ -104,7 +106,7 @@ def _tell(message: str) -> None:
 
 
 def _complain(message: str, status: int = FAILED) -> int:
-    typer.echo(f"proximity: {message}", err=True)
+    typer.echo(f"proximity: {for_terminal(message)}", err=True)
     return status
 
 

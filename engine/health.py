@@ -1,26 +1,19 @@
 """The metrics port: /metrics, /healthz (the loop turns), /readyz (able to do the work)."""
 
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
-import uvicorn
 from prometheus_client import CollectorRegistry, make_asgi_app
 
+from engine.bounded_http import BoundedServer, HttpLimits
 from engine.listening import listen
 from engine.readiness import Check, ask_all
 from engine.settings import PREFIX
 
+_HEAD_SECONDS = 5.0
+
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class _Server(uvicorn.Server):
-    """Leaves the process's signals to lifecycle.py."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class HealthServer:
@@ -38,10 +31,8 @@ class HealthServer:
         self._checks = checks
         self._socket = listen(host, port, setting=f"{PREFIX}METRICS_PORT")
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(
-            self._answer, log_config=None, access_log=False, lifespan="off", interface="asgi3"
-        )
-        self._server = _Server(config)
+        limits = HttpLimits(head_seconds=_HEAD_SECONDS)
+        self._server = BoundedServer(self._answer, limits, interface="asgi3")
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
 import structlog
-import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import text
 
@@ -17,12 +16,15 @@ from api.metrics import ApiMetrics
 from api.services import Limits, Services
 from api.sessions.attempts import Allowance, Attempts
 from api.sessions.check import Sessions
+from api.sessions.gate import PasswordGate
 from api.sessions.revision import AccessRevision
-from api.sessions.sign_in import Passwords, SignIn
+from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
+from api.sessions.turns import Turns
 from catalog.index.drainer import Drainer
 from catalog.secrets import open_cipher
 from connectors.egress import Egress
 from engine.app.stores import Stores, catalog_limits, open_stores, refuse_old_schema
+from engine.bounded_http import BoundedServer, HttpLimits
 from engine.health import HealthServer
 from engine.lifecycle import run_services
 from engine.listening import listen
@@ -36,8 +38,8 @@ _READY_SECONDS = 2.0
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
 
-class ApiServer(uvicorn.Server):
-    """Serves one application until told to stop; signals are lifecycle.py's.
+class ApiServer(BoundedServer):
+    """Serves one application until told to stop.
 
     Opens its port at once, so that a taken one is known. Raises PortInUseError.
     """
@@ -46,24 +48,12 @@ class ApiServer(uvicorn.Server):
         self._socket = listen(settings.api_host, settings.api_port, setting=f"{PREFIX}API_PORT")
         self.port: int = self._socket.getsockname()[1]
         super().__init__(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=bool(settings.api_trusted_proxies),
-                forwarded_allow_ips=[str(network) for network in settings.api_trusted_proxies],
-                timeout_graceful_shutdown=int(settings.drain_timeout) or 1,
-            )
+            app,
+            _http_limits(settings),
+            proxy_headers=bool(settings.api_trusted_proxies),
+            forwarded_allow_ips=[str(network) for network in settings.api_trusted_proxies],
+            timeout_graceful_shutdown=int(settings.drain_timeout) or 1,
         )
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None: see the class."""
-        yield
 
     async def serve_until(self, stop: asyncio.Event) -> None:
         """Serve; at `stop` finish the requests in hand within DRAIN_TIMEOUT."""
@@ -135,8 +125,7 @@ def build_services(
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
     allowance = Allowance(
-        account=settings.login_attempts_account,
-        address=settings.login_attempts_address,
+        failures=settings.login_attempts_account,
         window=settings.login_window,
     )
     attempts = Attempts(
@@ -146,7 +135,10 @@ def build_services(
         database=stores.database,
         sessions=Sessions(database=stores.database, revision=revision, clock=clock),
         sign_in=SignIn(
-            database=stores.database, attempts=attempts, passwords=passwords, clock=clock
+            database=stores.database,
+            gate=PasswordGate(turns=Turns(at_once=PASSWORD_WORKERS), attempts=attempts),
+            passwords=passwords,
+            clock=clock,
         ),
         cipher=None if key is None else open_cipher(key.get_secret_value()),
         nudge=drainer.nudge,
@@ -156,6 +148,7 @@ def build_services(
             body_bytes=settings.api_max_body,
             body_seconds=settings.api_body_timeout,
             answer_seconds=settings.api_answer_timeout,
+            whole_answer_seconds=settings.api_list_timeout,
         ),
         catalog_limits=catalog_limits(settings),
     )
@@ -170,6 +163,17 @@ def _egress(settings: Settings) -> Egress:
     )
 
 
+def _http_limits(settings: Settings) -> HttpLimits:
+    return HttpLimits(
+        # One byte a chunk takes six.
+        message_bytes=8 * settings.api_max_body,
+        connections=settings.api_connections,
+        head_seconds=settings.api_head_timeout,
+        idle_seconds=settings.api_idle_timeout,
+        stall_seconds=settings.api_answer_timeout,
+    )
+
+
 def _health(settings: Settings, metrics: Metrics, ready: Ready) -> HealthServer:
     async def is_ready() -> bool:
         return all((await ready()).values())
@@ -177,7 +181,7 @@ def _health(settings: Settings, metrics: Metrics, ready: Ready) -> HealthServer:
     return HealthServer(
         registry=metrics.registry,
         checks={"serving": is_ready},
-        host=settings.metrics_host,
+        host=settings.api_metrics_host,
         port=settings.api_metrics_port,
     )
 

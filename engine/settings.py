@@ -66,7 +66,7 @@ class Settings(BaseSettings):
         description="encrypts connector parameters at rest; several, comma-separated, to rotate",
     )
 
-    metrics_host: str = Field("0.0.0.0", description="address of the metrics port")  # noqa: S104
+    metrics_host: str = Field("127.0.0.1", description="address of the metrics port")
     metrics_port: int = Field(
         9464, ge=0, le=65535, description="first worker's port; the next ones count up; 0: any"
     )
@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     api_port: int = Field(8000, ge=0, le=65535, description="port of the management interface")
     api_metrics_port: int = Field(
         9463, ge=0, le=65535, description="metrics port of the management interface; 0: any"
+    )
+    api_metrics_host: str = Field(
+        "127.0.0.1", description="address of the management interface's metrics port"
     )
     api_trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
         (), description="networks whose X-Forwarded-For is believed, comma-separated"
@@ -94,11 +97,22 @@ class Settings(BaseSettings):
     api_answer_timeout: float = Field(
         30.0, gt=0, description="for an answer to begin, and then for each piece of it"
     )
-    login_attempts_account: int = Field(
-        10, ge=1, description="failed logins of an account in LOGIN_WINDOW, then 429"
+    api_list_timeout: float = Field(
+        600.0, gt=0, description="for a whole answer, however long a list it is"
     )
-    login_attempts_address: int = Field(
-        100, ge=1, description="failed logins from an address in LOGIN_WINDOW, then 429"
+    api_connections: int = Field(
+        500, ge=1, description="connections to the management interface at once"
+    )
+    api_head_timeout: float = Field(
+        10.0, gt=0, description="for a request's head, from its first byte"
+    )
+    api_idle_timeout: float = Field(
+        30.0, gt=0, description="for which a connection may be open with no request"
+    )
+    login_attempts_account: int = Field(
+        10,
+        ge=1,
+        description="failed logins of an account from one network in LOGIN_WINDOW, then 429 there",
     )
     login_window: float = Field(300.0, gt=0, description="over which failed logins are counted")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -3,8 +3,10 @@
 from typing import Any
 
 from api.openapi import examples
+from catalog.audit import KINDS as AUDITED
 from catalog.fields.company import AREAS, NOTHING, WRITE
 from catalog.models import WEEKDAYS
+from catalog.statistics import KINDS
 
 Schema = dict[str, Any]
 _INTEGER: Schema = {"type": "integer"}
@@ -30,7 +32,8 @@ def answer_schemas() -> dict[str, Schema]:
             optional={"fields": {"type": "object", "additionalProperties": _STRING}},
         ),
         "AuthenticationError": _object(
-            {"status": _word("error"), "error_message": _STRING, "code": _INTEGER}
+            {"status": _word("error"), "error_message": _STRING, "code": _INTEGER},
+            optional={"fields": {"type": "object", "additionalProperties": _STRING}},
         ),
         "Done": _object({"status": _word("success"), "code": _INTEGER}),
         **_session(),
@@ -39,6 +42,8 @@ def answer_schemas() -> dict[str, Schema]:
         "Campaign": _campaign(),
         "Connector": _connector(),
         **_device(),
+        "StatisticLine": _statistic_line(),
+        "AuditEntry": _audit_entry(),
     }
 
 
@@ -106,7 +111,7 @@ def _profile() -> dict[str, Schema]:
     }
     return {
         "Profile": _object(profile, example=examples.PROFILE),
-        "Application": _object(application, example=examples.APPLICATION),
+        "Application": _object(application, example=examples.APPLICATION_ANSWER),
     }
 
 
@@ -190,6 +195,43 @@ def _connector() -> Schema:
             "signed": signed,
         },
         example={"id": 1, **examples.CONNECTOR, "signed": False},
+    )
+
+
+def _statistic_line() -> Schema:
+    deleted = _STRING | {"nullable": True, "description": "null when the record is gone."}
+    return _object(
+        {
+            "day": {"type": "string", "format": "date"},
+            "venue_id": _ID,
+            "venue": deleted,
+            "kind": _word(*KINDS),
+            "id": _ID,
+            "name": deleted,
+            "detections": _COUNT,
+            "devices": _COUNT,
+            "notifications": _COUNT,
+        },
+        example=examples.STATISTIC_LINE,
+    )
+
+
+def _audit_entry() -> Schema:
+    fields = {"type": "object", "description": "The fields that changed; secrets are masked."}
+    return _object(
+        {
+            "id": _ID,
+            "create_on": _TIMESTAMP,
+            "account_id": _ID,
+            "email": _STRING,
+            "request": _STRING | {"description": "The `x-request-id` of the request."},
+            "action": _word("create", "edit", "delete"),
+            "kind": _word(*AUDITED),
+            "ref": _ID | {"description": "The id of the record."},
+            "before": fields,
+            "after": fields,
+        },
+        example=examples.AUDIT_ENTRY,
     )
 
 

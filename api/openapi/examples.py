@@ -7,6 +7,11 @@ from catalog.fields.company import AREAS, WRITE
 Example = dict[str, Any]
 
 CREDENTIALS: Example = {"email": "owner@harbour.example", "password": "change-me-please"}
+NEW_PASSWORD: Example = {
+    "old_password": "change-me-please",
+    "new_password": "a longer passphrase of mine",
+}
+APPLICATION: Example = {"name": "Harbour for Android", "type": "android", "active": True}
 VENUE: Example = {
     "name": "Harbour Mall, Marseille",
     "address": "1 Quai du Port, 13002 Marseille",
@@ -91,14 +96,35 @@ PROFILE: Example = {
     },
     "permission": dict.fromkeys(AREAS, WRITE),
 }
-APPLICATION: Example = {
+APPLICATION_ANSWER: Example = {
     "id": 1,
-    "name": "Harbour for Android",
-    "type": "android",
+    **APPLICATION,
     "api_key": "harbour-android-key",
     "api_id": "",
-    "active": True,
     "expire_on": None,
+}
+STATISTIC_LINE: Example = {
+    "day": "2026-11-20",
+    "venue_id": 1,
+    "venue": VENUE["name"],
+    "kind": "campaign",
+    "id": 1,
+    "name": "Welcome",
+    "detections": 0,
+    "devices": 12,
+    "notifications": 14,
+}
+AUDIT_ENTRY: Example = {
+    "id": 1,
+    "create_on": _CREATED,
+    "account_id": 1,
+    "email": CREDENTIALS["email"],
+    "request": "5f0c2a3e7d0a5c1b",
+    "action": "edit",
+    "kind": "campaign",
+    "ref": 1,
+    "before": {"active": True},
+    "after": {"active": False},
 }
 _TAGGED: Example = {"tags": [{"id": 1, "name": "entrance"}]}
 BEACON_ANSWER: Example = {"id": 1, **BEACON, **_TAGGED}

@@ -42,27 +42,42 @@ def operation(
     body: str | None = None,
     status: int = 200,
     conflicts: str | None = None,
+    own: bool = False,
+    tries: bool = False,
+    csv: bool = False,
 ) -> dict[str, Any]:
-    """The keywords of a route. `answers` and `body` name schemas; `many` answers an array."""
-    errors = {} if tag == "session" else _errors(401, 403)
-    errors |= _errors(400, 404, 503)
+    """The keywords of a route.
+
+    `answers` and `body` name schemas; `many` answers an array; what is the account's `own` needs
+    no level; what `tries` a password may try too often; `csv` is another form of the answer.
+    """
+    errors = {} if tag == "session" else _errors(401) if own else _errors(401, 403)
+    errors |= _errors(400, 503) if own else _errors(400, 404, 503)
+    if tries:
+        errors |= _errors(429)
     if body is not None:
         errors |= _errors(*_WITH_BODY)
     if conflicts is not None:
         errors |= {409: _refusal(409, conflicts)}
     if tag == "session":
-        errors |= {404: _refusal(404, "No user matches.", signing_in=True)}
-        errors |= {429: _refusal(429, _REASONS[429], signing_in=True)}
+        statuses = {status: _REASONS[status] for status in (*errors, 429)}
+        statuses[404] = "No user matches."
+        errors = {
+            status: _refusal(status, reason, signing_in=True) for status, reason in statuses.items()
+        }
     schema: dict[str, Any] = {"$ref": f"#/components/schemas/{answers}"}
     if many:
         schema = {"type": "array", "items": schema}
+    good = _response("Success.", schema)
+    if csv:
+        good["content"]["text/csv"] = {"schema": {"type": "string"}}
     return {
         "summary": summary,
         # Generated clients name their functions by it.
         "operation_id": re.sub(r"[^a-z]+", "_", summary.lower()),
         "tags": [tag],
         "status_code": status,
-        "responses": {status: _response("Success.", schema), **errors},
+        "responses": {status: good, **errors},
         "openapi_extra": _extra(body, tag),
     }
 

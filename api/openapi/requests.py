@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.fields import BEACON, CAMPAIGN_CREATE, CAMPAIGN_EDIT, CREDENTIALS, TEST
+from api.fields import (
+    APPLICATION,
+    BEACON,
+    CAMPAIGN_CREATE,
+    CAMPAIGN_EDIT,
+    CREDENTIALS,
+    NEW_PASSWORD,
+    TEST,
+)
 from api.openapi import examples
 from catalog.fields.connector import CONNECTOR
 from catalog.fields.reader import any_case
@@ -19,6 +27,8 @@ def request_schemas() -> dict[str, Schema]:
     """By name. Fields beyond those listed are ignored."""
     return {
         "Credentials": _object(CREDENTIALS, examples.CREDENTIALS),
+        "PasswordChange": _object(NEW_PASSWORD, examples.NEW_PASSWORD),
+        "ApplicationInput": _object(APPLICATION, examples.APPLICATION),
         "VenueInput": _object(VENUE, examples.VENUE),
         "BeaconInput": _object(BEACON, examples.BEACON),
         "GeofenceInput": _object(GEOFENCE, examples.GEOFENCE),

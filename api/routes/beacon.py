@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from api.answers import answer, done
 from api.body import raise_faults, read_values
+from api.errors import not_found
 from api.fields import BEACON
 from api.openapi.operations import operation
 from api.own import of_company, own_record, own_venue, require_venue
@@ -75,6 +76,17 @@ async def list_beacons(
         return found
 
     return await listed(caller.services.database, read, after=after, limit=limit)
+
+
+@router.get("/region/{id}/beacon/{uid}", **operation("Get beacon", tag="beacon", answers="Beacon"))
+async def get_beacon(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
+    """One beacon."""
+    where = (Beacon.id == number, Beacon.venue_id == venue_id, of_company(caller.company_id))
+    async with caller.services.database.glance() as session:
+        found = await venue.beacons(session, where, ONE)
+    if not found:
+        raise not_found("beacon")
+    return answer(found[0])
 
 
 @router.put(

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import answer
+from api.answers import answer, done
 from api.body import raise_faults, read_values
 from api.errors import bad_fields, not_found, unavailable
 from api.openapi.operations import operation
@@ -69,6 +69,20 @@ async def update_connector(caller: Writer) -> Response:
         return _told(stored, cipher)
 
     return answer(await write(caller.services, work))
+
+
+@router.delete("/connector", **operation("Delete connector", tag="connector", answers="Done"))
+async def delete_connector(caller: Writer) -> Response:
+    """Delete the connector: campaigns of format connector send nothing until there is another."""
+
+    async def work(session: AsyncSession) -> None:
+        stored = await _stored(session, caller, lock=True)
+        if stored is None:
+            raise not_found("connector: it has not been set up")
+        await session.delete(stored)
+
+    await write(caller.services, work)
+    return done()
 
 
 async def _values(caller: Caller) -> dict[str, Any]:

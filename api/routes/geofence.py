@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from api.answers import answer, done
 from api.body import raise_faults, read_values
+from api.errors import not_found
 from api.openapi.operations import operation
 from api.own import of_company, own_record, own_venue, require_venue
 from api.permissions import Caller, may_read, may_write
@@ -62,6 +63,20 @@ async def list_geofences(
         return found
 
     return await listed(caller.services.database, read, after=after, limit=limit)
+
+
+@router.get(
+    "/region/{id}/geofencing/{uid}",
+    **operation("Get geofence", tag="geofence", answers="Geofence"),
+)
+async def get_geofence(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
+    """One geofence."""
+    where = (Geofence.id == number, Geofence.venue_id == venue_id, of_company(caller.company_id))
+    async with caller.services.database.glance() as session:
+        found = await venue.geofences(session, where, ONE)
+    if not found:
+        raise not_found("geofence")
+    return answer(found[0])
 
 
 @router.put(

@@ -1,4 +1,4 @@
-"""How often somebody may try to sign in: per account and per address, counted in Redis."""
+"""How often somebody may try to sign in: per account and network together, counted in Redis."""
 
 import asyncio
 import hashlib
@@ -24,17 +24,18 @@ _MOST_COUNTERS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """Attempts in `window` seconds; those that succeed do not count."""
+    """Failed attempts in `window` seconds, of one account from one network."""
 
-    account: int
-    address: int
+    failures: int
     window: float
 
 
 class Attempts:
-    """Counts attempts. While Redis does not answer, each process counts its own.
+    """Counts attempts by account and network together, in Redis.
 
-    `deadline` (seconds) bounds a call to Redis.
+    So nobody locks an account's owner out from elsewhere, nor the others of a network out of
+    theirs. While Redis does not answer, each process counts its own. `deadline` (seconds) bounds
+    a call to Redis.
     """
 
     def __init__(
@@ -46,41 +47,52 @@ class Attempts:
         clock: Callable[[], float],
         deadline: float = 1.0,
     ) -> None:
+        self._redis = redis
         self._attempt = _script(redis, "attempt.lua")
-        self._forgive = _script(redis, "forgive.lua")
-        self._prefix = f"{prefix}{{login}}:"
+        self._give_back = _script(redis, "give_back.lua")
+        self._prefix = f"{prefix}login:"
         self._allowance = allowance
         self._deadline = deadline
-        self._local = LocalAttempts(window=allowance.window, clock=clock)
+        self._local = LocalAttempts(allowance=allowance, clock=clock)
 
-    async def take(self, email: str, address: str) -> None:
+    async def take(self, email: str, network: str) -> None:
         """Count one. Raises ApiError 429 when there were too many."""
-        keys = self._keys(email, address)
-        most = [self._allowance.account, self._allowance.address]
+        key = self._key(email, network)
         milliseconds = int(self._allowance.window * 1000)
         try:
             async with asyncio.timeout(self._deadline):
-                wait = await self._attempt(keys=keys, args=[milliseconds, *most]) / 1000
+                args = [milliseconds, self._allowance.failures]
+                wait = await self._attempt(keys=[key], args=args) / 1000
         except (RedisError, OSError, TimeoutError) as error:
             _log.warning("logins are counted in this process only", error=type(error).__name__)
-            wait = self._local.take(keys, most)
+            wait = self._local.take(key)
         if wait:
             raise _too_many(wait)
 
-    async def forgive(self, email: str, address: str) -> None:
-        """It succeeded: the account starts anew, and the address gets its attempt back."""
-        keys = self._keys(email, address)
-        self._local.forgive(keys[0])
+    async def forgive(self, email: str, network: str) -> None:
+        """It succeeded: the count starts anew."""
+        key = self._key(email, network)
+        self._local.forgive(key)
         try:
             async with asyncio.timeout(self._deadline):
-                await self._forgive(keys=keys, args=[])
+                await self._redis.delete(key)
         except (RedisError, OSError, TimeoutError) as error:
             _log.warning("a good login stays counted", error=type(error).__name__)
 
-    def _keys(self, email: str, address: str) -> list[str]:
+    async def give_back(self, email: str, network: str) -> None:
+        """It came to nothing, through no fault of the caller: it does not count."""
+        key = self._key(email, network)
+        self._local.give_back(key)
+        try:
+            async with asyncio.timeout(self._deadline):
+                await self._give_back(keys=[key], args=[])
+        except (RedisError, OSError, TimeoutError) as error:
+            _log.warning("a login that was not looked at stays counted", error=type(error).__name__)
+
+    def _key(self, email: str, network: str) -> str:
         # Hashed: a key's length is bounded then, and Redis holds no list of who signs in.
-        hashed = hashlib.sha256(email.encode(errors="replace")).hexdigest()
-        return [f"{self._prefix}account:{hashed}", f"{self._prefix}address:{_network(address)}"]
+        written = f"{email}\n{network}".encode(errors="replace")
+        return self._prefix + hashlib.sha256(written).hexdigest()
 
 
 def _script(redis: RedisClient, name: str) -> Callable[..., Awaitable[int]]:
@@ -91,24 +103,22 @@ def _script(redis: RedisClient, name: str) -> Callable[..., Awaitable[int]]:
 class LocalAttempts:
     """The same count in memory, for the keys used last."""
 
-    def __init__(self, *, window: float, clock: Callable[[], float]) -> None:
-        self._window = window
+    def __init__(self, *, allowance: Allowance, clock: Callable[[], float]) -> None:
+        self._allowance = allowance
         self._clock = clock
         self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
-    def take(self, keys: list[str], most: list[int]) -> float:
-        """Count one under each key; or the seconds to wait, and nothing is counted."""
+    def take(self, key: str) -> float:
+        """Count one; or the seconds to wait, and nothing is counted."""
         now = self._clock()
-        found = [self._current(key, now) for key in keys]
-        full = [
-            end - now for (count, end), limit in zip(found, most, strict=True) if count >= limit
-        ]
-        if full:
-            return max(full)
-        for key, (count, end) in zip(keys, found, strict=True):
-            self._counts[key] = (count + 1, end)
-            self._counts.move_to_end(key)
-        while len(self._counts) > _MOST_COUNTERS:
+        count, end = self._counts.get(key, (0, 0.0))
+        if now >= end:
+            count, end = 0, now + self._allowance.window
+        if count >= self._allowance.failures:
+            return end - now
+        self._counts[key] = (count + 1, end)
+        self._counts.move_to_end(key)
+        if len(self._counts) > _MOST_COUNTERS:
             self._counts.popitem(last=False)
         return 0.0
 
@@ -116,18 +126,22 @@ class LocalAttempts:
         """Start a key anew."""
         self._counts.pop(key, None)
 
-    def _current(self, key: str, now: float) -> tuple[int, float]:
-        count, end = self._counts.get(key, (0, 0.0))
-        return (count, end) if now < end else (0, now + self._window)
+    def give_back(self, key: str) -> None:
+        """Take one off again."""
+        if key in self._counts:
+            count, end = self._counts[key]
+            self._counts[key] = (max(count - 1, 0), end)
 
 
-def _network(address: str) -> str:
-    """An IPv6 host has a network of addresses to itself."""
+def network_of(address: str) -> str:
+    """What one caller has to itself: an address of IPv4, 64 bits of IPv6."""
     try:
         parsed = ip_address(address)
     except ValueError:
         return "unknown"
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
         shift = 128 - _IPV6_NETWORK
         return str(IPv6Address(int(parsed) >> shift << shift))
     return str(parsed)
@@ -138,5 +152,4 @@ def _too_many(seconds: float) -> ApiError:
         429,
         "too many attempts to sign in; try again later",
         headers={"retry-after": str(math.ceil(seconds))},
-        text="error_message",
     )

@@ -64,6 +64,10 @@ class Sessions:
             return None
         return found
 
+    def forget(self, token: str) -> None:
+        """It has ended: look it up the next time."""
+        self._remembered.pop(token_hash(token), None)
+
     def _recall(self, key: str, revision: int | None) -> SignedIn | None:
         held = self._remembered.get(key)
         if held is None or revision is None or held.revision != revision:

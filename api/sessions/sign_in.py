@@ -5,21 +5,25 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.errors import unavailable
-from api.sessions.attempts import Attempts
+from api.sessions.account import SignedIn
 from api.sessions.check import token_hash
+from api.sessions.gate import PasswordGate
+from catalog.access import KEPT_SESSION
 from catalog.database import Database
 from catalog.models import Account, Company, Session
 from catalog.passwords import hash_password, verify_password
 
+PASSWORD_WORKERS = 2
 LIFETIME = timedelta(hours=24)
 _TOKEN_BYTES = 32
 _VERIFY_SECONDS = 10.0
+T = TypeVar("T")
 _STORED = select(Account.password_hash).join(Account.company).where(Account.active, Company.active)
 
 
@@ -32,27 +36,32 @@ class Granted(NamedTuple):
 
 
 class Passwords:
-    """Checks passwords in threads of its own, `workers` at once: each takes tens of MB.
+    """Checks passwords in threads of its own, `workers` at once: each takes 64 MB.
 
     Closed by its owner.
     """
 
-    def __init__(self, *, workers: int = 2) -> None:
+    def __init__(self, *, workers: int = PASSWORD_WORKERS) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="password")
         # Whoever has no account waits as long as who has one.
         self._nobody = hash_password(secrets.token_urlsafe())
 
     async def is_right(self, stored: str | None, password: str) -> bool:
         """Whether it is; never for an account that is not there. Raises ApiError 503."""
+        right = await self._in_thread(verify_password, stored or self._nobody, password)
+        return right and stored is not None
+
+    async def hashed(self, password: str) -> str:
+        """What to store. Raises ApiError 503."""
+        return await self._in_thread(hash_password, password)
+
+    async def _in_thread(self, work: Callable[..., T], *given: str) -> T:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_VERIFY_SECONDS):
-                right = await loop.run_in_executor(
-                    self._threads, verify_password, stored or self._nobody, password
-                )
+                return await loop.run_in_executor(self._threads, work, *given)
         except TimeoutError:
             raise unavailable("too many sign in at once") from None
-        return right and stored is not None
 
     def close(self) -> None:
         """Let go of the threads."""
@@ -66,12 +75,12 @@ class SignIn:
         self,
         *,
         database: Database,
-        attempts: Attempts,
+        gate: PasswordGate,
         passwords: Passwords,
         clock: Callable[[], datetime],
     ) -> None:
         self._database = database
-        self._attempts = attempts
+        self._gate = gate
         self._passwords = passwords
         self._clock = clock
 
@@ -81,15 +90,42 @@ class SignIn:
         Raises ApiError 429 or 503, and what SQL raises.
         """
         email = email.strip().lower()
-        await self._attempts.take(email, address)
-        async with self._database.glance() as session:
-            stored = await session.scalar(_STORED.where(Account.email == email))
-        if not await self._passwords.is_right(stored, password):
-            return None
-        granted = await self._grant(email, stored or "")
-        if granted is not None:
-            await self._attempts.forgive(email, address)
-        return granted
+        async with self._gate.attempt(email, address) as attempt:
+            async with self._database.glance() as session:
+                stored = await session.scalar(_STORED.where(Account.email == email))
+            attempt.right = await self._passwords.is_right(stored, password)
+        return await self._grant(email, stored or "") if attempt.right else None
+
+    async def change(
+        self, account: SignedIn, address: str, token: str, *, old: str, new: str
+    ) -> bool:
+        """Set a new password if the old one is right, and end the account's other sessions.
+
+        Raises as `sign_in` does: who has a token guesses no faster than who has none.
+        """
+        number = account.account_id
+        async with self._gate.attempt(account.email, address) as attempt:
+            async with self._database.glance() as session:
+                stored = await session.scalar(_STORED.where(Account.id == number))
+            attempt.right = await self._passwords.is_right(stored, old)
+            if not attempt.right:
+                return False
+            hashed = await self._passwords.hashed(new)
+        query = select(Account).where(Account.id == number, Account.password_hash == stored)
+        async with self._database.write.begin() as session:
+            session.info[KEPT_SESSION] = token_hash(token)
+            found = await session.scalar(query.with_for_update())
+            if found is not None:
+                found.password_hash = hashed
+        return found is not None
+
+    async def sign_out(self, token: str) -> None:
+        """End the session of a token, in every process."""
+        query = select(Session).where(Session.token_hash == token_hash(token))
+        async with self._database.write.begin() as session:
+            found = await session.scalar(query)
+            if found is not None:
+                await session.delete(found)
 
     async def _grant(self, email: str, stored: str) -> Granted | None:
         now = self._clock()

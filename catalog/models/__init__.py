@@ -1,5 +1,6 @@
 """The tables, as SQLAlchemy models."""
 
+from catalog.models.audit import AuditEntry
 from catalog.models.base import Base
 from catalog.models.campaign import (
     EVERY_DAY,
@@ -31,6 +32,7 @@ __all__ = [
     "AccessState",
     "Account",
     "Application",
+    "AuditEntry",
     "AuthenticationTrace",
     "Base",
     "Beacon",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
@@ -105,9 +106,8 @@ def list_(context: typer.Context) -> None:
 
     for account in _run(context, list_accounts):
         state = "active" if account.active else "disabled"
-        typer.echo(
-            "\t".join((account.company, account.email, state, json.dumps(account.permission)))
-        )
+        cells = (account.company, account.email, state, json.dumps(account.permission))
+        typer.echo("\t".join(map(for_terminal, cells)))
 
 
 def _set_active(context: typer.Context, email: str, *, active: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
@@ -93,7 +94,7 @@ async def _write(settings: Settings, database: "Database", name: str, raw: bytes
         raise CommandError(str(error)) from None
     except LoadError as error:
         for fault in error.faults:
-            typer.echo(f"{name}: {fault}", err=True)
+            typer.echo(for_terminal(f"{name}: {fault}"), err=True)
         count = len(error.faults)
         faults = "1 fault" if count == 1 else f"{count} faults"
         raise CommandError(f"{name} has {faults}; nothing was changed") from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
@@ -103,4 +104,4 @@ async def _make(settings: Settings, call: "Call") -> None:
 def _section(title: str, lines: Iterable[str]) -> None:
     typer.echo(f"-- {title}")
     for line in lines:
-        typer.echo(f"   {line}".rstrip())
+        typer.echo(f"   {for_terminal(line)}".rstrip())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import kafka_failures, quiet_logs
@@ -175,7 +176,7 @@ def _tell_left_out(letter: "Letter", obstacle: str) -> None:
 def _print_json(letter: "Letter") -> None:
     import orjson
 
-    typer.echo(orjson.dumps(letter.as_json()))
+    typer.echo(for_terminal(orjson.dumps(letter.as_json()).decode()))
 
 
 def _print_table(letters: "list[Letter]") -> None:
@@ -187,7 +188,7 @@ def _print_table(letters: "list[Letter]") -> None:
     for letter in letters:
         cells = (letter.origin, letter.reason, letter.detail, letter.failed_at)
         value = letter.shown_value(_PREVIEW_BYTES)
-        table.add_row(*(Text(cell) for cell in (*cells, value)))
+        table.add_row(*(Text(for_terminal(cell)) for cell in (*cells, value)))
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_A_FILE)

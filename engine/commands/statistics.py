@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from catalog.plain_text import for_csv, for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
@@ -105,7 +106,11 @@ def _export(settings: Settings, choice: "Choice", stream: TextIO) -> int:
 
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(StatisticLine._fields)
-    return asyncio.run(_read(settings, choice, writer.writerow))
+
+    def keep(line: StatisticLine) -> None:
+        writer.writerow(for_csv(line))
+
+    return asyncio.run(_read(settings, choice, keep))
 
 
 async def _read(settings: Settings, choice: "Choice", keep: Keep) -> int:
@@ -151,7 +156,7 @@ def _show(lines: "list[StatisticLine]", choice: "Choice") -> None:
         names = (str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})")
         what = (line.kind, str(line.id), line.name or "deleted")
         figures = (f"{line.detections:,}", f"{line.devices:,}", f"{line.notifications:,}")
-        table.add_row(*(Text(cell) for cell in (*names, *what, *figures)))
+        table.add_row(*(Text(for_terminal(cell)) for cell in (*names, *what, *figures)))
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_A_FILE)

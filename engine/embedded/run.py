@@ -1,6 +1,7 @@
 """Embedded servers, ready to work: topics made, tables made, settings that lead to them."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -51,7 +52,7 @@ async def embedded_settings(
         await migrate(addresses["database_url"])
         await forget_offsets(addresses["database_url"])
         lines = [f"{PREFIX}{name.upper()}={value}" for name, value in addresses.items()]
-        log.info("embedded servers started", addresses=lines)
+        log.info("embedded servers started", kafka=addresses["kafka_bootstrap_servers"])
         if write_env is not None:
             await asyncio.to_thread(_write, write_env, lines)
         yield settings.model_copy(
@@ -66,7 +67,11 @@ async def embedded_settings(
 
 
 def _write(path: Path, lines: list[str]) -> None:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    """For its owner alone: it holds passwords."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # a descriptor
+        os.fchmod(descriptor, 0o600)  # one that was there keeps its mode otherwise
+        file.write("\n".join(lines) + "\n")
 
 
 def _is_sqlite(url: str) -> bool:

@@ -9,6 +9,8 @@ from api.openapi.document import document
 
 _BODIES = {
     "Credentials": examples.CREDENTIALS,
+    "PasswordChange": examples.NEW_PASSWORD,
+    "ApplicationInput": examples.APPLICATION,
     "VenueInput": examples.VENUE,
     "BeaconInput": examples.BEACON,
     "GeofenceInput": examples.GEOFENCE,
@@ -17,6 +19,10 @@ _BODIES = {
     "ConnectorInput": examples.CONNECTOR | {"url": "http://127.0.0.1:9/"},
     "DeviceUpdate": {"test": True},
 }
+
+
+# Of the account itself: a session is enough.
+OWN = ("DELETE /auth", "PUT /profile/password")
 
 
 class Operation(NamedTuple):
@@ -43,4 +49,4 @@ def operations(app: FastAPI) -> list[Operation]:
             name = content.get("application/json", {}).get("schema", {}).get("$ref", "/")
             body = _BODIES.get(name.rpartition("/")[2])
             found.append(Operation(method.upper(), path.removeprefix("/v2"), body))
-    return [operation for operation in found if operation.path != "/auth"]
+    return [operation for operation in found if str(operation) != "POST /auth"]

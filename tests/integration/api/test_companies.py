@@ -36,6 +36,8 @@ class Holder:
         self.ids["beacon"] = await self._made(f"/region/{venue}/beacon", bodies.beacon())
         self.ids["geofencing"] = await self._made(f"/region/{venue}/geofencing", bodies.geofence())
         self.ids["campaign"] = await self._made(f"/lieu/{venue}/campaign", bodies.campaign())
+        application = {"name": "app", "type": "ios"}
+        self.ids["application"] = await self._made("/profile/application", application)
         await self.api.call("PUT", "/connector", self.headers, bodies.connector())
         async with self.api.database.write.begin() as session:
             account = await session.scalar(
@@ -67,7 +69,7 @@ class Holder:
     def path(self, template: str) -> str:
         """A template with this company's ids."""
         words = [part for part in template.split("/") if "{" not in part and part]
-        number = self.ids["crm" if words[0] == "crm" else "region"]
+        number = self.ids[words[-1] if words[0] in ("crm", "profile") else "region"]
         return template.format(id=number, uid=self.ids.get(words[-1], 0))
 
 
@@ -97,7 +99,7 @@ async def test_no_operation_reaches_another_companys_record(
 ):
     before = await everything(api)
     tried = [operation for operation in operations(api.app) if "{" in operation.path]
-    assert len(tried) == 18
+    assert len(tried) == 22
     for operation in tried:
         path = theirs.path(operation.path)
         answer = await api.call(operation.method, path, ours.headers, operation.body)
@@ -111,7 +113,7 @@ async def test_no_operation_reaches_another_record_through_an_own_venue(
 ):
     before = await everything(api)
     tried = [operation for operation in operations(api.app) if "{uid}" in operation.path]
-    assert len(tried) == 7
+    assert len(tried) == 9
     for operation in tried:
         kind = operation.path.split("/")[3]
         path = operation.path.format(id=ours.ids["region"], uid=theirs.ids[kind])
@@ -156,7 +158,7 @@ async def test_lists_and_profiles_hold_only_ones_own(api: Harness, ours: Holder,
         own = [item["id"] for item in (mine if isinstance(mine, list) else [mine])]
         foreign = [item["id"] for item in (other if isinstance(other, list) else [other])]
         assert not set(own) & set(foreign), path
-        assert len(own) == (0 if path.endswith("application") else 1)
+        assert len(own) == 1
 
 
 async def test_a_trace_tells_nothing_of_another_company(api: Harness, ours: Holder, theirs: Holder):

@@ -30,7 +30,9 @@ def told(answer: Any, status: int) -> dict[str, Any]:
     """The body of an error, whose shape is checked."""
     assert answer.status_code == status, answer.text
     body = dict(answer.json())
-    assert set(body) - {"fields"} == {"status", "message", "code"}
+    signing_in = answer.request.url.path == "/v2/auth" and answer.request.method == "POST"
+    text = "error_message" if signing_in else "message"
+    assert set(body) - {"fields"} == {"status", text, "code"}
     assert (body["status"], body["code"]) == ("error", status)
     return body
 
@@ -81,7 +83,7 @@ async def test_a_body_without_length_is_read_no_further_than_the_limit(
         ("GET", "/region/", 404, None),
         ("PATCH", "/region", 405, "GET, POST"),
         ("PATCH", "/region/1", 405, "DELETE, GET, PUT"),
-        ("GET", "/auth", 405, "POST"),
+        ("GET", "/auth", 405, "DELETE, POST"),
         ("GET", "/region/1/beacon/1", 405, "DELETE, PUT"),
         ("GET", "/region/abc", 400, None),
         ("GET", "/region/0", 400, None),
@@ -184,6 +186,7 @@ BAD_CONNECTOR = {
         ("PUT", "/connector", BAD_CONNECTOR),
         ("PUT", "/crm/1", {"test": "maybe"}),
         ("POST", "/auth", {"email": 1, "password": ""}),
+        ("PUT", "/profile/password", {"old_password": 1, "new_password": "short"}),
     ],
 )
 async def test_every_bad_field_is_named(
@@ -213,6 +216,7 @@ async def test_every_bad_field_is_named(
         ),
         ("PUT", "/connector", "name url method auth parameters"),
         ("POST", "/auth", "email password"),
+        ("PUT", "/profile/password", "old_password new_password"),
         ("PUT", "/crm/1", "test"),
     ],
 )
@@ -269,3 +273,42 @@ async def test_answers_carry_ids_and_headers(api: Harness, owner: Headers):
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "lowest", "highest"),
+    [
+        ("/region?limit=0", "limit", 1, 2**63 - 1),
+        ("/region?limit=x", "limit", 1, 2**63 - 1),
+        ("/region?limit=", "limit", 1, 2**63 - 1),
+        ("/region?limit=1.5", "limit", 1, 2**63 - 1),
+        ("/region?after=-1", "after", 0, 2**63 - 1),
+        ("/crm/1?limit=1001", "limit", 1, 1000),
+        ("/region/abc", "id", 1, 2**63 - 1),
+        ("/lieu/1/campaign/0", "uid", 1, 2**63 - 1),
+    ],
+)
+async def test_numbers_are_named_as_they_are_written(
+    api: Harness, owner: Headers, path: str, name: str, lowest: int, highest: int
+):
+    """By their names in the request, with the limits that hold there."""
+    body = told(await api.call("GET", path, owner), 400)
+    accepted = f"accepted: a whole number from {lowest} to {highest}"
+    assert (body["message"], body["fields"]) == (f"not accepted: {name}", {name: accepted})
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"", "required; "),
+        (b" \n ", "required; "),
+        (b'{"name":\n "x",}', "line 2, column "),
+        (b"[]", "accepted: "),
+    ],
+)
+@pytest.mark.parametrize("path", ["/region", "/auth"])
+async def test_a_broken_body_has_its_place(
+    api: Harness, owner: Headers, path: str, content: bytes, place: str
+):
+    answer = await api.client.post(f"/v2{path}", content=content, headers=owner | UNCHECKED)
+    assert told(answer, 400)["fields"]["body"].startswith(place)

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from catalog.fields.company import AREAS
 from catalog.models import Account
 from tests.integration.api.harness import Harness, Headers
-from tests.integration.api.operations import Operation, operations
+from tests.integration.api.operations import OWN, Operation, operations
 
 # By what a path holds, the first that fits; the level is 1 for GET, else 2.
 AREA_OF = {
@@ -18,7 +18,12 @@ AREA_OF = {
     "/connector": "connector",
     "/crm": "crm",
     "/profile": "profile",
+    "/statistics": "analytic",
+    "/audit": "profile",
 }
+
+
+SESSION = ("x-service-key", "x-service-token")
 
 
 def area_of(operation: Operation) -> str:
@@ -35,6 +40,8 @@ async def test_every_operation_needs_its_area(api: Harness, level: int, others: 
     }
     seen = set()
     for operation in operations(api.app):
+        if str(operation) in OWN:
+            continue
         area = area_of(operation)
         seen.add(area)
         path = operation.filled(id=1, uid=1)
@@ -64,7 +71,18 @@ async def test_every_operation_needs_a_session(api: Harness):
             path = operation.filled(id=1, uid=1)
             answer = await api.call(operation.method, path, headers, operation.body)
             assert answer.status_code == 401, operation
-            assert answer.json() == {"status": "error", "message": "no session", "code": 401}
+            fields = answer.json().pop("fields", {})
+            assert fields.keys() == {n for n in SESSION if not headers.get(n)}, operation
+            told = {"status": "error", "message": "no session", "code": 401}
+            assert answer.json() == (told | {"fields": fields} if fields else told)
+
+
+async def test_what_is_ones_own_needs_no_level(api: Harness):
+    for operation in operations(api.app):
+        if str(operation) in OWN:
+            holder = await api.account(None, **dict.fromkeys(AREAS, 0))
+            answer = await api.call(operation.method, operation.path, holder, operation.body)
+            assert answer.status_code in (200, 400), answer.text
 
 
 async def test_an_area_that_is_not_kept_is_closed(api: Harness):

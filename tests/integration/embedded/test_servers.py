@@ -1,17 +1,22 @@
 """What --embedded starts: it answers, says nothing on standard error, and leaves nothing behind."""
 
+import contextlib
 import shutil
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from redis.asyncio import Redis
+from redis.exceptions import AuthenticationError
 
 from engine.embedded.broker import PARTITIONS, EmbeddedBroker
 from engine.embedded.child import ServerStartError
 from engine.embedded.redis_server import EmbeddedRedis, bundled_redis_server, find_redis_server
+from engine.embedded.run import embedded_settings
 from engine.embedded.servers import EmbeddedServers
+from engine.settings import load_settings
 
 
 def _accepts(address: str) -> bool:
@@ -24,7 +29,14 @@ def _accepts(address: str) -> bool:
 
 
 def _address(redis_url: str) -> str:
-    return redis_url.removeprefix("redis://").removesuffix("/0")
+    return redis_url.rpartition("@")[2].removesuffix("/0")
+
+
+def _arguments() -> Iterator[bytes]:
+    """Of every process: they are shown to everybody."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            yield path.read_bytes()
 
 
 async def test_all_of_them_answer_and_then_are_gone(
@@ -98,3 +110,21 @@ def test_with_no_server_at_all_the_error_names_the_package(monkeypatch: pytest.M
     monkeypatch.setattr("engine.embedded.redis_server.bundled_redis_server", lambda: None)
     with pytest.raises(ServerStartError, match=r"Install the package redis-server"):
         find_redis_server()
+
+
+async def test_nobody_else_on_the_machine_gets_in(tmp_path: Path):
+    """The file is its owner's alone, also one that was there; Redis asks for its password."""
+    env = tmp_path / "proximity.env"
+    env.touch(mode=0o644)
+    async with embedded_settings(load_settings(), env) as settings:
+        assert env.stat().st_mode & 0o777 == 0o600
+        url = settings.redis_url.get_secret_value()
+        assert f"PROXIMITY_REDIS_URL={url}" in env.read_text().splitlines()
+        password, _, place = url.removeprefix("redis://:").partition("@")
+        assert len(password) >= 32
+        async with Redis.from_url(f"redis://{place}") as stranger:
+            with pytest.raises(AuthenticationError):
+                await stranger.ping()
+        async with Redis.from_url(url) as owner:
+            assert await owner.ping()
+        assert not any(password.encode() in line for line in _arguments())

@@ -1,9 +1,11 @@
 from base64 import urlsafe_b64encode
 
 import pytest
+import structlog
 from cryptography.fernet import Fernet
 
 from catalog.secrets import DecryptionError, SecretKeyError, open_cipher
+from tests.unit.deploy.compose import ROOT
 
 PHRASE = "sixteen letters!"
 
@@ -32,11 +34,36 @@ def test_no_token(token: str):
         open_cipher(PHRASE).decrypt(token)
 
 
-@pytest.mark.parametrize("key", ["", " , ", "short", f"{PHRASE},short"])
-def test_no_key(key: str):
-    with pytest.raises(SecretKeyError, match="8 characters or more") as caught:
+@pytest.mark.parametrize(
+    "key", ["", " , ", "shorties", "fifteen shorts!", "short" * 10, f"{PHRASE},shortie"]
+)
+def test_a_weak_key_is_refused(key: str):
+    with pytest.raises(SecretKeyError, match="16 characters or more") as caught:
         open_cipher(key)
-    assert "short" not in str(caught.value)
+    assert "shorti" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_weak_key_can_be_replaced():
+    assert open_cipher(f"{PHRASE},shorties").encrypt("x")
+
+
+@pytest.mark.parametrize("known", ["for trying out only", "a long random passphrase"])
+def test_a_published_key_is_loud(known: str):
+    with structlog.testing.capture_logs() as logs:
+        open_cipher(PHRASE)
+        assert logs == []
+        open_cipher(known)
+    assert [(line["log_level"], "published" in line["event"]) for line in logs] == [
+        ("warning", True)
+    ]
+    assert known not in str(logs)
+
+
+def test_the_published_keys_are_those_that_are_published():
+    compose = (ROOT / "deploy" / "compose.yaml").read_text()
+    assert "PROXIMITY_SECRET_KEY:-for trying out only}" in compose
+    assert "PROXIMITY_SECRET_KEY='a long random passphrase'" in (ROOT / "README.md").read_text()
 
 
 def test_a_fernet_key_is_used_as_it_is():

@@ -1,0 +1,156 @@
+"""GET /statistics: what was detected and sent, by day, as JSON or CSV."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Callable
+from datetime import date, timedelta
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from api.answers import JSON
+from api.errors import bad_fields
+from api.openapi.operations import operation
+from api.permissions import Caller, may_read
+from api.routes.parameters import PREFIX
+from catalog.database import Database
+from catalog.fields.values import INT64
+from catalog.plain_text import for_csv
+from catalog.statistics import KINDS, Choice, Cursor, StatisticLine, statistic_page
+
+router = APIRouter(prefix=PREFIX)
+CSV = "text/csv"
+_PAGE = 1000
+_WEEK = timedelta(days=6)
+_MOST_DAYS = 366
+# The caller knows the company.
+_COLUMNS = tuple(name for name in StatisticLine._fields if name != "company")
+_DAY = {"format": "date"}
+First = Annotated[
+    str | None,
+    Query(alias="from", json_schema_extra=_DAY, description="First day; else a week up to `to`."),
+]
+Last = Annotated[
+    str | None, Query(alias="to", json_schema_extra=_DAY, description="Last day; else today.")
+]
+Kind = Annotated[
+    str | None,
+    Query(json_schema_extra={"enum": list(KINDS)}, description="Only lines of this kind."),
+]
+VenueOnly = Annotated[
+    int | None, Query(alias="venue", ge=1, le=INT64, description="Only of this venue, by its id.")
+]
+Pages = AsyncIterator[list[StatisticLine]]
+
+
+@router.get(
+    "/statistics",
+    **operation("Statistics", tag="analytic", answers="StatisticLine", many=True, csv=True),
+)
+async def statistics(
+    caller: Annotated[Caller, may_read("statistics")],
+    request: Request,
+    first: First = None,
+    last: Last = None,
+    kind: Kind = None,
+    venue: VenueOnly = None,
+) -> StreamingResponse:
+    """Detections, devices and notifications by day, venue, beacon and campaign.
+
+    A day is that of the venue's time zone. Devices are distinct within their line: they do not
+    add up. Test devices are left out. With `accept: text/csv` the answer is CSV.
+    """
+    choice = _choice(first, last, kind, venue, caller.services.clock().date())
+    pages = _pages(caller.services.database, caller.company_id, choice)
+    begin = [page async for page in _first(pages)]
+    as_csv = _wants_csv(request.headers.get("accept", ""))
+    write: Callable[[list[StatisticLine], Pages], AsyncIterator[bytes]]
+    write = _as_csv if as_csv else _as_json
+    return StreamingResponse(
+        write(begin[0] if begin else [], pages),
+        media_type=f"{CSV}; charset=utf-8" if as_csv else JSON,
+        headers={"vary": "accept"},
+    )
+
+
+def _wants_csv(accept: str) -> bool:
+    """The first of the two that is named; JSON for anything else."""
+    named = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    return next((name == CSV for name in named if name in (CSV, JSON)), False)
+
+
+def _choice(
+    first: str | None, last: str | None, kind: str | None, venue: int | None, today: date
+) -> Choice:
+    faults: dict[str, str] = {}
+    end = _day(last, "to", faults) or today
+    begin = _day(first, "from", faults) or end - min(_WEEK, end - date.min)
+    if kind is not None and kind not in KINDS:
+        faults["kind"] = f"accepted: {', '.join(KINDS)}"
+    if not faults and not 0 <= (end - begin).days < _MOST_DAYS:
+        faults["from"] = f"accepted: a day not after `to`, and at most {_MOST_DAYS} days in all"
+    if faults:
+        raise bad_fields(faults)
+    return Choice(begin, end, venue=None if venue is None else str(venue), kind=kind)
+
+
+def _day(text: str | None, name: str, faults: dict[str, str]) -> date | None:
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        faults[name] = "accepted: a day as 2026-11-20"
+        return None
+
+
+async def _pages(database: Database, company_id: int, choice: Choice) -> Pages:
+    """Each read by itself: whoever reads slowly holds no connection to SQL."""
+    after: Cursor | None = None
+    while True:
+        async with database.glance() as session:
+            lines = await statistic_page(session, company_id, choice, after, _PAGE)
+        if lines:
+            yield lines
+        if len(lines) < _PAGE:
+            return
+        last = lines[-1]
+        after = Cursor(last.day, last.venue_id, last.kind, last.id)
+
+
+async def _first(pages: Pages) -> Pages:
+    """The first page, read before the answer begins: what SQL raises is still told."""
+    async for page in pages:
+        yield page
+        return
+
+
+async def _as_json(begin: list[StatisticLine], pages: Pages) -> AsyncIterator[bytes]:
+    yield b"[" + _objects(begin)
+    async for lines in pages:
+        yield b"," + _objects(lines)
+    yield b"]"
+
+
+def _objects(lines: list[StatisticLine]) -> bytes:
+    records = [{name: getattr(line, name) for name in _COLUMNS} for line in lines]
+    return orjson.dumps(records)[1:-1]
+
+
+async def _as_csv(begin: list[StatisticLine], pages: Pages) -> AsyncIterator[bytes]:
+    yield _rows([_COLUMNS]) + _rows([_cells(line) for line in begin])
+    async for lines in pages:
+        yield _rows([_cells(line) for line in lines])
+
+
+def _cells(line: StatisticLine) -> tuple[object, ...]:
+    return tuple(for_csv(getattr(line, name) for name in _COLUMNS))
+
+
+def _rows(rows: list[tuple[object, ...]]) -> bytes:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue().encode()

@@ -1,0 +1,45 @@
+"""What stands in front of every check of a password: its turn, and the count of failures."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from api.sessions.attempts import Attempts, network_of
+from api.sessions.turns import Turns
+
+
+@dataclass
+class PasswordAttempt:
+    """One check; whoever makes it says whether the password was right."""
+
+    right: bool = False
+
+
+class PasswordGate:
+    """Lets a caller try a password: when its network's turn has come, and not too often.
+
+    The count is looked at in the turn, so that a flood costs Redis and SQL no more than it gets
+    turns.
+    """
+
+    def __init__(self, *, turns: Turns, attempts: Attempts) -> None:
+        self._turns = turns
+        self._attempts = attempts
+
+    @asynccontextmanager
+    async def attempt(self, email: str, address: str) -> AsyncIterator[PasswordAttempt]:
+        """The attempt of somebody at `address`. Raises ApiError 429 or 503.
+
+        What ends in an error was no failure of the caller, and is not counted.
+        """
+        network = network_of(address)
+        async with self._turns.turn(network):
+            await self._attempts.take(email, network)
+            attempt = PasswordAttempt()
+            try:
+                yield attempt
+            except BaseException:
+                await self._attempts.give_back(email, network)
+                raise
+            if attempt.right:
+                await self._attempts.forgive(email, network)

@@ -1,0 +1,91 @@
+"""Turns at what is dear: so many at once, and the networks that wait get theirs in rotation."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from api.errors import ApiError, unavailable
+
+_Waiting = asyncio.Future[None]
+
+
+class Turns:
+    """`at_once` turns; whoever finds none waits up to `seconds` in the queue of its network.
+
+    Each network may have `waiting_each` in its queue, all together `waiting`: a network that asks
+    for very many turns makes only itself wait, and gets no more than its share.
+    """
+
+    def __init__(
+        self, *, at_once: int, waiting: int = 256, waiting_each: int = 8, seconds: float = 10.0
+    ) -> None:
+        self._free = at_once
+        self._most = waiting
+        self._most_each = waiting_each
+        self._seconds = seconds
+        self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+
+    @asynccontextmanager
+    async def turn(self, network: str) -> AsyncIterator[None]:
+        """Wait for a turn, and have it. Raises ApiError: 429 when the network has too many waiting,
+        503 when all have, or when it took too long."""
+        if self._free and not self._queues:
+            self._free -= 1
+        else:
+            await self._wait(network)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, network: str) -> None:
+        self._make_room(network)
+        mine: _Waiting = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(network, deque()).append(mine)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await mine
+        except BaseException as error:
+            if mine.done() and not mine.cancelled() and mine.exception() is None:
+                self._pass_on()  # it came just as the wait ended
+            else:
+                self._leave(network, mine)
+            if isinstance(error, TimeoutError):
+                raise unavailable("too many sign in at once; try again") from None
+            raise
+
+    def _make_room(self, network: str) -> None:
+        own = len(self._queues.get(network, ()))
+        if own >= self._most_each:
+            raise ApiError(
+                429,
+                "too many sign in from this network at once; try again",
+                headers={"retry-after": "1"},
+            )
+        if sum(map(len, self._queues.values())) < self._most:
+            return
+        longest = max(self._queues, key=lambda name: len(self._queues[name]))
+        if len(self._queues[longest]) <= own + 1:
+            raise unavailable("too many sign in at once; try again")
+        last = self._queues[longest].pop()
+        last.set_exception(unavailable("too many sign in at once; try again"))
+
+    def _pass_on(self) -> None:
+        """The next network's first one is served; the network goes to the end."""
+        while self._queues:
+            network, queue = self._queues.popitem(last=False)
+            first = queue.popleft()
+            if queue:
+                self._queues[network] = queue
+            if not first.done():
+                first.set_result(None)
+                return
+        self._free += 1
+
+    def _leave(self, network: str, mine: _Waiting) -> None:
+        queue = self._queues.get(network)
+        if queue is not None and mine in queue:
+            queue.remove(mine)
+            if not queue:
+                del self._queues[network]

@@ -1,0 +1,31 @@
+"""Text from outside, made harmless where it is shown or exported.
+
+Names, udids and the replies of services come from people we do not know. On a terminal a control
+sequence in them moves the cursor, rewrites what stands above or names the window; in a sheet a
+cell that begins like a formula is one.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+# Controls of both sets, what turns the direction of text, and invisible marks of it.
+_CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def for_terminal(text: str) -> str:
+    """One line without control characters: they are shown as JSON writes them, \\u001b."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def for_csv(cells: Iterable[Any]) -> list[Any]:
+    """Cells of a row: text is shown as it is, and never taken for a formula."""
+    return [_cell(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def _cell(text: str) -> str:
+    shown = for_terminal(text)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

@@ -1,0 +1,342 @@
+"""HTTP servers whose callers cannot take more than their share: of memory, time or connections.
+
+Both ports of a process are served by it. uvicorn's own protocol holds a head of any size, waits
+for it for ever, parses every request of a pipeline at once, and leaves the connection of a reader
+who does not read open; here each of them has a bound. What an application does between a head and
+its answer is bounded by the application.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+import msgspec
+import structlog
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+_log = structlog.get_logger(__name__)
+
+_PIECE_BYTES = 4096
+_HELD_BYTES = 128 * 1024
+_TICKS_A_SWEEP = 5
+_TICKS_A_REPORT = 100
+_HEADER_OVERHEAD = len(": \r\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpLimits:
+    """What one connection may take, and how many there may be.
+
+    `head_bytes` and `headers` bound a request's head, trailers included; `message_bytes` is what
+    a body may take with its framing. `head_seconds` is the time for a head from its first byte,
+    `idle_seconds` for its first byte, `stall_seconds` for a reader to take what is written.
+    """
+
+    head_bytes: int = 64 * 1024
+    headers: int = 100
+    message_bytes: int = 256 * 1024
+    connections: int = 100
+    head_seconds: float = 10.0
+    idle_seconds: float = 30.0
+    stall_seconds: float = 30.0
+
+
+class _RefusedError(Exception):
+    """A request that is not read on."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection.
+
+    Bytes go to the parser in pieces, and none while a request of the pipeline waits: what is
+    parsed and unanswered is at most one piece, what is not parsed at most what was read.
+    """
+
+    def __init__(self, *args: Any, server: "BoundedServer", **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._owner = server
+        self._limits = server.limits
+        self._held = bytearray()
+        self._refused = False
+        self._in_head = True
+        self._head_bytes = 0
+        self._message_bytes = 0
+        self._header_bytes = 0
+        self._header_count = 0
+        self._waits_since = self.loop.time()
+        self._head_since: float | None = None
+        self._write_stalled_since: float | None = None
+        self._closing_since: float | None = None
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection if there is a place, or one can be made."""
+        super().connection_made(transport)
+        if not self._owner.has_place(self):
+            self._refuse(503, "too many connections; try again")
+
+    def data_received(self, data: bytes) -> None:
+        """Parse as much as may be parsed now."""
+        if self._refused:
+            return
+        if self._waiting and self._head_since is None:
+            self._head_since = self.loop.time()
+        self._held += data
+        self._parse()
+        if len(self._held) > _HELD_BYTES:
+            self._refuse(413, "too much was sent before the answer to what came before")
+
+    def pause_writing(self) -> None:
+        """The reader is slow."""
+        super().pause_writing()
+        self._write_stalled_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        """The reader has taken what was written."""
+        super().resume_writing()
+        self._write_stalled_since = None
+
+    # What the parser says.
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        super().on_message_begin()
+        self._head_since = self._head_since or self.loop.time()
+        self._header_bytes = self._header_count = self._message_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the path."""
+        super().on_url(url)
+        self._count_header(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer: those count as headers, and are dropped."""
+        self._header_count += 1
+        if self._header_count > self._limits.headers:
+            raise _RefusedError(431, f"accepted: at most {self._limits.headers} header lines")
+        self._count_header(len(name) + len(value) + _HEADER_OVERHEAD)
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._in_head = False
+        self._head_bytes = 0
+        self._head_since = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The body is whole; another head may follow."""
+        self._in_head = True
+        self._head_since = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is written: the next request may begin."""
+        more = bool(self.pipeline)
+        super().on_response_complete()
+        self._waits_since = self.loop.time()
+        self._head_since = None
+        if self._refused and not more:
+            self.transport.close()
+        elif self._held:
+            # Not from within the application that is just ending.
+            self.loop.call_soon(self._parse)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        """uvicorn's own refusal, in the form of the others."""
+        self._refuse(400, "this is not HTTP/1.1")
+
+    # What time says.
+
+    def sweep(self, now: float) -> None:
+        """Close the connection if one of its times is up."""
+        limits = self._limits
+        if self.transport.is_closing():
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since > limits.stall_seconds:
+                self._abort("stalled")
+        elif self._write_stalled_since and now - self._write_stalled_since > limits.stall_seconds:
+            self._abort("stalled")
+        elif not self._waiting:
+            return
+        elif self._head_since is not None:
+            if now - self._head_since > limits.head_seconds:
+                self._refuse(408, "the head of the request took too long")
+        elif now - self._waits_since > limits.idle_seconds:
+            self.transport.close()
+
+    def idle_since(self) -> float | None:
+        """How long the connection has waited for a head; None when it has one."""
+        return self._waits_since if self._waiting and not self.transport.is_closing() else None
+
+    def give_way(self) -> None:
+        """Close at once, so that another connection has a place."""
+        self._abort("gave_way")
+
+    @property
+    def _waiting(self) -> bool:
+        return not self.pipeline and self._answered
+
+    @property
+    def _answered(self) -> bool:
+        """Whether every request so far is."""
+        last: RequestResponseCycle | None = self.cycle  # None until the first one
+        return last is None or last.response_complete
+
+    def _parse(self) -> None:
+        self._unset_keepalive_if_required()
+        while self._held and not self._refused and not self.pipeline and self.parser is not None:
+            piece = bytes(self._held[:_PIECE_BYTES])
+            del self._held[:_PIECE_BYTES]
+            try:
+                self._count_piece(len(piece))
+                self.parser.feed_data(piece)
+            except httptools.HttpParserUpgrade:
+                # No other protocol is spoken here: the request is answered, and is the last.
+                self._refused = True
+                self._held.clear()
+                self.cycle.keep_alive = False
+            except httptools.HttpParserCallbackError as error:
+                cause = error.__context__
+                self._refuse_for(cause if isinstance(cause, _RefusedError) else None)
+            except httptools.HttpParserError:
+                self._refuse_for(None)
+            except _RefusedError as error:
+                self._refuse_for(error)
+        if self._held and not self._refused:
+            self.flow.pause_reading()
+
+    def _count_piece(self, size: int) -> None:
+        """Count what the parser holds back from its callbacks: half a header, framing."""
+        if self._in_head:
+            self._head_bytes += size
+            if self._head_bytes > self._limits.head_bytes + _PIECE_BYTES:
+                raise self._too_large_head()
+        else:
+            self._message_bytes += size
+            if self._message_bytes > self._limits.message_bytes:
+                raise _RefusedError(413, f"accepted: at most {self._limits.message_bytes} bytes")
+
+    def _count_header(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > self._limits.head_bytes:
+            raise self._too_large_head()
+
+    def _too_large_head(self) -> _RefusedError:
+        return _RefusedError(431, f"accepted: a head of at most {self._limits.head_bytes} bytes")
+
+    def _refuse_for(self, error: _RefusedError | None) -> None:
+        if error is None:
+            self._refuse(400, "this is not HTTP/1.1")
+        else:
+            self._refuse(error.status, error.message)
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Read no further; say why, unless an answer is being written: that one is the last."""
+        self._refused = True
+        self._held.clear()
+        self._owner.refusals[str(status)] += 1
+        answered = self._answered
+        if answered and self._in_head:
+            self.transport.write(_answer(status, message))
+            self.transport.close()
+        elif answered or not self._in_head:
+            # In the middle of a body: of one that is answered, or of one that will not be.
+            self.transport.close()
+        else:
+            # What waits in the pipeline is dropped: the answer in hand is the last.
+            self.flow.pause_reading()
+            self.pipeline.clear()
+
+    def _abort(self, reason: str) -> None:
+        self._owner.refusals[reason] += 1
+        self.transport.abort()
+
+
+class BoundedServer(uvicorn.Server):
+    """Serves an application on connections that are bounded; signals are lifecycle.py's."""
+
+    def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
+        """`options` are uvicorn's."""
+        self.limits = limits
+        self.refusals: Counter[str] = Counter()
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=self._protocol,  # type: ignore[arg-type]  # called as a class is
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=int(limits.idle_seconds) + 1,  # the sweep is first
+                **options,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None: see the class."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn ten times a second."""
+        if counter % _TICKS_A_SWEEP == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in self._connections():
+                connection.sweep(now)
+        if counter % _TICKS_A_REPORT == 0 and self.refusals:
+            _log.warning("connections were refused or closed", **self.refusals)
+            self.refusals.clear()
+        return await super().on_tick(counter)
+
+    def has_place(self, new: BoundedProtocol) -> bool:
+        """Whether there is a place for a connection that has just been counted.
+
+        When there is none, the connection that has waited longest for a head gives way: who
+        opens many and says nothing loses them, who says at once what he wants does not.
+        """
+        if len(self.server_state.connections) <= self.limits.connections:
+            return True
+        waiting = [
+            (since, number, connection)
+            for number, connection in enumerate(self._connections())
+            if connection is not new and (since := connection.idle_since()) is not None
+        ]
+        if not waiting:
+            return False
+        min(waiting)[-1].give_way()
+        return True
+
+    def _protocol(self, **options: Any) -> BoundedProtocol:
+        return BoundedProtocol(server=self, **options)
+
+    def _connections(self) -> list[BoundedProtocol]:
+        return [
+            connection
+            for connection in self.server_state.connections
+            if isinstance(connection, BoundedProtocol)
+        ]
+
+
+def _answer(status: int, message: str) -> bytes:
+    body = msgspec.json.encode({"status": "error", "message": message, "code": status})
+    phrase = HTTPStatus(status).phrase
+    head = (
+        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

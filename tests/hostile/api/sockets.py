@@ -1,0 +1,89 @@
+"""Bare connections, for what no HTTP client would send."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+GONE = (ConnectionError, OSError, asyncio.IncompleteReadError)
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Pair]:
+    """A connection, closed without a word at the end."""
+    pair = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield pair
+    finally:
+        pair[1].transport.abort()
+
+
+async def said(reader: asyncio.StreamReader, *, deadline: float = 30.0) -> bytes:
+    """All that comes until the server closes the connection. Raises TimeoutError."""
+    found = b""
+    async with asyncio.timeout(deadline):
+        while True:
+            try:
+                piece = await reader.read(65_536)
+            except GONE:
+                return found
+            if not piece:
+                return found
+            found += piece
+
+
+async def send_all(writer: asyncio.StreamWriter, pieces: Iterable[bytes]) -> int:
+    """Send until the server has enough of it; the bytes that went."""
+    sent = 0
+    for piece in pieces:
+        try:
+            writer.write(piece)
+            await writer.drain()
+        except GONE:
+            break
+        if writer.is_closing():
+            break
+        sent += len(piece)
+        # A drain that need not wait gives the loop no turn, and the end would not be seen.
+        await asyncio.sleep(0)
+    return sent
+
+
+def status_of(answer: bytes) -> int:
+    """The status of the first answer in these bytes."""
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+class Memory:
+    """How much the memory of a process grows from now on, in KiB, by the system's count."""
+
+    def __init__(self, process_id: int) -> None:
+        self._process = Path(f"/proc/{process_id}")
+        (self._process / "clear_refs").write_text("5")  # the peak begins anew
+        self._before = self._read("VmRSS")
+
+    def growth(self) -> int:
+        """The most that it has grown."""
+        return self._read("VmHWM") - self._before
+
+    def _read(self, field: str) -> int:
+        lines = (self._process / "status").read_text().splitlines()
+        (line,) = [line for line in lines if line.startswith(f"{field}:")]
+        return int(line.split()[1])
+
+
+def connections_of(process_id: int, port: int) -> int:
+    """The connections that a process has accepted on a port, counted by the system."""
+    wanted = f":{port:04X}"
+    inodes = {
+        fields[9]
+        for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
+        if fields[1].endswith(wanted) and fields[3] != "0A"
+    }
+    found = 0
+    for entry in Path(f"/proc/{process_id}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = str(entry.readlink())
+            found += target.startswith("socket:[") and target[8:-1] in inodes
+    return found

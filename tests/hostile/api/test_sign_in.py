@@ -1,0 +1,136 @@
+"""Signing in while others guess, and flood."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from api.errors import ApiError
+from api.sessions.sign_in import Passwords
+from api.sessions.turns import Turns
+from catalog.accounts import NewAccount, create_account
+from catalog.migrate import migrate
+from engine.settings import load_settings
+from tests.integration.api.harness import PASSWORD, Harness, harness
+
+EMAIL = "owner@harbour.example"
+ATTACKER = "198.51.100.1"
+
+
+@pytest.fixture(scope="module")
+def passwords() -> Iterator[Passwords]:
+    made = Passwords()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def api(sqlite_url: str, redis_url: str, passwords: Passwords) -> AsyncIterator[Harness]:
+    await migrate(sqlite_url)
+    async with harness(
+        load_settings(database_url=sqlite_url, redis_url=redis_url), passwords
+    ) as made:
+        new = NewAccount(company="Harbour", email=EMAIL, password=PASSWORD, permission={})
+        await create_account(made.database, new, create_company=True, now=datetime.now(UTC))
+        yield made
+
+
+async def attempt(api: Harness, address: str, email: str = EMAIL, password: str = PASSWORD) -> int:
+    transport = httpx.ASGITransport(api.app, client=(address, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        body = {"email": email, "password": password}
+        return (await client.post("/v2/auth", json=body)).status_code
+
+
+async def test_a_flood_from_one_network_keeps_nobody_out(api: Harness):
+    """100 guesses at once: the others take turns with them, and are not put behind them."""
+    begun = time.monotonic()
+    flood = [
+        asyncio.create_task(attempt(api, ATTACKER, f"{number}@example.org", "guess"))
+        for number in range(100)
+    ]
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(attempt(api, f"192.0.2.{number}")) for number in range(5)]
+    assert await asyncio.gather(*others) == [200] * 5
+    others_took = time.monotonic() - begun
+    behind = sum(not task.done() for task in flood)
+    statuses = Counter(await asyncio.gather(*flood))
+    print(f"5 others signed in within {others_took:.2f} s; the flood was told {dict(statuses)}")
+    assert statuses.keys() <= {404, 429, 503}
+    assert statuses[429] > 80
+    # Some of the few that may wait were behind the others.
+    assert behind > 0
+
+
+async def test_guesses_from_everywhere_do_not_lock_the_owner_out(api: Harness):
+    for number in range(12):
+        assert await attempt(api, f"203.0.113.{number}", password="guess") == 404
+    for _ in range(10):
+        await attempt(api, ATTACKER, password="guess")
+    assert await attempt(api, ATTACKER) == 429
+    assert await attempt(api, "192.0.2.7") == 200
+
+
+async def test_the_time_tells_nothing(api: Harness):
+    """Of the fastest of several: everything else on the machine only adds."""
+    took: dict[str, list[float]] = {EMAIL: [], "nobody@harbour.example": []}
+    for number in range(9):
+        for email, times in took.items():
+            begun = time.perf_counter()
+            assert await attempt(api, f"192.0.2.{number}", email, "guess") == 404
+            times.append(time.perf_counter() - begun)
+    known, unknown = map(min, took.values())
+    assert 0.5 < known / unknown < 2
+
+
+async def test_what_was_not_looked_at_does_not_count(api: Harness, monkeypatch: pytest.MonkeyPatch):
+    """The owner is not locked out by answers of ours."""
+
+    async def failing(*_given: object) -> bool:
+        raise ApiError(503, "not now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Passwords, "is_right", failing)
+        assert [await attempt(api, "192.0.2.1") for _ in range(12)] == [503] * 12
+    assert await attempt(api, "192.0.2.1") == 200
+
+
+async def test_turns_go_round_the_networks():
+    turns, order = Turns(at_once=1), []
+
+    async def take(network: str) -> None:
+        async with turns.turn(network):
+            order.append(network)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(take(name) for name in ["a"] * 6 + ["b", "c", "b"]))
+    assert order == ["a", "a", "b", "c", "a", "b", "a", "a", "a"]
+
+
+async def test_turns_are_never_lost():
+    """Whatever ends a wait: a deadline, a cancellation, another network's flood."""
+    turns = Turns(at_once=2, waiting=6, waiting_each=4, seconds=0.05)
+    told: Counter[object] = Counter()
+
+    async def take(network: str) -> None:
+        try:
+            async with turns.turn(network):
+                await asyncio.sleep(0.02)
+            told["had"] += 1
+        except ApiError as error:
+            told[error.status] += 1
+
+    for _ in range(5):
+        tasks = [asyncio.create_task(take(name)) for name in "aaaaaaaabbbbbcdefg"]
+        await asyncio.sleep(0.03)
+        for task in tasks[::4]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert told.keys() >= {"had", 429, 503}
+    before = told["had"]
+    await asyncio.gather(take("x"), take("y"))
+    assert told["had"] == before + 2

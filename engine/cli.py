@@ -1,4 +1,5 @@
-"""The command `proximity`. Exit status 0, 1 (failed), 2 (usage); one line of error on stderr."""
+"""The command `proximity`. Exit status 0, 1 (failed), 2 (usage), 130 (Ctrl-C); one line of error
+on stderr."""
 
 import asyncio
 import importlib
@@ -10,13 +11,14 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 from engine.commands.context import Invocation
 from engine.metrics import engine_version
 from engine.settings import SettingsError
 
 USAGE = 2
 FAILED = 1
+INTERRUPTED = 130  # as a shell says it of a program that SIGINT ended
 _ENV_FILE = "--env-file"
 _COMMANDS = (
     "run",
@@ -87,10 +89,12 @@ def run(arguments: Sequence[str]) -> int:
         _tell(error.format_message())
     except SettingsError as error:
         status = _complain(str(error), USAGE)
+    except CommandInterruptedError as error:
+        status = _complain(str(error), INTERRUPTED)
     except CommandError as error:
         status = _complain(str(error), FAILED)
     except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
-        status = _complain("interrupted", FAILED)
+        status = _complain("interrupted", INTERRUPTED)
     return int(status or 0)
 
 

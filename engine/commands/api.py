@@ -6,6 +6,7 @@ import typer
 
 from engine.commands import CommandError
 from engine.commands.context import settings_of
+from engine.commands.servers import refuse_wrong_servers, url_faults
 from engine.settings import Settings
 
 
@@ -30,8 +31,6 @@ def api(context: typer.Context) -> None:
 async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError
-    from catalog.redis_connection import RedisUrlError
     from catalog.secrets import SecretKeyError
     from engine.app.stores import SchemaError
     from engine.lifecycle import ServiceDiedError, stop_on_signals
@@ -40,11 +39,12 @@ async def _serve(settings: Settings) -> None:
 
     stop = asyncio.Event()
     try:
-        with stop_on_signals(stop):
+        with url_faults(), stop_on_signals(stop):
+            await refuse_wrong_servers(settings)
             await serve_api(settings, stop)
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (RedisUrlError, DatabaseUrlError, SchemaError, SecretKeyError) as error:
+    except (SchemaError, SecretKeyError) as error:
         raise CommandError(str(error)) from error
     except (PortInUseError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 from engine.commands.context import settings_of
 from engine.commands.reporting import kafka_failures, quiet_logs
 from engine.settings import Settings
@@ -111,7 +111,7 @@ def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[],
             with kafka_failures(settings, done):
                 return await work
         except asyncio.CancelledError:
-            raise CommandError(f"interrupted; {done()}") from None
+            raise CommandInterruptedError(f"interrupted; {done()}") from None
         except MessageTooLargeError as error:
             raise CommandError(f"the broker refuses {error}; {done()}") from None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,7 +89,7 @@ async def _until_signal(console: "Console", seconds: float, env_file: Path | Non
             await asyncio.wait([work])
     if work.cancelled():
         if not serving:
-            raise CommandError("interrupted")
+            raise CommandInterruptedError("interrupted")
         console.print("stopped")
         return
     work.result()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 from engine.commands.context import settings_of
-from engine.commands.reporting import kafka_failures, quiet_logs
+from engine.commands.reporting import first_contact, kafka_failures, quiet_logs
 from engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -145,9 +145,10 @@ async def _run(
 
     with kafka_failures(settings, published):
         try:
-            await _send(source, reader, sender, publisher, ensure_topics(settings, (topic,)))
+            ready = first_contact(settings, ensure_topics(settings, (topic,)))
+            await _send(source, reader, sender, publisher, ready)
         except asyncio.CancelledError:
-            raise CommandError(f"interrupted; {published()}") from None
+            raise CommandInterruptedError(f"interrupted; {published()}") from None
         except InputFaultError as error:
             raise CommandError(f"{error}; {published()}") from None
         except MessageTooLargeError as error:

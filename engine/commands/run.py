@@ -9,6 +9,8 @@ import typer
 
 from engine.commands import CommandError
 from engine.commands.context import settings_of
+from engine.commands.reporting import first_contact, kafka_fault
+from engine.commands.servers import refuse_wrong_servers, url_faults
 from engine.settings import Settings
 
 
@@ -75,8 +77,6 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from aiokafka.errors import KafkaError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError
-    from catalog.redis_connection import RedisUrlError
     from catalog.secrets import SecretKeyError
     from engine.app.connector import CertificatesError
     from engine.app.run import run_roles
@@ -90,16 +90,18 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     stop = asyncio.Event()
     settle_garbage_collector()
     try:
-        with stop_on_signals(stop):
-            await ensure_topics(settings, Topics.named(settings.topic_prefix).all())
+        with url_faults(), stop_on_signals(stop):
+            topics = Topics.named(settings.topic_prefix).all()
+            await refuse_wrong_servers(settings)
+            await first_contact(settings, ensure_topics(settings, topics))
             await run_roles(settings, names, stop)
     except (KafkaError, TimeoutError) as error:
-        raise CommandError(
-            f"Kafka at {settings.kafka_bootstrap_servers} does not serve: {error or 'time-out'}"
-        ) from error
+        why = kafka_fault(settings, error)
+        where = settings.kafka_bootstrap_servers
+        raise CommandError(f"Kafka at {where} does not serve: {why}") from error
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (RedisUrlError, DatabaseUrlError, SchemaError, PortInUseError) as error:
+    except (SchemaError, PortInUseError) as error:
         raise CommandError(str(error)) from error
     except (SecretKeyError, CertificatesError) as error:
         raise CommandError(str(error)) from error

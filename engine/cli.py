@@ -28,6 +28,7 @@ _COMMANDS = (
     "catalog",
     "connector",
     "publish",
+    "notifications",
     "dead_letters",
     "demo",
     "statistics",

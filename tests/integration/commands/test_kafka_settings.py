@@ -27,7 +27,7 @@ def kafka() -> Iterator[SecuredKafkaServer]:
 def listening() -> Iterator[str]:
     """Takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield "127.0.0.1:%d" % server.getsockname()[1]
+        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def publish(

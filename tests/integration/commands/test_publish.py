@@ -47,6 +47,20 @@ async def test_nothing_is_published_behind_the_first_fault(proximity: Proximity)
     assert values == set(lines[:2])
 
 
+async def test_an_array_is_published_whole_or_not_at_all(proximity: Proximity) -> None:
+    good, bad = detection("a"), detection("b", uuid="not a uuid")
+    file = proximity.write("array.json", b"[\n" + good + b",\n" + bad + b"\n]\n")
+    done = proximity("publish", file)
+    assert done.returncode == 1
+    assert f"{file}:3: " in done.stderr
+    assert done.stderr.endswith("; 0 had been published\n")
+    file = proximity.write("array.json", b"[\n" + good + b",\n" + detection("b") + b"\n]\n")
+    done = proximity("publish", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    records = await proximity.records("detections")
+    assert {(r.key, r.value) for r in records} == {(b"a", good), (b"b", detection("b"))}
+
+
 async def test_as_is_publishes_what_a_pipeline_would(proximity: Proximity) -> None:
     lines = [detection("a"), b"not json", b"\xff\x00"]
     done = proximity("publish", proximity.write("any.jsonl", b"\n".join(lines)), "--as-is")

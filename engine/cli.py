@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -40,7 +40,7 @@ app = typer.Typer(
     name="proximity",
     help="Beacon detections in, campaign notifications out.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -81,6 +81,7 @@ def run(arguments: Sequence[str]) -> int:
     if not app.registered_commands:
         _register()
     command = typer.main.get_command(app)
+    _show_whole(command)
     try:
         status = command.main(
             args=_env_file_first(list(arguments)), prog_name="proximity", standalone_mode=False
@@ -97,6 +98,15 @@ def run(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
         status = _complain("interrupted", INTERRUPTED)
     return int(status or 0)
+
+
+def _show_whole(command: Any) -> None:
+    """Lists of commands show the first sentence of each, and not as much as fits a line."""
+    if command.help and not command.short_help:
+        paragraph = " ".join(command.help.partition("\n\n")[0].split())
+        command.short_help = paragraph.partition(". ")[0].removesuffix(".") + "."
+    for each in getattr(command, "commands", {}).values():
+        _show_whole(each)
 
 
 def _tell(message: str) -> None:

@@ -28,12 +28,13 @@ async def run_roles(
     stop: asyncio.Event,
     *,
     on_started: Callable[[int], None] | None = None,
+    metrics: Metrics | None = None,
 ) -> None:
     """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
 
     `on_started` is called with the metrics port once everything is connected.
     """
-    metrics = Metrics()
+    metrics = metrics or Metrics()
     async with open_stores(settings) as stores, open_publisher(settings) as publisher:
         await refuse_old_schema(stores)
         parts = Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)

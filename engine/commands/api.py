@@ -2,12 +2,15 @@
 
 import asyncio
 
+import structlog
 import typer
 
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.servers import refuse_wrong_servers, url_faults
 from engine.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -35,9 +38,12 @@ async def _serve(settings: Settings) -> None:
     from engine.app.stores import SchemaError
     from engine.lifecycle import ServiceDiedError, stop_on_signals
     from engine.listening import PortInUseError
+    from engine.metrics import engine_version
     from engine.serve_api import serve_api
+    from engine.shown import shown_servers
 
     stop = asyncio.Event()
+    log.info("starting", version=engine_version(), **shown_servers(settings))
     try:
         with url_faults(), stop_on_signals(stop):
             await refuse_wrong_servers(settings)

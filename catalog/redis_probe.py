@@ -20,7 +20,7 @@ async def refuse_wrong_redis(url: str) -> None:
     A Redis that does not answer within 2 s is no obstacle here: it may come.
     """
     wants_cluster = url.startswith(CLUSTER_SCHEME)
-    client = _single(url)
+    client = single_node(url)
     try:
         info: Mapping[str, Any] = await client.info("cluster")
     except (AuthenticationError, AuthorizationError) as error:
@@ -44,8 +44,8 @@ async def refuse_wrong_redis(url: str) -> None:
         raise RedisUrlError("it leads to a node of a cluster: use redis+cluster://")
 
 
-def _single(url: str) -> "Redis":
-    """A client of one node, that tries once."""
+def single_node(url: str) -> "Redis":
+    """A client of the node that the URL names, also of a cluster's; it tries once, for 2 s."""
     client = connect_redis(url.replace(CLUSTER_SCHEME, "redis://", 1), timeout=_SECONDS)
     assert isinstance(client, Redis)  # noqa: S101  # by the scheme
     client.connection_pool.connection_kwargs["retry"] = Retry(NoBackoff(), 0)

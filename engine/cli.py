@@ -33,6 +33,7 @@ _COMMANDS = (
     "demo",
     "statistics",
     "verify",
+    "check",
     "settings",
 )
 

@@ -157,8 +157,8 @@ def _place(line: "StatisticLine") -> tuple[str, str, str]:
 
 
 def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
-    counts = (line.detections, line.devices, line.notifications)
-    return line.name or "deleted", *(f"{count:,}" for count in counts)
+    detections, devices = f"{line.detections:,}", f"{line.devices:,}"
+    return line.name or "deleted", detections, devices, f"{line.notifications:,}"
 
 
 def _blocks(lines: "list[StatisticLine]") -> Iterator[str]:

@@ -13,8 +13,6 @@ from engine.settings import Settings
 _POLL_MS = 500
 _LARGEST_POLL = 500
 
-Record = ConsumerRecord[bytes, bytes]
-
 
 class TopicMissingError(Exception):
     """There is nothing to read: the topic does not exist."""
@@ -26,7 +24,7 @@ class Feed:
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self._consumer = consumer
 
-    async def records(self) -> AsyncIterator[Record]:
+    async def records(self) -> AsyncIterator[ConsumerRecord[bytes, bytes]]:
         """Without an end; a device's records in their order. Raises KafkaError."""
         while True:
             fetched = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_LARGEST_POLL)

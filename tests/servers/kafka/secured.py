@@ -1,4 +1,4 @@
-"""A real Kafka that also listens with TLS, with a login, and with both."""
+"""A real Kafka that also listens with TLS, with a login, and with both, and has access rules."""
 
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from tests.servers.kafka.server import KafkaServer
 
 USER, PASSWORD = "engine", "s3cret-of-the-broker"
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_JAAS = f'{_MODULE} required user_{USER}="{PASSWORD}";'
+# A second user, who may do nothing but what a test allows.
+LIMITED = "limited"
+_JAAS = f'{_MODULE} required user_{USER}="{PASSWORD}" user_{LIMITED}="{PASSWORD}";'
 
 
 class SecuredKafkaServer(KafkaServer):
@@ -46,6 +48,8 @@ class SecuredKafkaServer(KafkaServer):
             "sasl.enabled.mechanisms=PLAIN",
             f"listener.name.sasl_plaintext.plain.sasl.jaas.config={_JAAS}",
             f"listener.name.sasl_ssl.plain.sasl.jaas.config={_JAAS}",
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            f"super.users=User:ANONYMOUS;User:{USER}",
             "ssl.keystore.type=PEM",
             f"ssl.keystore.location={keystore}",
         ]

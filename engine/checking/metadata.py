@@ -21,7 +21,7 @@ READ, WRITE, CREATE = 3, 4, 5
 NOT_THERE, FORBIDDEN = 3, 29
 
 
-class _Answer(Response):
+class _Answer(Response):  # type: ignore[misc]  # aiokafka is not typed
     API_KEY = 3
     API_VERSION = 8
     SCHEMA = Schema(
@@ -54,7 +54,7 @@ class _Answer(Response):
     )
 
 
-class _Question(RequestStruct):
+class _Question(RequestStruct):  # type: ignore[misc]
     API_KEY = 3
     API_VERSION = 8
     RESPONSE_TYPE = _Answer
@@ -66,7 +66,7 @@ class _Question(RequestStruct):
     )
 
 
-class _Metadata(Request[_Question]):
+class _Metadata(Request[_Question]):  # type: ignore[misc]
     API_KEY = 3
 
     def __init__(self, topics: list[str]) -> None:

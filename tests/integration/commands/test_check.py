@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
     AclBinding,
     AclOperation,
     AclPermissionType,
@@ -140,7 +140,7 @@ def test_what_a_login_may_not_do(
     assert (state, told.partition(",")[0]) == ("bad", "missing")
 
 
-def settings(**changes: object) -> Settings:
+def settings(**changes: Any) -> Settings:
     return load_settings(metrics_port=0, api_port=0, api_metrics_port=0, **changes)
 
 

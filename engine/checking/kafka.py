@@ -30,7 +30,9 @@ async def check_kafka(settings: Settings) -> list[Finding]:
         cluster = await ask_cluster(settings, topics.all())
     except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
         found = await asyncio.to_thread(diagnose, settings)
-        return [bad(_PART, "reachable", found or f"{type(error).__name__}: {error}")]
+        return [
+            bad(_PART, "reachable", found.told if found else f"{type(error).__name__}: {error}")
+        ]
     return [_reachable(settings, cluster), *_topics(settings, topics, cluster)]
 
 

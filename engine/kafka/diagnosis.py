@@ -5,6 +5,7 @@ import concurrent.futures
 import socket
 import ssl
 import struct
+from typing import NamedTuple
 
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
@@ -31,8 +32,16 @@ _HTTP = b"GET / HTTP/1.0\r\n\r\n"
 _TLS_ALERT = b"\x15\x03"
 
 
-def diagnose(settings: Settings) -> str | None:
-    """What is wrong with the addresses and what to look at, on one line; None if nothing is found.
+class Diagnosis(NamedTuple):
+    """What is wrong and what to look at, on one line. `certain`: a server said so itself, and no
+    waiting mends it; silence may be that of a broker that is busy or just starting."""
+
+    told: str
+    certain: bool
+
+
+def diagnose(settings: Settings) -> Diagnosis | None:
+    """What is wrong with the addresses; None if looking takes too long.
 
     Opens connections for 12 s at most, in a thread of its own: it may be called with or without a
     running loop.
@@ -41,51 +50,60 @@ def diagnose(settings: Settings) -> str | None:
         return executor.submit(lambda: asyncio.run(_diagnose(settings))).result()
 
 
-async def _diagnose(settings: Settings) -> str | None:
+async def _diagnose(settings: Settings) -> Diagnosis | None:
     addresses = bootstrap_addresses(settings.kafka_bootstrap_servers)[:_ADDRESSES]
     try:
         async with asyncio.timeout(_WHOLE_SECONDS):
             found = await asyncio.gather(*(_look_at(settings, *each) for each in addresses))
     except TimeoutError:
         return None
-    told = [each for each in found if each is not None]
-    # One address that serves is enough to start with.
-    return "; ".join(dict.fromkeys(told)) if len(told) == len(addresses) else None
+    told = "; ".join(dict.fromkeys(each.told for each in found))
+    return Diagnosis(told, all(each.certain for each in found))
 
 
-async def _look_at(settings: Settings, host: str, port: int) -> str | None:
+def _sure(told: str) -> Diagnosis:
+    return Diagnosis(told, certain=True)
+
+
+def _perhaps(told: str) -> Diagnosis:
+    return Diagnosis(told, certain=False)
+
+
+async def _look_at(settings: Settings, host: str, port: int) -> Diagnosis:
     place = f"{host}:{port}"
     try:
         async with asyncio.timeout(_STEP_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return f"{place} does not answer: look at the address and at firewalls between"
+        return _perhaps(f"{place} does not answer: look at the address and at firewalls between")
     except socket.gaierror:
-        return f"the name {host} is not known: look at {PREFIX}KAFKA_BOOTSTRAP_SERVERS"
+        return _perhaps(f"the name {host} is not known: look at {PREFIX}KAFKA_BOOTSTRAP_SERVERS")
     except OSError as error:
         why = "refuses connections" if isinstance(error, ConnectionRefusedError) else "fails"
-        return f"{place} {why}: look at the port, and whether Kafka runs there"
+        return _perhaps(f"{place} {why}: look at the port, and whether Kafka runs there")
     writer.close()
     if "SSL" in settings.kafka_security_protocol.split("_"):
         return await _over_tls(settings, host, port)
     return await _in_plain(settings, host, port)
 
 
-async def _in_plain(settings: Settings, host: str, port: int) -> str | None:
+async def _in_plain(settings: Settings, host: str, port: int) -> Diagnosis:
     place = f"{host}:{port}"
     answer = await _ask(host, port, _API_VERSIONS)
     if not _is_kafka(answer):
         if answer.startswith(_TLS_ALERT) or await _does_tls(host, port):
-            return f"{place} speaks TLS: set {_PROTOCOL} to SSL or SASL_SSL"
+            return _sure(f"{place} speaks TLS: set {_PROTOCOL} to SSL or SASL_SSL")
         return await _stranger(host, port, answer)
     if settings.kafka_security_protocol == "PLAINTEXT":
         if not await _ask(host, port, _METADATA):
-            return f"{place} is Kafka and wants a login: set {_PROTOCOL} to SASL_PLAINTEXT"
+            return _perhaps(
+                f"{place} is Kafka and wants a login: set {_PROTOCOL} to SASL_PLAINTEXT"
+            )
         return _elsewhere(place)
     return await _sign_in(settings, host, port)
 
 
-async def _over_tls(settings: Settings, host: str, port: int) -> str | None:
+async def _over_tls(settings: Settings, host: str, port: int) -> Diagnosis:
     place = f"{host}:{port}"
     context = connection_options(settings)["ssl_context"]
     try:
@@ -95,7 +113,7 @@ async def _over_tls(settings: Settings, host: str, port: int) -> str | None:
     except ssl.SSLCertVerificationError as error:
         authority = settings.kafka_ssl_cafile or "the system's authorities"
         told = error.verify_message or str(error)
-        return (
+        return _sure(
             f"the certificate of {place} is refused ({told}): look at "
             f"{PREFIX}KAFKA_SSL_CAFILE ({authority}) and at the name in the address"
         )
@@ -104,21 +122,21 @@ async def _over_tls(settings: Settings, host: str, port: int) -> str | None:
     return await _sign_in(settings, host, port)
 
 
-async def _tls_fails(settings: Settings, host: str, port: int) -> str:
+async def _tls_fails(settings: Settings, host: str, port: int) -> Diagnosis:
     place = f"{host}:{port}"
     answer = await _ask(host, port, _API_VERSIONS)
     if _is_kafka(answer):
         login = settings.kafka_security_protocol.startswith("SASL")
-        return f"{place} speaks plain text: set {_PROTOCOL} to {'SASL_' * login}PLAINTEXT"
+        return _sure(f"{place} speaks plain text: set {_PROTOCOL} to {'SASL_' * login}PLAINTEXT")
     if not await _does_tls(host, port):
         return await _stranger(host, port, answer)
-    return (
+    return _perhaps(
         f"{place} breaks the TLS handshake off: it may want a client certificate "
         f"({PREFIX}KAFKA_SSL_CERTFILE)"
     )
 
 
-async def _sign_in(settings: Settings, host: str, port: int) -> str | None:
+async def _sign_in(settings: Settings, host: str, port: int) -> Diagnosis:
     """As aiokafka does, which tells here what it hides when it starts."""
     place, options = f"{host}:{port}", connection_options(settings)
     del options["bootstrap_servers"], options["retry_backoff_ms"]
@@ -127,36 +145,38 @@ async def _sign_in(settings: Settings, host: str, port: int) -> str | None:
     try:
         connection = await create_conn(host, port, **options)
     except SaslAuthenticationFailed:
-        return (
+        return _sure(
             f"{place} refuses the login of {settings.kafka_sasl_username!r} by {mechanism}: look "
             f"at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and _MECHANISM"
         )
     except UnsupportedSaslMechanismError:
-        return (
+        return _sure(
             f"{place} does not take the mechanism {mechanism}: look at {PREFIX}KAFKA_SASL_MECHANISM"
         )
     except (KafkaError, OSError, TimeoutError, ValueError) as error:
         if settings.kafka_security_protocol.startswith("SASL"):
-            return f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
-        return f"{place} is not understood ({type(error).__name__}): is it Kafka?"
+            return _perhaps(
+                f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
+            )
+        return _perhaps(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
     connection.close()
     return _elsewhere(place)
 
 
-def _elsewhere(place: str) -> str:
+def _elsewhere(place: str) -> Diagnosis:
     """The bootstrap works; so it is an address that the brokers advertise, or their load."""
-    return (
+    return _perhaps(
         f"{place} is Kafka and answers, but the cluster does not: look at what its brokers "
         "advertise (advertised.listeners), and at their state"
     )
 
 
-async def _stranger(host: str, port: int, answer: bytes) -> str:
+async def _stranger(host: str, port: int, answer: bytes) -> Diagnosis:
     place = f"{host}:{port}"
     if (answer or await _send(host, port, _HTTP)).startswith(b"HTTP/"):
-        return f"{place} is an HTTP server, not Kafka: look at the port"
+        return _sure(f"{place} is an HTTP server, not Kafka: look at the port")
     said = "says nothing that Kafka says" if answer else "ends the connection or stays silent"
-    return f"{place} is not Kafka ({said}): look at the port"
+    return _perhaps(f"{place} is not Kafka ({said}): look at the port")
 
 
 def _is_kafka(answer: bytes) -> bool:

@@ -1,22 +1,12 @@
 """`proximity check` on real servers: what is right, and each thing that is not."""
 
-import json
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pydantic import SecretStr
 from redis import Redis
 
@@ -28,30 +18,9 @@ from engine.checking.redis import check_redis
 from engine.checking.sql import check_sql
 from engine.kafka.topics import Topics
 from engine.settings import Settings, load_settings
+from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity
-from tests.servers.handles import KAFKA
-from tests.servers.kafka.secured import LIMITED, PASSWORD, SecuredKafkaServer
-from tests.servers.missing import skipping
 from tests.servers.postgres import execute
-from tests.servers.process import started
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
-def ports() -> dict[str, str]:
-    names = ("METRICS_PORT", "API_PORT", "API_METRICS_PORT")
-    return {f"PROXIMITY_{name}": free_port() for name in names} | {
-        "PROXIMITY_METRICS_HOST": "127.0.0.1"
-    }
-
-
-def looked(done: Any) -> dict[str, tuple[str, str]]:
-    """State and words of each finding."""
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return {f"{row['part']} {row['what']}": (row["state"], row["told"]) for row in rows}
 
 
 async def test_all_is_well(
@@ -96,48 +65,6 @@ def test_servers_that_are_not_there(tmp_path: Path) -> None:
         assert found[f"{server} reachable"][0] == "bad"
     assert "refuses connections" in found["Kafka reachable"][1]
     assert "hunter2" not in done.stdout
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[SecuredKafkaServer]:
-    with skipping("Apache Kafka", instead=KAFKA), started(SecuredKafkaServer) as server:
-        yield server
-
-
-def allow(admin: AdminClient, topic: str, *operations: AclOperation) -> None:
-    pattern = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
-    rules = [
-        AclBinding(*pattern, f"User:{LIMITED}", "*", operation, AclPermissionType.ALLOW)
-        for operation in operations
-    ]
-    for made in admin.create_acls(rules).values():
-        made.result(30)
-
-
-def test_what_a_login_may_not_do(
-    tmp_path: Path, secured: SecuredKafkaServer, topic_prefix: str
-) -> None:
-    admin = AdminClient({"bootstrap.servers": secured.addresses["PLAINTEXT"]})
-    topics = Topics.named(topic_prefix)
-    names = [name for name in topics.all() if name != topics.authentications]
-    for made in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
-        made.result(30)
-    allow(admin, topics.detections, AclOperation.READ)
-    allow(admin, topics.notifications, AclOperation.READ)
-    allow(admin, topics.connector_calls, AclOperation.READ, AclOperation.WRITE)
-    allow(admin, topics.authentications, AclOperation.DESCRIBE)
-    login = {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SASL_USERNAME": LIMITED}
-    login |= {"SASL_PASSWORD": PASSWORD}
-    more = {f"PROXIMITY_KAFKA_{name}": value for name, value in login.items()}
-    where = secured.addresses["SASL_PLAINTEXT"]
-    found = looked(Proximity(tmp_path, where, topic_prefix, **more, **ports())("check", "--json"))
-    of = {name: found[f"Kafka topic {name}"] for name in topics.all()}
-    assert of[topics.detections] == ("ok", "2 partitions, read")
-    assert of[topics.notifications] == ("bad", "2 partitions; this login may not write")
-    assert of[topics.connector_calls] == ("ok", "2 partitions, read and write")
-    assert of[topics.dead_letters] == ("bad", "this login may not see it")
-    state, told = of[topics.authentications]
-    assert (state, told.partition(",")[0]) == ("bad", "missing")
 
 
 def settings(**changes: Any) -> Settings:

@@ -1,16 +1,30 @@
 """What keeps a newcomer from Kafka is said in one line that names it; what is right works."""
 
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import trustme
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
+from engine.kafka.topics import Topics
+from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity, detection
 from tests.servers.handles import KAFKA
-from tests.servers.kafka.secured import PASSWORD, USER, SecuredKafkaServer
+from tests.servers.kafka.secured import LIMITED, PASSWORD, USER, SecuredKafkaServer
 from tests.servers.missing import skipping
 from tests.servers.process import started
 
@@ -110,6 +124,64 @@ def test_an_address_where_no_kafka_is(tmp_path: Path, topic_prefix: str) -> None
     _, _, error = publish(tmp_path, "no-such-host.invalid:9092", topic_prefix)
     assert "the name no-such-host.invalid is not known" in error
     with listening() as where:
-        _, _, error = publish(tmp_path, where, topic_prefix)
+        # Silence may be that of a broker that is just starting: the deadline is waited for.
+        _, _, error = publish(tmp_path, where, topic_prefix, request_timeout="2")
     assert f"{where} is not Kafka (ends the connection or stays silent)" in error
     assert error.count("\n") == 1
+
+
+@contextmanager
+def http_server() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_server_of_another_kind_is_not_waited_for(tmp_path: Path, topic_prefix: str) -> None:
+    with http_server() as where:
+        begin = time.monotonic()
+        _, _, error = publish(tmp_path, where, topic_prefix, request_timeout="55")
+    assert f"{where} is an HTTP server, not Kafka: look at the port" in error
+    assert time.monotonic() - begin < 50
+
+
+def allow(admin: AdminClient, topic: str, *operations: AclOperation) -> None:
+    pattern = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+    rules = [
+        AclBinding(*pattern, f"User:{LIMITED}", "*", operation, AclPermissionType.ALLOW)
+        for operation in operations
+    ]
+    for made in admin.create_acls(rules).values():
+        made.result(30)
+
+
+def test_what_a_login_may_not_do(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.addresses["PLAINTEXT"]})
+    topics = Topics.named(topic_prefix)
+    names = [name for name in topics.all() if name != topics.authentications]
+    for made in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
+        made.result(30)
+    allow(admin, topics.detections, AclOperation.READ)
+    allow(admin, topics.notifications, AclOperation.READ)
+    allow(admin, topics.connector_calls, AclOperation.READ, AclOperation.WRITE)
+    allow(admin, topics.authentications, AclOperation.DESCRIBE)
+    login = {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SASL_USERNAME": LIMITED}
+    login |= {"SASL_PASSWORD": PASSWORD}
+    more = {f"PROXIMITY_KAFKA_{name}": value for name, value in login.items()}
+    where = kafka.addresses["SASL_PLAINTEXT"]
+    found = looked(Proximity(tmp_path, where, topic_prefix, **more, **ports())("check", "--json"))
+    of = {name: found[f"Kafka topic {name}"] for name in topics.all()}
+    assert of[topics.detections] == ("ok", "2 partitions, read")
+    assert of[topics.notifications] == ("bad", "2 partitions; this login may not write")
+    assert of[topics.connector_calls] == ("ok", "2 partitions, read and write")
+    assert of[topics.dead_letters] == ("bad", "this login may not see it")
+    state, told = of[topics.authentications]
+    assert (state, told.partition(",")[0]) == ("bad", "missing")

@@ -1,4 +1,9 @@
+import re
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -88,3 +93,26 @@ def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:
         assert done.returncode == 1
         assert done.stderr.startswith("proximity: Kafka at 127.0.0.1:1 does not serve: ")
         assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_with_130_and_says_what_was_done(
+    tmp_path: Path, embedded_kafka: str, topic_prefix: str
+) -> None:
+    proximity = Proximity(tmp_path, embedded_kafka, topic_prefix)
+    proximity.mention("detections")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine.cli", "publish", "-", "--rate", "1000"],
+        env=proximity._env,
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(b"\n".join([detection("a")] * 20_000) + b"\n")  # for 20 s
+    process.stdin.flush()
+    process.stderr.readline()  # how far it is, after some seconds
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.match(rb"proximity: interrupted; [\d,]+ had been published\n", error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _WEEK = timedelta(days=6)
 _FIGURES = 3
+_SHORTEST_NAME = 16
 
 Keep = Callable[["StatisticLine"], None]
 
@@ -162,14 +164,26 @@ def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
 
 
 def _blocks(lines: "list[StatisticLine]") -> Iterator[str]:
-    """For a narrow screen: day and venue once, and the figures with their names."""
+    """For a narrow screen: day and venue once, then a table that has room for the names."""
+    room = max(
+        _SHORTEST_NAME, shutil.get_terminal_size().columns - len(_row("", "", 0, "", *"   "))
+    )
     place = None
     for line in lines:
         if _place(line) != place:
             place = _place(line)
             yield f"{place[0]}  {place[1]}, {place[2]}"
-        name, detections, devices, notifications = _end(line)
-        yield (
-            f"    {line.kind} {line.id} {name}: detections {detections}, devices {devices}, "
-            f"notifications {notifications}"
-        )
+            yield _row("kind", "id", room, "name", "detections", "devices", "notifications")
+        name, *figures = _end(line)
+        if len(name) > room:
+            yield f"  {name}"
+            name = ""
+        yield _row(line.kind, str(line.id), room, name, *figures)
+
+
+def _row(kind: str, number: str, room: int, name: str, *figures: str) -> str:
+    detections, devices, notifications = figures
+    return (
+        f"  {kind:8}  {number:>4}  {name:{room}}  {detections:>10}  {devices:>7}  "
+        f"{notifications:>13}"
+    )

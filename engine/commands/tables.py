@@ -44,6 +44,9 @@ def print_rows(
 def _print_wrapped(line: str, width: int) -> None:
     import textwrap
 
+    if len(line) <= width:
+        typer.echo(line)
+        return
     indent = line[: len(line) - len(line.lstrip())]
     # (A value without spaces that is wider than the screen stays in one piece: it is to be copied.)
     told = textwrap.wrap(

@@ -15,6 +15,7 @@ from api.metrics import ApiMetrics
 from catalog.audit import authored
 
 _log = structlog.get_logger(__name__)
+_PROBES = ("/healthz", "/readyz")  # asked every few seconds: counted, and no line each
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -85,6 +86,8 @@ class RequestMiddleware:
     def _note(self, exchange: "_Exchange", seconds: float) -> None:
         method, route = exchange.scope["method"], _route(exchange.scope)
         self._metrics.answered(method, route, exchange.status, seconds)
+        if route in _PROBES:
+            return
         _log.info(
             "request",
             method=method,

@@ -20,6 +20,7 @@ from catalog import (  # their listeners hold for every session
     audit,  # noqa: F401
     soft_deletion,  # noqa: F401
 )
+from catalog.database_url import ACCEPTED, check_database_url, split_libpq
 from catalog.outbox import CatalogSession
 from catalog.sqlite_connection import open_sqlite
 
@@ -27,7 +28,6 @@ CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
 POOL_SIZE = 16
 _IDLE_SECONDS = 60.0
-_ACCEPTED = "accepted: postgresql://user:password@host:port/name or sqlite:///path/of/a/file"
 _DRIVERS = {
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
@@ -109,18 +109,19 @@ def _sessions(engine: AsyncEngine) -> SessionFactory:
 
 def _parse(url: str) -> URL:
     try:
+        check_database_url(url)
+    except ValueError as error:
+        raise DatabaseUrlError(f"the database URL cannot be used: {error}") from None
+    try:
         parsed = make_url(url)
         return parsed.set(drivername=_DRIVERS[parsed.drivername])
     except Exception:  # whatever the parser says may quote the URL, so it goes no further
-        raise DatabaseUrlError(f"the database URL cannot be used; {_ACCEPTED}") from None
+        raise DatabaseUrlError(f"the database URL cannot be used; {ACCEPTED}") from None
 
 
 def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
-    query = dict(url.query)
+    query, dsn = split_libpq(dict(url.query))
     idle = max(_IDLE_SECONDS, command_timeout)
-    if "sslmode" in query:
-        # libpq's name, which people copy from elsewhere; asyncpg's is ssl, with the same values.
-        query["ssl"] = query.pop("sslmode")
     return create_async_engine(
         url.set(query=query),
         hide_parameters=True,
@@ -131,6 +132,7 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
         pool_timeout=CONNECT_SECONDS,
         pool_recycle=1800,
         connect_args={
+            "dsn": dsn,
             "timeout": CONNECT_SECONDS,
             "command_timeout": command_timeout,
             "server_settings": {

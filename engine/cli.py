@@ -1,23 +1,25 @@
-"""The command `proximity`. Exit status 0, 1 (failed), 2 (usage); one line of error on stderr."""
+"""The command `proximity`. Exit status 0, 1 (failed), 2 (usage), 130 (Ctrl-C); one line of error
+on stderr."""
 
 import asyncio
 import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
 from catalog.plain_text import for_terminal
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 from engine.commands.context import Invocation
 from engine.metrics import engine_version
 from engine.settings import SettingsError
 
 USAGE = 2
 FAILED = 1
+INTERRUPTED = 130  # as a shell says it of a program that SIGINT ended
 _ENV_FILE = "--env-file"
 _COMMANDS = (
     "run",
@@ -28,11 +30,13 @@ _COMMANDS = (
     "index",
     "connector",
     "publish",
+    "notifications",
     "dead_letters",
     "demo",
     "statistics",
     "verify",
     "audit",
+    "check",
     "settings",
 )
 
@@ -40,7 +44,7 @@ app = typer.Typer(
     name="proximity",
     help="Beacon detections in, campaign notifications out.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -81,6 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     if not app.registered_commands:
         _register()
     command = typer.main.get_command(app)
+    _show_whole(command)
     try:
         status = command.main(
             args=_env_file_first(list(arguments)), prog_name="proximity", standalone_mode=False
@@ -90,11 +95,22 @@ def run(arguments: Sequence[str]) -> int:
         _tell(error.format_message())
     except SettingsError as error:
         status = _complain(str(error), USAGE)
+    except CommandInterruptedError as error:
+        status = _complain(str(error), INTERRUPTED)
     except CommandError as error:
         status = _complain(str(error), FAILED)
     except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
-        status = _complain("interrupted", FAILED)
+        status = _complain("interrupted", INTERRUPTED)
     return int(status or 0)
+
+
+def _show_whole(command: Any) -> None:
+    """Lists of commands show the first sentence of each, and not as much as fits a line."""
+    if command.help and not command.short_help:
+        paragraph = " ".join(command.help.partition("\n\n")[0].split())
+        command.short_help = paragraph.partition(". ")[0].removesuffix(".") + "."
+    for each in getattr(command, "commands", {}).values():
+        _show_whole(each)
 
 
 def _tell(message: str) -> None:

@@ -7,6 +7,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
 )
 
@@ -35,6 +36,7 @@ class Metrics:
         self._state()
         self._recorder()
         self._connectors()
+        ProcessCollector(registry=self.registry)
         info = Gauge("proximity_build_info", "1, by version", ["version"], registry=self.registry)
         info.labels(engine_version()).set(1)
 

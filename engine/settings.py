@@ -1,15 +1,30 @@
 """Every setting, with its default and meaning. Prefix `PROXIMITY_` in the environment."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, IPvAnyNetwork, SecretStr, ValidationError, field_validator
+from pydantic import (
+    Field,
+    IPvAnyNetwork,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from catalog.database_url import check_database_url
+from engine.settings_checks import (
+    bootstrap_addresses,
+    check_file,
+    check_kafka_security,
+    check_redis_url,
+)
+from engine.settings_sources import ENCODING, LINK_VALUE, SourceError, read_env_file, refuse_unknown
 
 PREFIX = "PROXIMITY_"
 _REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "unix")
-_DATABASE_SCHEMES = ("postgresql", "sqlite")
 
 
 class SettingsError(Exception):
@@ -240,37 +255,66 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator("kafka_bootstrap_servers")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        bootstrap_addresses(value)
+        return ",".join(part.strip() for part in value.split(",") if part.strip())
+
+    @field_validator("kafka_ssl_cafile", "kafka_ssl_certfile", "kafka_ssl_keyfile")
+    @classmethod
+    def _readable(cls, value: Path | None) -> Path | None:
+        return check_file(value)
+
     @field_validator("redis_url")
     @classmethod
-    def _redis_scheme(cls, value: SecretStr) -> SecretStr:
-        return _with_scheme(value, _REDIS_SCHEMES)
+    def _redis(cls, value: SecretStr) -> SecretStr:
+        check_redis_url(value.get_secret_value(), _REDIS_SCHEMES)
+        return value
 
     @field_validator("database_url")
     @classmethod
-    def _database_scheme(cls, value: SecretStr) -> SecretStr:
-        return _with_scheme(value, _DATABASE_SCHEMES)
+    def _database(cls, value: SecretStr) -> SecretStr:
+        check_database_url(value.get_secret_value())
+        return value
 
-
-def _with_scheme(value: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
-    if urlsplit(value.get_secret_value()).scheme not in schemes:
-        raise ValueError("begins with " + ", ".join(f"{scheme}://" for scheme in schemes))
-    return value
+    @model_validator(mode="after")
+    def _kafka_security(self) -> Self:
+        given = {name: value for name in self.model_fields_set if (value := getattr(self, name))}
+        ordered = {name: given[name] for name in type(self).model_fields if name in given}
+        if fault := check_kafka_security(self.kafka_security_protocol, ordered):
+            name, why = fault
+            raise PydanticCustomError("setting", "{text}", {"text": f"{_variable(name)} {why}"})
+        return self
 
 
 def load_settings(env_file: Path | None = None, **overrides: object) -> Settings:
     """Settings from overrides, the environment, then the file. Raises SettingsError."""
-    if env_file is not None and not env_file.is_file():
-        raise SettingsError(f"--env-file {env_file}: no such file")
+    try:
+        written = {} if env_file is None else read_env_file(env_file)
+        refuse_unknown(PREFIX, {name.upper() for name in Settings.model_fields}, written)
+    except SourceError as error:
+        raise SettingsError(str(error)) from None
     try:
         # pydantic checks these at run time; its stubs know neither the keyword nor the names.
-        return Settings(_env_file=env_file, **overrides)  # type: ignore[call-arg,arg-type]
+        return Settings(_env_file=env_file, _env_file_encoding=ENCODING, **overrides)  # type: ignore[call-arg,arg-type]
     except ValidationError as error:
         raise SettingsError(_one_line(error)) from None
 
 
 def _one_line(error: ValidationError) -> str:
     faults = []
-    for fault in error.errors(include_input=False, include_url=False):
-        name = PREFIX + str(fault["loc"][0]).upper() if fault["loc"] else PREFIX
-        faults.append(f"{name}: {fault['msg']}")
+    for fault in error.errors(include_url=False):
+        told = fault["msg"].removeprefix("Value error, ")
+        if fault["loc"]:
+            told = f"{_variable(str(fault['loc'][0]))}: {told}"
+            if isinstance(fault["input"], str) and LINK_VALUE.match(fault["input"]):
+                told += (
+                    "; Kubernetes sets this for a service of that name: enableServiceLinks: false"
+                )
+        faults.append(told)
     return "; ".join(faults)
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()

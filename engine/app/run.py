@@ -32,12 +32,13 @@ async def run_roles(
     stop: asyncio.Event,
     *,
     on_started: Callable[[int], None] | None = None,
+    metrics: Metrics | None = None,
 ) -> None:
     """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
 
     `on_started` is called with the metrics port once everything is connected.
     """
-    metrics = Metrics()
+    metrics = metrics or Metrics()
     async with (
         open_stores(settings) as stores,
         open_publisher(settings, metrics) as publisher,

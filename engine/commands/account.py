@@ -13,6 +13,7 @@ from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
+from engine.commands.tables import echo_json
 
 if TYPE_CHECKING:
     from catalog.database import Database
@@ -100,11 +101,17 @@ def enable(context: typer.Context, email: Email) -> None:
     _set_active(context, email, active=True)
 
 
-def list_(context: typer.Context) -> None:
+def list_(
+    context: typer.Context,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
     """Every account: company, e-mail, active or disabled, levels as JSON; with tabs between."""
     from catalog.accounts import list_accounts
 
     for account in _run(context, list_accounts):
+        if json_:
+            echo_json(account._asdict())
+            continue
         state = "active" if account.active else "disabled"
         cells = (account.company, account.email, state, json.dumps(account.permission))
         typer.echo("\t".join(map(for_terminal, cells)))

@@ -2,11 +2,15 @@
 
 import asyncio
 
+import structlog
 import typer
 
 from engine.commands import CommandError
 from engine.commands.context import settings_of
+from engine.commands.servers import refuse_wrong_servers, url_faults
 from engine.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -30,21 +34,23 @@ def api(context: typer.Context) -> None:
 async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError
-    from catalog.redis_connection import RedisUrlError
     from catalog.secrets import SecretKeyError
     from engine.app.stores import SchemaError
     from engine.lifecycle import ServiceDiedError, stop_on_signals
     from engine.listening import PortInUseError
+    from engine.metrics import engine_version
     from engine.serve_api import serve_api
+    from engine.shown import shown_servers
 
     stop = asyncio.Event()
+    log.info("starting", version=engine_version(), **shown_servers(settings))
     try:
-        with stop_on_signals(stop):
+        with url_faults(), stop_on_signals(stop):
+            await refuse_wrong_servers(settings)
             await serve_api(settings, stop)
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (RedisUrlError, DatabaseUrlError, SchemaError, SecretKeyError) as error:
+    except (SchemaError, SecretKeyError) as error:
         raise CommandError(str(error)) from error
     except (PortInUseError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error

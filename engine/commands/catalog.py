@@ -11,6 +11,7 @@ from catalog.plain_text import for_terminal
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
+from engine.commands.servers import refuse_wrong_servers
 from engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
     from catalog.database import DatabaseUrlError, open_database
     from catalog.migrate import pending_on
 
+    await refuse_wrong_servers(settings)
     try:
         database = open_database(settings.database_url.get_secret_value())
     except DatabaseUrlError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from catalog.plain_text import for_terminal
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 from engine.commands.context import settings_of
 from engine.commands.reporting import kafka_failures, quiet_logs
 from engine.settings import Settings
@@ -112,7 +112,7 @@ def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[],
             with kafka_failures(settings, done):
                 return await work
         except asyncio.CancelledError:
-            raise CommandError(f"interrupted; {done()}") from None
+            raise CommandInterruptedError(f"interrupted; {done()}") from None
         except MessageTooLargeError as error:
             raise CommandError(f"the broker refuses {error}; {done()}") from None
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from engine.settings import Settings
+    from engine.demo.stage import Stage
 
 _WIDTH_OF_A_FILE = 110
 _NEXT = (
     "What next:",
-    "  proximity demo --serve      the same, and keeps running for you to look around",
-    "  proximity publish --help    your own detections, from JSON Lines or CSV",
-    "  proximity run --help        the engine on your Kafka, Redis and PostgreSQL",
+    "  {command} demo --serve     it keeps running, for you to look around",
+    "  {command} publish --help   your own detections, JSON or CSV",
+    "  {command} run --help       on your own Kafka, Redis and PostgreSQL",
 )
 
 
@@ -42,8 +42,8 @@ def demo(
     """Send real beacon readings from a library through Kafka, Redis and the engine.
 
     Everything runs on this machine and is gone afterwards: an embedded Kafka broker, a Redis
-    server and an SQLite file, with a catalog of 24 beacons and a dozen campaigns. It needs no
-    settings and reads none.
+    server and an SQLite file, all roles, the interface and a customer's service, with a catalog
+    of 24 beacons and a dozen campaigns. It needs no settings and reads none.
     """
     from rich.console import Console
 
@@ -54,33 +54,33 @@ def demo(
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_A_FILE)
-    with _env_file(serve) as env_file:
-        asyncio.run(_until_signal(console, seconds, env_file))
+    with _directory(serve) as directory:
+        asyncio.run(_until_signal(console, seconds, directory))
 
 
 @contextmanager
-def _env_file(wanted: bool) -> Iterator[Path | None]:
+def _directory(wanted: bool) -> Iterator[Path | None]:
     if not wanted:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="proximity-demo-") as directory:
-        yield Path(directory) / "demo.env"
+    with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
+        yield Path(directory)
 
 
-async def _until_signal(console: "Console", seconds: float, env_file: Path | None) -> None:
+async def _until_signal(console: "Console", seconds: float, directory: Path | None) -> None:
     """The demo, until it ends or a signal asks it to: the first one drains, a second one kills."""
     from engine.lifecycle import stop_on_signals
 
     serving = False
 
-    def done(settings: "Settings", port: int) -> None:
+    def done(stage: "Stage") -> None:
         nonlocal serving
-        serving = env_file is not None
-        _tell(console, settings, port, env_file)
+        serving = directory is not None
+        _tell(console, stage, directory)
 
     interrupted = asyncio.Event()
     with stop_on_signals(interrupted):
-        work = asyncio.create_task(_perform(console, seconds, env_file, done))
+        work = asyncio.create_task(_perform(console, seconds, directory, done))
         waiting = asyncio.create_task(interrupted.wait())
         await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -89,28 +89,27 @@ async def _until_signal(console: "Console", seconds: float, env_file: Path | Non
             await asyncio.wait([work])
     if work.cancelled():
         if not serving:
-            raise CommandError("interrupted")
+            raise CommandInterruptedError("interrupted")
         console.print("stopped")
         return
     work.result()
 
 
 async def _perform(
-    console: "Console",
-    seconds: float,
-    env_file: Path | None,
-    done: "Callable[[Settings, int], None]",
+    console: "Console", seconds: float, directory: Path | None, done: "Callable[[Stage], None]"
 ) -> None:
     from aiokafka.errors import KafkaError
     from redis.exceptions import RedisError
     from sqlalchemy.exc import SQLAlchemyError
 
+    from engine.demo.serving import env_file
     from engine.demo.stage import perform
     from engine.embedded.child import ServerStartError
     from engine.lifecycle import ServiceDiedError
 
     try:
-        await perform(console, seconds, env_file, done)
+        file = None if directory is None else env_file(directory)
+        await perform(console, seconds, file, done, lambda value: _show(console, value))
     except ServerStartError as error:
         raise CommandError(str(error)) from None
     except (
@@ -124,26 +123,22 @@ async def _perform(
         raise CommandError(f"the demo failed: {error or type(error).__name__}") from error
 
 
-def _tell(console: "Console", settings: "Settings", port: int, env_file: Path | None) -> None:
-    if env_file is None:
-        lines: tuple[str, ...] = ("", *_NEXT)
+def _tell(console: "Console", stage: "Stage", directory: Path | None) -> None:
+    from engine.demo.serving import command, told, write_files
+
+    if directory is None:
+        lines: list[str] = [line.format(command=command()) for line in _NEXT]
     else:
-        lines = _addresses(settings, port, env_file)
+        write_files(stage, directory)
+        lines = list(told(stage, directory))
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
-def _addresses(settings: "Settings", port: int, env_file: Path) -> tuple[str, ...]:
-    if settings.secret_key is not None:
-        with env_file.open("a", encoding="utf-8") as file:
-            file.write(f"PROXIMITY_SECRET_KEY={settings.secret_key.get_secret_value()}\n")
-            file.write(f"PROXIMITY_PATH_LOSS_EXPONENT={settings.path_loss_exponent}\n")
-    return (
-        "",
-        "Still running, until Ctrl-C:",
-        f"  Kafka      {settings.kafka_bootstrap_servers}",
-        f"  Redis      {settings.redis_url.get_secret_value()}",
-        f"  database   {settings.database_url.get_secret_value()}",
-        f"  metrics    http://127.0.0.1:{port}/metrics",
-        "Other commands reach it with this file, for example:",
-        f"  proximity --env-file {env_file} dead-letters list",
-    )
+def _show(console: "Console", value: bytes) -> None:
+    from engine.notifications.line import one_line, read_notification
+
+    notification = read_notification(value)
+    if notification is not None:
+        width = console.width if console.is_terminal else None
+        line = one_line(notification, width=width)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

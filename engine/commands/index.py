@@ -8,6 +8,7 @@ import typer
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
+from engine.commands.servers import refuse_wrong_servers
 from engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ async def _rebuild(settings: Settings) -> "Built":
     from catalog.redis_connection import RedisUrlError
     from engine.app.stores import open_stores
 
+    await refuse_wrong_servers(settings)
     try:
         async with open_stores(settings) as stores:
             await stores.redis_answers()

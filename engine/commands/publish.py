@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.commands import CommandError
+from engine.commands import CommandError, CommandInterruptedError
 from engine.commands.context import settings_of
-from engine.commands.reporting import kafka_failures, quiet_logs
+from engine.commands.reporting import first_contact, kafka_failures, quiet_logs
 from engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ def register(app: typer.Typer) -> None:
 
 def publish(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="JSON Lines or CSV; - reads standard input.")],
+    file: Annotated[
+        Path, typer.Argument(help="JSON Lines, a JSON array, or CSV; - reads standard input.")
+    ],
     form: Annotated[
         Format | None,
         typer.Option(
@@ -64,11 +66,12 @@ def publish(
 ) -> None:
     """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
 
-    JSON Lines go out byte for byte. CSV needs a header; its columns: uuid, major, minor,
-    proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector, detected_at,
-    ip. Required are uuid, major, minor, udid, and one of proximity and rssi; an empty cell is an
-    absent field. The first line that cannot be published ends the run: what stands before it is
-    published, nothing behind it.
+    Every detection is checked as the engine checks it, before it is sent. JSON goes out byte for
+    byte: a detection a line, or one array of them. CSV needs a header; its columns: uuid, major,
+    minor, proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector,
+    detected_at, ip. Required are uuid, major, minor, udid, and one of proximity and rssi; an
+    empty cell is an absent field. The first line that cannot be published ends the run: what
+    stands before it is published (of an array nothing), nothing behind it.
     """
     if rate is not None and speed is not None:
         raise typer.BadParameter(
@@ -97,11 +100,12 @@ def _form_of(file: Path) -> Format:
 
 def _reader(form: Format, recorded: bool, as_is: bool) -> "LineReader":
     from engine.publish.csv_rows import CsvRows
+    from engine.publish.json_array import JsonInput
     from engine.publish.json_lines import JsonLines
 
     if form is Format.CSV:
         return CsvRows(recorded=recorded)
-    return JsonLines(recorded=recorded, as_is=as_is)
+    return JsonLines(as_is=True) if as_is else JsonInput(recorded=recorded)
 
 
 def _pace(rate: float | None, speed: float | None) -> "Pace":
@@ -145,9 +149,10 @@ async def _run(
 
     with kafka_failures(settings, published):
         try:
-            await _send(source, reader, sender, publisher, ensure_topics(settings, (topic,)))
+            ready = first_contact(settings, ensure_topics(settings, (topic,)))
+            await _send(source, reader, sender, publisher, ready)
         except asyncio.CancelledError:
-            raise CommandError(f"interrupted; {published()}") from None
+            raise CommandInterruptedError(f"interrupted; {published()}") from None
         except InputFaultError as error:
             raise CommandError(f"{error}; {published()}") from None
         except MessageTooLargeError as error:

@@ -1,8 +1,10 @@
 """What short commands share: quiet logs, and one line for a Kafka that does not serve."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from engine.commands import CommandError
 from engine.settings import Settings
@@ -20,6 +22,9 @@ def quiet_logs(settings: Settings) -> None:
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
+_LONG = 4.0
+
+
 @contextmanager
 def kafka_failures(settings: Settings, done: Callable[[], str]) -> Iterator[None]:
     """Turn Kafka's errors and time-outs into a CommandError; `done` says what was done before."""
@@ -28,6 +33,35 @@ def kafka_failures(settings: Settings, done: Callable[[], str]) -> Iterator[None
     try:
         yield
     except (KafkaError, TimeoutError) as error:
-        what = str(error) or type(error).__name__
         where = settings.kafka_bootstrap_servers
-        raise CommandError(f"Kafka at {where} does not serve: {what}; {done()}") from None
+        why = kafka_fault(settings, error)
+        raise CommandError(f"Kafka at {where} does not serve: {why}; {done()}") from None
+
+
+async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
+    """`work`, the first to ask Kafka; once that takes long, what is wrong is looked for meanwhile.
+
+    Raises CommandError for what no waiting mends, and what `work` raises.
+    """
+    from engine.kafka.diagnosis import diagnose
+
+    task = asyncio.create_task(work)
+    try:
+        if not (await asyncio.wait([task], timeout=_LONG))[0]:
+            found = await asyncio.to_thread(diagnose, settings)
+            if found is not None and found.certain and not task.done():
+                raise CommandError(f"Kafka does not serve: {found.told}")
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def kafka_fault(settings: Settings, error: Exception) -> str:
+    """What a look at the addresses finds, where the error itself says only that it failed."""
+    from aiokafka.errors import KafkaConnectionError
+
+    from engine.kafka.diagnosis import diagnose
+
+    found = diagnose(settings) if isinstance(error, KafkaConnectionError | TimeoutError) else None
+    return found.told if found else str(error).partition("\n")[0] or type(error).__name__

@@ -1,15 +1,21 @@
 """`proximity run`: the roles, as processes."""
 
 import asyncio
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from engine.commands import CommandError
 from engine.commands.context import settings_of
+from engine.commands.reporting import first_contact, kafka_fault
+from engine.commands.servers import refuse_wrong_servers, url_faults
 from engine.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 
 class Role(StrEnum):
@@ -75,36 +81,50 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from aiokafka.errors import KafkaError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError
-    from catalog.redis_connection import RedisUrlError
     from catalog.secrets import SecretKeyError
     from engine.app.connector import CertificatesError
     from engine.app.run import run_roles
     from engine.app.stores import SchemaError
+    from engine.finished import finished_work
     from engine.kafka.dead_letters import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.lifecycle import ServiceDiedError, stop_on_signals
     from engine.listening import PortInUseError
     from engine.memory import settle_garbage_collector
+    from engine.metrics import Metrics, engine_version
+    from engine.shown import shown_servers
 
     stop = asyncio.Event()
+    metrics, begin = Metrics(), time.monotonic()
+    names_shown = ",".join(names)
+    servers = shown_servers(settings)
+    log.info("starting", version=engine_version(), roles=names_shown, **servers)
+
+    def started(port: int) -> None:
+        log.info("started", roles=names_shown, metrics=f"{settings.metrics_host}:{port}")
+
     settle_garbage_collector()
     try:
-        with stop_on_signals(stop):
-            await ensure_topics(settings, Topics.named(settings.topic_prefix).all())
-            await run_roles(settings, names, stop)
+        with url_faults(), stop_on_signals(stop):
+            topics = Topics.named(settings.topic_prefix).all()
+            await refuse_wrong_servers(settings)
+            await first_contact(settings, ensure_topics(settings, topics))
+            await run_roles(settings, names, stop, on_started=started, metrics=metrics)
     except (KafkaError, TimeoutError) as error:
-        raise CommandError(
-            f"Kafka at {settings.kafka_bootstrap_servers} does not serve: {error or 'time-out'}"
-        ) from error
+        why = kafka_fault(settings, error)
+        where = settings.kafka_bootstrap_servers
+        raise CommandError(f"Kafka at {where} does not serve: {why}") from error
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (RedisUrlError, DatabaseUrlError, SchemaError, PortInUseError) as error:
+    except (SchemaError, PortInUseError) as error:
         raise CommandError(str(error)) from error
     except (SecretKeyError, CertificatesError) as error:
         raise CommandError(str(error)) from error
     except (TooManyDeadLettersError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error
+    finally:
+        seconds = round(time.monotonic() - begin, 1)
+        log.info("stopped", seconds=seconds, **finished_work(metrics.registry))
 
 
 async def _embedded(settings: Settings, names: tuple[str, ...], write_env: Path | None) -> None:

@@ -1,15 +1,24 @@
 """`proximity settings`: every setting, its value, its source, secrets hidden."""
 
 import os
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
 
 import typer
-from dotenv import dotenv_values
-from pydantic import SecretStr
-from rich.console import Console
-from rich.table import Table
 
 from engine.commands.context import Invocation
+from engine.commands.tables import echo_json, print_rows
 from engine.settings import PREFIX, Settings
+from engine.settings_sources import read_env_file
+from engine.shown import shown
+
+
+class _Row(NamedTuple):
+    name: str
+    value: str
+    default: str
+    source: str
+    meaning: str
 
 
 def register(app: typer.Typer) -> None:
@@ -17,47 +26,38 @@ def register(app: typer.Typer) -> None:
     app.command("settings")(settings)
 
 
-def settings(context: typer.Context) -> None:
+def settings(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
     """Print every setting with its value, its default, where it comes from and what it means."""
-    invocation: Invocation = context.find_root().obj
+    rows = list(_rows(context.find_root().obj))
+    if json:
+        for row in rows:
+            echo_json(row._asdict())
+        return
+    keys = ("name", "value", "default", "source", "meaning")
+    print_rows(keys, rows, narrow=_blocks(rows))
+
+
+def _rows(invocation: Invocation) -> Iterable[_Row]:
     current = invocation.settings()
-    table = Table("setting", "value", "default", "source", "meaning", box=None)
+    written = {} if invocation.env_file is None else read_env_file(invocation.env_file)
+    environment = {key.upper() for key in os.environ}
     for name, field in Settings.model_fields.items():
-        table.add_row(
-            PREFIX + name.upper(),
-            shown(getattr(current, name)),
-            shown(field.default),
-            _source(name, invocation),
-            field.description or "",
-        )
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=220)
-    console.print(table)
+        variable = PREFIX + name.upper()
+        source = "default"
+        if variable in environment:
+            source = "environment"
+        elif variable in written:
+            source = str(invocation.env_file)
+        value = shown(getattr(current, name))
+        yield _Row(variable, value, shown(field.default), source, field.description or "")
 
 
-def shown(value: object) -> str:
-    """A setting's value as a person may see it: a secret shows only that it is set."""
-    if isinstance(value, SecretStr):
-        return _without_password(value.get_secret_value())
-    if isinstance(value, tuple):
-        return ",".join(str(part) for part in value)
-    return "" if value is None else str(value)
-
-
-def _without_password(secret: str) -> str:
-    """The whole of a secret is hidden, but for a URL that carries no credentials."""
-    if "://" in secret and "@" not in secret and "?" not in secret:
-        return secret
-    return "********" if secret else ""
-
-
-def _source(name: str, invocation: Invocation) -> str:
-    variable = PREFIX + name.upper()
-    if any(key.upper() == variable for key in os.environ):
-        return "environment"
-    if invocation.env_file is not None:
-        written = {key.upper() for key in dotenv_values(invocation.env_file)}
-        if variable in written:
-            return str(invocation.env_file)
-    return "default"
+def _blocks(rows: Iterable[_Row]) -> Iterable[str]:
+    """For a narrow screen: a line with the name and its value, then what it means."""
+    for row in rows:
+        yield f"{row.name}={row.value}"
+        changed = f" [{row.source}; default: {row.default or 'none'}]"
+        yield f"    {row.meaning}{'' if row.source == 'default' else changed}"

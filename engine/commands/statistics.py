@@ -2,8 +2,9 @@
 
 import asyncio
 import csv
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -11,17 +12,19 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from catalog.plain_text import for_csv, for_terminal
+from catalog.plain_text import for_csv
 from engine.commands import CommandError
 from engine.commands.context import settings_of
 from engine.commands.reporting import quiet_logs
+from engine.commands.tables import echo_json, print_rows
 from engine.settings import Settings
 
 if TYPE_CHECKING:
     from catalog.statistics import Choice, StatisticLine
 
 _WEEK = timedelta(days=6)
-_WIDTH_OF_A_FILE = 160
+_FIGURES = 3
+_SHORTEST_NAME = 16
 
 Keep = Callable[["StatisticLine"], None]
 
@@ -51,6 +54,7 @@ def statistics(
     file: Annotated[
         Path | None, typer.Option("--csv", help="Write CSV into this file; - is standard output.")
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show detections, devices and notifications by day, venue, beacon and campaign.
 
@@ -59,10 +63,14 @@ def statistics(
     role recorder keeps these figures up to date.
     """
 
+    if json and file is not None:
+        raise typer.BadParameter("goes without --csv", param_hint="json")
     settings = settings_of(context)
     quiet_logs(settings)
     choice = _choice(first, last, company, venue, kind)
-    if file is None:
+    if json:
+        asyncio.run(_read(settings, choice, lambda line: echo_json(line._asdict())))
+    elif file is None:
         lines: list[StatisticLine] = []
         asyncio.run(_read(settings, choice, lines.append))
         _show(lines, choice)
@@ -145,19 +153,42 @@ def _show(lines: "list[StatisticLine]", choice: "Choice") -> None:
     if not lines:
         typer.echo(f"nothing from {choice.first} to {choice.last}")
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    header = ("day", "company", "venue", "kind", "id", "name")
+    figures = ("detections", "devices", "notifications")
+    rows = [(*_place(line), line.kind, str(line.id), *_end(line)) for line in lines]
+    print_rows((*header, *figures), rows, narrow=_blocks(lines), numbers=_FIGURES)
 
-    table = Table("day", "company", "venue", "kind", "id", "name", box=None)
-    for figure in ("detections", "devices", "notifications"):
-        table.add_column(figure, justify="right")
+
+def _place(line: "StatisticLine") -> tuple[str, str, str]:
+    return str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})"
+
+
+def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
+    detections, devices = f"{line.detections:,}", f"{line.devices:,}"
+    return line.name or "deleted", detections, devices, f"{line.notifications:,}"
+
+
+def _blocks(lines: "list[StatisticLine]") -> Iterator[str]:
+    """For a narrow screen: day and venue once, then a table that has room for the names."""
+    room = max(
+        _SHORTEST_NAME, shutil.get_terminal_size().columns - len(_row("", "", 0, "", *"   "))
+    )
+    place = None
     for line in lines:
-        names = (str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})")
-        what = (line.kind, str(line.id), line.name or "deleted")
-        figures = (f"{line.detections:,}", f"{line.devices:,}", f"{line.notifications:,}")
-        table.add_row(*(Text(for_terminal(cell)) for cell in (*names, *what, *figures)))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_OF_A_FILE)
-    console.print(table)
+        if _place(line) != place:
+            place = _place(line)
+            yield f"{place[0]}  {place[1]}, {place[2]}"
+            yield _row("kind", "id", room, "name", "detections", "devices", "notifications")
+        name, *figures = _end(line)
+        if len(name) > room:
+            yield f"  {name}"
+            name = ""
+        yield _row(line.kind, str(line.id), room, name, *figures)
+
+
+def _row(kind: str, number: str, room: int, name: str, *figures: str) -> str:
+    detections, devices, notifications = figures
+    return (
+        f"  {kind:8}  {number:>4}  {name:{room}}  {detections:>10}  {devices:>7}  "
+        f"{notifications:>13}"
+    )

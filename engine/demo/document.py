@@ -11,11 +11,18 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 _NOT_TODAY = "{not_today}"
 
 
-def demo_document(now: datetime) -> dict[str, Any]:
-    """The document for a demo that runs at `now` (aware)."""
+def demo_document(
+    now: datetime,
+    *,
+    connector: str = "https://library.example/loans",
+    password: str = "of no account",  # noqa: S107
+) -> dict[str, Any]:
+    """The document for a demo that runs at `now` (aware); `connector` is the url of the customer's
+    service, `password` that of the account."""
     written = files("engine.demo").joinpath("data/catalog.json").read_text(encoding="utf-8")
     local = now.astimezone(ZONE)
-    filled: dict[str, Any] = _filled(json.loads(written), _words(local), _days(local))
+    words = _words(local) | {"{connector}": connector, "{password}": password}
+    filled: dict[str, Any] = _filled(json.loads(written), words, _days(local))
     return filled
 
 

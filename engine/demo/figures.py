@@ -17,11 +17,10 @@ Buckets = list[tuple[float, float]]
 @dataclass(frozen=True)
 class Figures:
     """Counts so far: detections by the reason of their decision, campaigns held back by their
-    cache delay, messages sent, and the latency histogram as (upper bound in s, count below)."""
+    cache delay, and the latency histogram as (upper bound in s, count below)."""
 
     detections: dict[str, int] = field(default_factory=dict)
     held_back: int = 0
-    sent: int = 0
     latency: Buckets = field(default_factory=list)
 
     @property
@@ -58,7 +57,6 @@ def read_figures(text: str) -> Figures:
     return Figures(
         detections=_by_label(families["proximity_detections"], "reason"),
         held_back=decisions.get("throttled", 0),
-        sent=sum(_by_label(families["proximity_notifications"], "format").values()),
         latency=sorted(
             (float(sample.labels["le"]), sample.value)
             for sample in latency.samples

@@ -11,8 +11,8 @@ from rules.schedule import Schedule
 
 WORDS = {
     Reason.GRANTED: "a campaign fired",
-    Reason.THROTTLED: "held back: sent to this phone before, within the cache delay",
-    Reason.TOO_FAR: "farther away than the beacon is set to react to",
+    Reason.THROTTLED: "held back, within the cache delay",
+    Reason.TOO_FAR: "farther than the beacon reacts to",
     Reason.UNKNOWN_PROXIMITY: "no usable signal strength",
     Reason.NO_CAMPAIGN: "no campaign at this beacon",
     Reason.INACTIVE_BEACON: "the beacon is switched off in the catalog",
@@ -61,10 +61,11 @@ def _why_closed(campaign: Campaign, reason: Reason, at: float) -> str:
     if reason is Reason.ENDED:
         return f"it ended on {campaign.end:%Y-%m-%d}"
     if reason is Reason.WRONG_WEEKDAY:
-        days = [day.title() for bit, day in enumerate(WEEKDAYS) if campaign.weekdays >> bit & 1]
-        return f"it is {here:%A}, and it runs on {', '.join(days)}"
+        open_ = enumerate(WEEKDAYS)
+        days = [day.title()[:3] for bit, day in open_ if campaign.weekdays >> bit & 1]
+        return f"it is {here:%A}; runs on {', '.join(days)}"
     begin, end = _clock(campaign.start_minute), _clock(campaign.end_minute)
-    return f"it runs from {begin} to {end}, and it is {here:%H:%M} there"
+    return f"it runs from {begin} to {end}; it is {here:%H:%M}"
 
 
 def _zone(campaign: Campaign) -> ZoneInfo | None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from engine.demo.figures import Figures
 
 _EVERY = 5.0  # seconds between plain lines
-_BAR = 40
+_BAR = 28
 
 
 class Moment(NamedTuple):
@@ -50,8 +50,7 @@ class PlainScreen:
         figures = moment.figures
         self._console.print(
             f"{moment.seconds:3.0f} s: {figures.decided:,} of {moment.in_all:,} detections, "
-            f"{figures.sent:,} messages sent, {figures.held_back:,} held back, "
-            f"latency {latency_words(figures)}",
+            f"{sum(moment.sends.values()):,} notifications, {latency_words(figures)}",
             highlight=False,
             soft_wrap=True,
         )
@@ -70,16 +69,14 @@ class LiveScreen:
 
 def drawn(moment: Moment) -> Group:
     """A moment as rich shows it."""
-    share = Text(
-        f" {moment.published:,} of {moment.in_all:,} detections published, {moment.seconds:.0f} s"
-    )
+    share = Text(f" {moment.published:,} of {moment.in_all:,} detections, {moment.seconds:.0f} s")
     bar = ProgressBar(total=moment.in_all, completed=moment.published, width=_BAR)
     head = Table.grid()
     head.add_row(bar, share)
     detections = counted("detections decided", moment.figures.detections)
     campaigns = counted("sent, by campaign", moment.sends)
     latency = Text(f"detection to notification: {latency_words(moment.figures)}")
-    return Group(head, Text(), Columns([detections, campaigns], padding=(0, 4)), Text(), latency)
+    return Group(head, Text(), Columns([detections, campaigns], padding=(0, 3)), Text(), latency)
 
 
 def counted(title: str, counts: Mapping[str, int]) -> Table:
@@ -95,7 +92,7 @@ def latency_words(figures: Figures) -> str:
     """The latency in words."""
     middle, worst = (figures.latency_quantile(q) for q in (0.5, 0.99))
     if middle is None or worst is None:
-        return "no message yet"
+        return "no notification yet"
     return f"p50 {middle * 1000:.0f} ms, p99 {worst * 1000:.0f} ms"
 
 

@@ -2,45 +2,42 @@
 
 import asyncio
 import secrets
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 from rich.console import Console
 
-from engine.app.run import run_roles
+from engine.app.run import ROLES, run_roles
 from engine.demo.document import demo_document
 from engine.demo.entries import load_demo_catalog
-from engine.demo.figures import fetch_figures, is_ready
-from engine.demo.readings import PATH_LOSS_EXPONENT, Readings, load_readings
-from engine.demo.reasons import Entry
-from engine.demo.receiver import Receiver
-from engine.demo.screen import Moment, Screen, open_screen
-from engine.demo.summary import Results, print_summary
+from engine.demo.figures import is_ready
+from engine.demo.library import library_service
+from engine.demo.readings import PATH_LOSS_EXPONENT, load_readings
+from engine.demo.replay import Replay
+from engine.demo.services import Running
+from engine.demo.summary import print_summary
 from engine.embedded.run import embedded_settings
-from engine.kafka.publisher import Publisher
-from engine.kafka.topics import Topics
-from engine.lifecycle import ServiceDiedError
-from engine.publish.pace import RecordedPace
-from engine.publish.sender import Sender
+from engine.serve_api import serve_api
 from engine.settings import Settings
 
 _START_SECONDS = 30.0
-_CATCH_UP_SECONDS = 30.0
-_STOP_SECONDS = 30.0
-_REFRESH = 0.25
 _POLL = 0.05
 
 
-class Engine(NamedTuple):
-    """The running engine: its task, and its metrics port."""
+class Stage(NamedTuple):
+    """What runs, for those who look around: settings that lead there, ports, the account."""
 
-    task: "asyncio.Task[None]"
-    port: int
+    settings: Settings
+    metrics_port: int
+    api_port: int
+    email: str
+    password: str
 
 
 def demo_settings() -> Settings:
@@ -50,8 +47,12 @@ def demo_settings() -> Settings:
         path_loss_exponent=PATH_LOSS_EXPONENT,
         metrics_host="127.0.0.1",
         metrics_port=0,
+        api_port=0,
+        api_metrics_port=0,
         secret_key=SecretStr(secrets.token_urlsafe(32)),
-        log_level="warning",
+        # The customer's service of the demo is on this machine.
+        connector_allow_networks=(ip_network("127.0.0.0/8"),),
+        log_level="error",
         drain_timeout=5.0,
     )
 
@@ -60,170 +61,105 @@ async def perform(
     console: Console,
     seconds: float,
     env_file: Path | None,
-    on_done: Callable[[Settings, int], None],
+    on_done: Callable[[Stage], None],
+    on_notification: Callable[[bytes], None],
 ) -> None:
     """The whole demo, the walks compressed into `seconds`. With `env_file` the servers' addresses
-    are written there, `on_done` is told where everything is, and it goes on until cancelled.
+    are written there, `on_done` is told where everything is, and it goes on until cancelled, with
+    `on_notification` called for each notification.
 
     Raises ServerStartError, KafkaError, RedisError, SQLAlchemyError, OSError, TimeoutError.
     """
-    document = demo_document(datetime.now(UTC))
-    readings = load_readings(document)
-    console.print("Starting a Kafka broker, a Redis server and a database on this machine ...")
-    async with embedded_settings(demo_settings(), env_file) as settings:
+    _say(console, "Starting a Kafka broker, a Redis server and a database on this machine ...")
+    async with AsyncExitStack() as stack:
+        settings = await stack.enter_async_context(embedded_settings(demo_settings(), env_file))
+        password = secrets.token_urlsafe(9)
+        document = demo_document(
+            datetime.now(UTC),
+            connector=await stack.enter_async_context(library_service()),
+            password=password,
+        )
+        readings = load_readings(document)
         entries = await load_demo_catalog(settings, document)
         active = sum(entry.campaign.active for entry in entries)
-        console.print(
-            f"Loaded a catalog: 1 venue, {readings.beacons} beacons, "
-            f"{len(entries)} campaigns ({active} active)."
+        _say(
+            console,
+            f"Loaded a catalog: 1 venue, {readings.beacons} beacons, {len(entries)} campaigns "
+            f"({active} active).",
         )
-        async with running_engine(settings) as engine:
-            console.print("The trigger is running. Six people walk into the library ...\n")
-            results = await while_running(
-                engine, _replay(settings, engine, console, readings, entries, seconds)
-            )
-            print_summary(console, results)
-            on_done(settings, engine.port)
+        engine, metrics_port = await stack.enter_async_context(running_engine(settings))
+        api, api_port = await stack.enter_async_context(running_interface(settings))
+        running = (engine, api)
+        _say(
+            console,
+            "The roles trigger, connector and recorder and the interface are running.",
+            "Six people walk into the library ...",
+            "",
+        )
+        replay = Replay(settings, metrics_port, readings, entries)
+        async with replay.receiving() as receiver:
+            print_summary(console, await while_running(running, replay.run(console, seconds)))
+            email = document["companies"][0]["accounts"][0]["email"]
+            on_done(Stage(settings, metrics_port, api_port, email, password))
             if env_file is not None:
-                await while_running(engine, asyncio.Event().wait())
+                receiver.on_notification = on_notification
+                await while_running(running, asyncio.Event().wait())
+
+
+def _say(console: Console, *lines: str) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
 
 
 @asynccontextmanager
-async def running_engine(settings: Settings) -> AsyncIterator[Engine]:
-    """The engine as `proximity run` runs it, ready; drained and stopped at the end."""
-    stop = asyncio.Event()
+async def running_engine(settings: Settings) -> AsyncIterator[tuple[Running, int]]:
+    """All roles as `proximity run` runs them, ready, and their metrics port; drained and stopped
+    at the end."""
     started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(
-        run_roles(settings, ["trigger"], stop, on_started=started.set_result)
-    )
+    serve = partial(run_roles, settings, ROLES, on_started=started.set_result)
+    engine = Running("the engine", serve)
     try:
         async with asyncio.timeout(_START_SECONDS):
-            engine = Engine(task, await _first(started, task))
-            await while_running(engine, _until_ready(engine.port))
-        yield engine
+            port = await engine.first(started)
+            await while_running((engine,), _until_ready(port))
+        yield engine, port
     finally:
-        stop.set()
-        await asyncio.wait([task], timeout=_STOP_SECONDS)
-        task.cancel()
+        await engine.stop()
 
 
-async def while_running(engine: Engine, work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of `work`; should the engine end before, what ended it is raised."""
+@asynccontextmanager
+async def running_interface(settings: Settings) -> AsyncIterator[tuple[Running, int]]:
+    """The management interface as `proximity api` serves it, and its port."""
+    started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def serve(stop: asyncio.Event) -> None:
+        await serve_api(settings, stop, on_started=lambda port, _: started.set_result(port))
+
+    interface = Running("the interface", serve)
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            port = await interface.first(started)
+        yield interface, port
+    finally:
+        await interface.stop()
+
+
+async def while_running(services: Collection[Running], work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of `work`; should a service end before, what ended it is raised."""
     task = asyncio.create_task(work)
     try:
-        await asyncio.wait([task, engine.task], return_when=asyncio.FIRST_COMPLETED)
+        tasks = [task, *(service.task for service in services)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        engine.task.result()
-        raise ServiceDiedError("the engine ended by itself")
+        for service in services:
+            if service.task.done():
+                service.raise_its_end()
     finally:
         task.cancel()
         await asyncio.wait([task])
 
 
-async def _first(started: "asyncio.Future[int]", task: "asyncio.Task[None]") -> int:
-    task.add_done_callback(lambda _: started.cancel())
-    try:
-        return await started
-    except asyncio.CancelledError:
-        if task.done() and not task.cancelled():
-            task.result()  # what kept it from starting
-        raise
-
-
 async def _until_ready(port: int) -> None:
     while not await is_ready(port):  # noqa: ASYNC110  # another server's state, asked over HTTP
         await asyncio.sleep(_POLL)
-
-
-async def _replay(
-    settings: Settings,
-    engine: Engine,
-    console: Console,
-    readings: Readings,
-    entries: list[Entry],
-    seconds: float,
-) -> Results:
-    publisher = Publisher.from_settings(settings)
-    receiver = Receiver(settings)
-    receiving = asyncio.create_task(receiver.run())
-    sender = Sender(
-        publisher=publisher,
-        topic=Topics.named(settings.topic_prefix).detections,
-        pace=RecordedPace(readings.seconds / seconds),
-        stamp=True,
-        deadline=settings.kafka_request_timeout,
-    )
-    show = _Show(engine, receiver, sender, readings, entries)
-    try:
-        await publisher.start()
-        with open_screen(console) as screen:
-            showing = asyncio.create_task(show.run(screen))
-            try:
-                await sender.send(readings.items)
-                took = show.seconds
-                async with asyncio.timeout(_CATCH_UP_SECONDS):
-                    await show.caught_up()
-            finally:
-                showing.cancel()
-                await asyncio.wait([showing])
-    finally:
-        receiving.cancel()
-        await asyncio.wait([receiving])
-        await publisher.close()
-    return Results(
-        entries=entries,
-        figures=await fetch_figures(engine.port),
-        sends=receiver.sends,
-        phones={number: len(phones) for number, phones in receiver.phones.items()},
-        first=list(receiver.first.values()),
-        at=time.time(),
-        walked=readings.seconds,
-        took=took,
-        walkers=readings.phones,
-        beacons=readings.beacons,
-    )
-
-
-class _Show:
-    """Brings what the engine says onto the screen."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        receiver: Receiver,
-        sender: Sender,
-        readings: Readings,
-        entries: list[Entry],
-    ) -> None:
-        self._port = engine.port
-        self._receiver = receiver
-        self._sender = sender
-        self._in_all = len(readings.items)
-        self._entries = entries
-        self._begin = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._begin
-
-    async def run(self, screen: Screen) -> None:
-        while True:
-            screen.show(await self._moment())
-            await asyncio.sleep(_REFRESH)
-
-    async def caught_up(self) -> None:
-        """Until everything published is decided, and everything sent is received."""
-        while True:
-            figures = await fetch_figures(self._port)
-            received = self._receiver.sends.total()
-            if figures.decided >= self._sender.sent and received >= figures.sent:
-                return
-            await asyncio.sleep(_POLL)
-
-    async def _moment(self) -> Moment:
-        sends = {
-            entry.campaign.name: self._receiver.sends[entry.campaign.id] for entry in self._entries
-        }
-        figures = await fetch_figures(self._port)
-        return Moment(self.seconds, self._sender.sent, self._in_all, figures, sends)

@@ -14,47 +14,66 @@ from engine.demo.reasons import WORDS, Entry, why_silent
 from engine.demo.screen import latency_words
 from rules.model import Reason
 
+_NAMES = 23
+
 
 class Results(NamedTuple):
-    """Everything that the summary tells. `sends` and `phones` are by campaign id; `at` is the
-    instant (epoch s) for which the reasons hold, `walked` the recorded seconds."""
+    """Everything that the summary tells. `sends`, `phones` and `first` are by campaign id; `at` is
+    the instant (epoch s) for which the reasons hold, `walked` the recorded seconds; `counted` has
+    what SQL says: detections of active beacons, and notifications."""
 
     entries: Sequence[Entry]
     figures: Figures
     sends: Mapping[int, int]
     phones: Mapping[int, int]
-    first: Sequence[bytes]
+    first: Mapping[int, bytes]
     at: float
     walked: float
     took: float
     walkers: int
     beacons: int
+    counted: tuple[int, int]
 
 
 def print_summary(console: Console, results: Results) -> None:
-    """Print it all."""
+    """Print it all: what a stranger should see last stands last."""
     figures = results.figures
     aimed_at = {beacon.id for entry in results.entries for beacon in entry.beacons}
+    if results.first:
+        _print_example(console, results)
     _say(
         console,
         f"{figures.decided:,} real readings, taken by {results.walkers} phones in "
-        f"{results.walked / 60:.0f} minutes of walking through a university library, "
-        f"were replayed in {results.took:.0f} s.",
-        f"They came from {results.beacons} beacons, {len(aimed_at)} of which have campaigns.",
+        f"{results.walked / 60:.0f} minutes of walking",
+        f"through a university library, were replayed in {results.took:.0f} s. They came from",
+        f"{results.beacons} beacons, {len(aimed_at)} of which have campaigns.",
     )
     _print_table(console, "What was heard", heard(figures.detections))
-    _print_table(console, "What fired", fired(results))
     _print_table(console, "What did not fire, and why", silent(results))
+    _print_table(console, "What fired", fired(results))
+    total = sum(results.sends.values())
     _say(
         console,
-        f"Held back by the campaigns' cache delays: {figures.held_back:,} sends, "
-        "to phones that had just got the same.",
-        f"From detection to acknowledged message: {latency_words(figures)}.",
+        f"{total:,} notifications, {figures.held_back:,} more held back; latency "
+        f"{latency_words(figures)}.",
+        f"SQL has counted {results.counted[0]:,} detections of active beacons and "
+        f"{results.counted[1]:,} notifications.",
     )
-    if results.first:
-        _say(console, "The first notification of each format, as a push sender gets it:")
-    for value in results.first:
-        console.print(_pretty(value), highlight=console.is_terminal, markup=False, soft_wrap=True)
+
+
+def _print_example(console: Console, results: Results) -> None:
+    """One whole notification; that of the connector campaign, if there is one."""
+    by_format = {entry.campaign.id: entry.campaign.format for entry in results.entries}
+    asked = [number for number in results.first if by_format.get(number) == "connector"]
+    number = (asked or list(results.first))[0]
+    source = " (the content is from the customer's service)" if asked else ""
+    _say(console, f"A notification, as a push sender gets it{source}:", end=False)
+    for line in _pretty(results.first[number]).splitlines():
+        shown = Text(line)
+        if console.is_terminal:
+            shown.truncate(console.width, overflow="ellipsis")
+        console.print(shown, soft_wrap=True)
+    console.print()
 
 
 def heard(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
@@ -72,7 +91,7 @@ def fired(results: Results) -> list[tuple[str, str, str]]:
             phones = results.phones[campaign.id]
             to = f"{campaign.format}, to {phones} {'phone' if phones == 1 else 'phones'}"
             if campaign.format == "connector":
-                to += "; handed to the connector role as calls"
+                to += "; asked of its service"
             rows.append((f"{count:,}", campaign.name, to))
     return rows
 
@@ -88,17 +107,17 @@ def silent(results: Results) -> list[tuple[str, str, str]]:
 
 def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, str]]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(justify="right", min_width=7, no_wrap=True)
-    table.add_column(no_wrap=True, min_width=24)
+    table.add_column(justify="right", min_width=6, no_wrap=True)
+    table.add_column(no_wrap=True, min_width=_NAMES)
     table.add_column()
     for row in rows:
         table.add_row(*(Text(for_terminal(cell)) for cell in row))
     console.print(Text(title, style="bold"), table, Text(), sep="\n")
 
 
-def _say(console: Console, *lines: str) -> None:
+def _say(console: Console, *lines: str, end: bool = True) -> None:
     shown: list[RenderableType] = [Text(line) for line in lines]
-    console.print(*shown, Text(), sep="\n")
+    console.print(*shown, *([Text()] if end else []), sep="\n")
 
 
 def _pretty(value: bytes) -> str:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from aiokafka.helpers import create_ssl_context
-
+from engine.kafka.tls import kafka_tls
 from engine.settings import Settings
 
 CLIENT_ID = "proximity-engine"
@@ -23,12 +22,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "security_protocol": settings.kafka_security_protocol,
     }
     if "SSL" in settings.kafka_security_protocol:
-        options["ssl_context"] = create_ssl_context(
-            cafile=settings.kafka_ssl_cafile,
-            certfile=settings.kafka_ssl_certfile,
-            keyfile=settings.kafka_ssl_keyfile,
-            password=_secret(settings.kafka_ssl_password),
-        )
+        options["ssl_context"] = kafka_tls(settings)
     if settings.kafka_security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.kafka_sasl_mechanism
         options["sasl_plain_username"] = settings.kafka_sasl_username

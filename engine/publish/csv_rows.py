@@ -98,10 +98,11 @@ class CsvRows:
             return None
         return self._item(self._header, cells)
 
-    def finish(self) -> None:
-        """Raises ValueError when there was not even a header."""
+    def finish(self) -> list[Item]:
+        """Nothing is left over. Raises ValueError when there was not even a header."""
         if self._header is None:
             raise ValueError(f"empty; accepted: a header of {', '.join(COLUMNS)}, then rows")
+        return []
 
     def _checked_header(self, cells: list[str]) -> list[str]:
         header = [cell.strip().lower() for cell in cells]

@@ -1,5 +1,6 @@
 """One detection on its way to the topic, and what every reader of a file answers to."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -23,8 +24,17 @@ class LineReader(Protocol):
     def read(self, line: bytes) -> Item | None:
         """The item of a line; None for a line that carries none (blank, the header)."""
 
-    def finish(self) -> None:
-        """The input ended here. Raises ValueError when that is too early."""
+    def finish(self) -> Sequence[Item]:
+        """The input ended here: the items that waited for that. Raises ValueError when it is too
+        early, PlacedError for a fault in an earlier line."""
+
+
+class PlacedError(ValueError):
+    """A fault in line `number` (from 1), found later."""
+
+    def __init__(self, number: int, told: str) -> None:
+        super().__init__(told)
+        self.number = number
 
 
 def stamped(value: bytes, epoch: float) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from engine.publish.item import Item, LineReader
+from engine.publish.item import Item, LineReader, PlacedError
 from engine.publish.sender import Sender
 from engine.publish.source import InputFaultError, Lines, Source, numbered_lines
 
@@ -24,9 +24,12 @@ class Run:
             await self._sender.send(self._items(lines))
             last = lines[-1][0] if lines else last
         try:
-            self._reader.finish()
+            left = self._reader.finish()
+        except PlacedError as error:
+            raise self._fault(error.number, error) from None
         except ValueError as error:
             raise self._fault(last + 1, error) from None
+        await self._sender.send(left)
 
     def _items(self, lines: Lines) -> Iterator[Item]:
         for number, line in lines:

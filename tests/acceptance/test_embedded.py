@@ -1,6 +1,7 @@
 """`run --embedded`: a whole engine from one command, whose servers other commands can reach."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from functools import partial
@@ -37,9 +38,28 @@ async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
             "now and then",
         }
         assert await topics.count("connector-calls") == 1
+        _, metrics = await engine.get("/metrics")
+        assert "\nprocess_resident_memory_bytes " in metrics
         await engine.stop()
+        say_what_they_did(engine.output, bootstrap)
     finally:
         rig.close()
+
+
+def say_what_they_did(output: str, bootstrap: str) -> None:
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    told = {line["event"]: line for line in lines}
+    starting, started, stopped = (told[event] for event in ("starting", "started", "stopped"))
+    assert starting["version"]
+    assert starting["roles"] == "trigger,connector,recorder"
+    assert starting["kafka"] == bootstrap
+    assert starting["redis"].startswith("redis://")
+    assert starting["database"].startswith("sqlite:///")
+    assert started["metrics"].startswith("127.0.0.1:")
+    assert stopped["detections"] >= 1
+    assert stopped["notifications"] >= 1
+    assert stopped["seconds"] > 0
+    assert "GET /" not in output  # probes and scrapes have no line each
 
 
 @pytest.mark.timeout(60)

@@ -27,6 +27,9 @@ async def test_it_serves_and_ends_well(served: ApiProcess):
     await served.command.stop()
     assert "change-me-please" not in served.command.output
     assert headers["x-service-token"] not in served.command.output
+    assert '"route": "/v2/profile"' in served.command.output
+    assert '"route": "/readyz"' not in served.command.output
+    assert '"event": "starting"' in served.command.output
 
 
 async def test_a_request_in_hand_is_finished(served: ApiProcess):

@@ -1,4 +1,9 @@
+import re
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -47,6 +52,20 @@ async def test_nothing_is_published_behind_the_first_fault(proximity: Proximity)
     assert values == set(lines[:2])
 
 
+async def test_an_array_is_published_whole_or_not_at_all(proximity: Proximity) -> None:
+    good, bad = detection("a"), detection("b", uuid="not a uuid")
+    file = proximity.write("array.json", b"[\n" + good + b",\n" + bad + b"\n]\n")
+    done = proximity("publish", file)
+    assert done.returncode == 1
+    assert f"{file}:3: " in done.stderr
+    assert done.stderr.endswith("; 0 had been published\n")
+    file = proximity.write("array.json", b"[\n" + good + b",\n" + detection("b") + b"\n]\n")
+    done = proximity("publish", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    records = await proximity.records("detections")
+    assert {(r.key, r.value) for r in records} == {(b"a", good), (b"b", detection("b"))}
+
+
 async def test_as_is_publishes_what_a_pipeline_would(proximity: Proximity) -> None:
     lines = [detection("a"), b"not json", b"\xff\x00"]
     done = proximity("publish", proximity.write("any.jsonl", b"\n".join(lines)), "--as-is")
@@ -74,3 +93,26 @@ def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:
         assert done.returncode == 1
         assert done.stderr.startswith("proximity: Kafka at 127.0.0.1:1 does not serve: ")
         assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_with_130_and_says_what_was_done(
+    tmp_path: Path, embedded_kafka: str, topic_prefix: str
+) -> None:
+    proximity = Proximity(tmp_path, embedded_kafka, topic_prefix)
+    proximity.mention("detections")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine.cli", "publish", "-", "--rate", "1000"],
+        env=proximity._env,
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(b"\n".join([detection("a")] * 20_000) + b"\n")  # for 20 s
+    process.stdin.flush()
+    process.stderr.readline()  # how far it is, after some seconds
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.match(rb"proximity: interrupted; [\d,]+ had been published\n", error)

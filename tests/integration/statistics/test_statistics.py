@@ -1,5 +1,6 @@
 """`proximity statistics`: the lines that were asked for, as a table and as CSV."""
 
+import json
 from collections.abc import AsyncIterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from catalog.models import Company, Statistic
 from catalog.statistics import Choice, StatisticLine, statistic_lines
 from tests.integration.catalog.records import NOON, Records
 from tests.integration.commands.proximity import Proximity
+from tests.integration.commands.terminal import on_a_terminal
 
 TODAY = date(2026, 11, 20)
 HEADER = ",".join(StatisticLine._fields)
@@ -91,6 +93,29 @@ def test_what_a_line_says(proximity: Proximity, tmp_path: Path) -> None:
         "2026-11-18,beta,2,beta hall,beacon,2,door,1002,102,12",
         "2026-11-18,beta,2,beta hall,campaign,2,offer,1002,102,12",
     ]
+
+
+@pytest.mark.usefixtures("database")
+def test_for_programs(proximity: Proximity) -> None:
+    done = proximity("statistics", "--from", "2026-11-20", "--to", "2026-11-20", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 7
+    assert list(lines[0]) == list(StatisticLine._fields)
+    assert (lines[0]["day"], lines[0]["detections"]) == ("2026-11-20", 1000)
+    assert proximity("statistics", "--json", "--csv", "-").returncode == 2
+
+
+@pytest.mark.usefixtures("database")
+def test_whole_on_80_columns(proximity: Proximity) -> None:
+    days = ("--from", "2026-11-20", "--to", "2026-11-20")
+    lines = on_a_terminal("statistics", *days, columns=80, env=proximity._env)
+    assert [line for line in lines if len(line) > 80] == []
+    assert lines[0] == "2026-11-20  alpha, alpha hall"
+    words = [line.split() for line in lines]
+    assert words[1] == ["kind", "id", "name", "detections", "devices", "notifications"]
+    assert words[2] == ["venue", "1", "alpha", "hall", "1,000", "100", "10"]
+    assert sum(row[-3:] == ["1,000", "100", "10"] for row in words) == 7
+    assert len({line.rindex("1") for line in lines if line.endswith(" 10")}) == 1
 
 
 @pytest.mark.usefixtures("database")

@@ -46,10 +46,10 @@ def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon
         ({"active": False}, "it is switched off"),
         ({"start": datetime(2026, 11, 25, tzinfo=UTC)}, "it begins on 2026-11-25"),
         ({"end": datetime(2026, 11, 12, tzinfo=UTC)}, "it ended on 2026-11-12"),
-        ({"weekdays": 0b0100001}, "it is Friday, and it runs on Monday, Saturday"),
+        ({"weekdays": 0b0100001}, "it is Friday; runs on Mon, Sat"),
         (
             {"start_minute": 14 * 60, "end_minute": 1440},
-            "it runs from 14:00 to 24:00, and it is 13:00 there",
+            "it runs from 14:00 to 24:00; it is 13:00",
         ),
         ({}, "no phone came near enough to its beacons"),
     ],
@@ -79,15 +79,16 @@ def results() -> Results:
             Entry(campaign(id=2, name="Loans", format="connector"), [beacon("Till")]),
             Entry(campaign(id=3, name="Old", end=datetime(2026, 11, 12, tzinfo=UTC)), []),
         ],
-        figures=Figures({"too_far": 1200, "granted": 9}, 40, 9, [(0.01, 9.0), (0.025, 9.0)]),
+        figures=Figures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0), (0.025, 9.0)]),
         sends={1: 8, 2: 1},
         phones={1: 6, 2: 1},
-        first=[b'{"id":"x","device":{"udid":"a [b]"}}'],
+        first={1: b"{}", 2: b'{"id":"x","device":{"udid":"a [b]"}}'},
         at=AT,
         walked=794.8,
         took=50.2,
         walkers=6,
         beacons=24,
+        counted=(1100, 9),
     )
 
 
@@ -100,13 +101,13 @@ def test_the_summary_says_what_fired_what_did_not_and_why() -> None:
     stream = io.StringIO()
     lines = printed(Console(file=stream, width=110), stream)
     text = "\n".join(lines)
-    assert "1,209 real readings, taken by 6 phones in 13 minutes" in text
-    assert "  1,200  too_far                   farther away than" in text
-    assert "      8  Welcome                   html, to 6 phones" in text
-    assert "handed to the connector role" in text
-    assert "      0  Old                       it ended on 2026-11-12" in text
-    assert "Held back by the campaigns' cache delays: 40 sends" in text
-    assert "p50 5 ms, p99 10 ms" in text
+    assert "1,209 real readings, taken by 6 phones in 13 minutes of walking\n" in text
+    assert " 1,200  too_far                  farther than the" in text
+    assert "     8  Welcome                  html, to 6 phones" in text
+    assert "connector, to 1 phone; asked of its service" in text
+    assert "     0  Old                      it ended on 2026-11-12" in text
+    assert "9 notifications, 40 more held back; latency p50 5 ms, p99 10 ms." in text
+    assert "SQL has counted 1,100 detections of active beacons and 9 notifications." in text
     assert lines[lines.index("{") : lines.index("}") + 1] == [
         "{",
         '  "id": "x",',
@@ -123,12 +124,12 @@ def test_without_a_terminal_a_line_now_and_then() -> None:
             screen.show(Moment(seconds, tenth, 200, Figures(), {}))
     lines = stream.getvalue().splitlines()
     assert [line[:5] for line in lines] == ["  5 s", " 10 s"]
-    assert "latency no message yet" in lines[0]
+    assert "no notification yet" in lines[0]
 
 
 def test_the_live_table_shows_reasons_and_campaigns() -> None:
     stream = io.StringIO()
-    figures = Figures({"too_far": 1200, "granted": 9}, 40, 9, [(0.01, 9.0)])
+    figures = Figures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0)])
     Console(file=stream, width=100).print(drawn(Moment(3.0, 1210, 25_419, figures, {"Loans": 4})))
     shown = stream.getvalue()
     for part in ("1,210 of 25,419", "too_far", "1,200", "Loans", "4", "p99"):

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from engine.cli import run
+from engine.kafka.connection import connection_options
 from engine.settings import PREFIX, Settings, SettingsError, load_settings
+from engine.settings_checks import bootstrap_addresses
 
 PASSWORD = "p4ssw0rd-never-shown"
 
@@ -31,7 +33,21 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("MAX_DETECTION_AGE", "never", "number"),
         ("REDIS_URL", f"http://:{PASSWORD}@host", "redis://"),
         ("DATABASE_URL", f"mysql://user:{PASSWORD}@host", "postgresql://"),
+        ("DATABASE_URL", f"postgresql://u:{PASSWORD}@h/x?sslrootcert=/not/there", "no such file"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@host:port", "redis://"),
         ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8,nowhere", "network"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "localhost:abc", "'localhost:abc': a port is a number"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "kafka://localhost:9092", "accepted: host:port"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092,:9092", "accepted: host:port"),
+        ("KAFKA_BOOTSTRAP_SERVERS", " , ", "empty"),
+        ("KAFKA_SASL_USERNAME", "me", "no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT"),
+        ("KAFKA_SASL_PASSWORD", PASSWORD, "set it to SASL_SSL or SASL_PLAINTEXT"),
+        ("KAFKA_SASL_MECHANISM", "SCRAM-SHA-256", "no effect"),
+        ("KAFKA_SSL_CAFILE", "/not/there.pem", "No such file"),
+        ("KAFKA_SSL_CAFILE", __file__, "set it to SSL or SASL_SSL"),
+        ("API_PORT", "tcp://10.0.0.1:8000", "enableServiceLinks: false"),
+        ("METRICS_PRT", "9464", "did you mean PROXIMITY_METRICS_PORT?"),
+        ("NOTHING_OF_THE_KIND", "1", "`proximity settings` prints them all"),
     ],
 )
 def test_a_bad_value_is_named_on_one_line(
@@ -47,6 +63,83 @@ def test_a_bad_value_is_named_on_one_line(
     assert PASSWORD not in message
 
 
+@pytest.mark.parametrize(
+    ("protocol", "given", "named"),
+    [
+        ("SASL_SSL", {}, "KAFKA_SASL_USERNAME is required"),
+        ("SASL_PLAINTEXT", {"SASL_USERNAME": "me"}, "KAFKA_SASL_PASSWORD is required"),
+        ("SSL", {"SASL_USERNAME": "me"}, "KAFKA_SASL_USERNAME has no effect"),
+        ("SSL", {"SSL_KEYFILE": __file__}, "KAFKA_SSL_CERTFILE is required"),
+    ],
+)
+def test_what_does_not_go_together_is_named(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, given: dict[str, str], named: str
+):
+    for name, value in {"SECURITY_PROTOCOL": protocol, **given}.items():
+        monkeypatch.setenv(f"{PREFIX}KAFKA_{name}", value)
+    with pytest.raises(SettingsError, match=f"^PROXIMITY_{named}[^\n]*$"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("servers", "addresses"),
+    [
+        ("a", [("a", 9092)]),
+        ("a:1, b.example:65535,", [("a", 1), ("b.example", 65535)]),
+        ("[::1]:9093,::1,[::2]", [("::1", 9093), ("::1", 9092), ("::2", 9092)]),
+    ],
+)
+def test_addresses_of_kafka(servers: str, addresses: list[tuple[str, int]]):
+    assert bootstrap_addresses(servers) == addresses
+
+
+def test_names_that_are_no_settings_and_may_be_there(monkeypatch: pytest.MonkeyPatch):
+    for name, value in {
+        "TEST_ANYTHING": "1",
+        "API_SERVICE_HOST": "10.0.0.1",
+        "API_SERVICE_PORT_HTTP": "8000",
+        "PORT": "tcp://10.0.0.1:80",
+        "API_PORT_8000_TCP_ADDR": "10.0.0.1",
+    }.items():
+        monkeypatch.setenv(PREFIX + name, value)
+    assert load_settings().api_port == 8000
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"PROXIMITY_METRICS_PRT=1\n", "did you mean PROXIMITY_METRICS_PORT?"),
+        (b"A=1\n\nthis is no setting\n", ":3: accepted: KEY=value"),
+        (b"PROXIMITY_TOPIC_PREFIX\n", ":1: accepted: KEY=value"),
+        (b"A=\xff\n", "not UTF-8"),
+        (b"PROXIMITY_METRICS_PORT=x\n", "PROXIMITY_METRICS_PORT: "),
+    ],
+)
+def test_a_bad_file_says_so_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, told: str
+):
+    file = tmp_path / "env"
+    file.write_bytes(content)
+    assert run(["--env-file", str(file), "settings"]) == 2
+    out, error = capsys.readouterr()
+    assert (out, error.count("\n")) == ("", 1)
+    assert told in error
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path):
+    file = tmp_path / "env"
+    file.write_bytes(b"\xef\xbb\xbfPROXIMITY_TOPIC_PREFIX=a.\nOTHER=1\n")
+    assert load_settings(file).topic_prefix == "a."
+
+
+@pytest.mark.parametrize("name", ["cafile", "certfile"])
+def test_a_file_that_is_no_certificate_is_named(monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setenv("PROXIMITY_KAFKA_SECURITY_PROTOCOL", "SSL")
+    monkeypatch.setenv(f"PROXIMITY_KAFKA_SSL_{name.upper()}", __file__)
+    with pytest.raises(SettingsError, match=f"^PROXIMITY_KAFKA_SSL_{name.upper()} .*PEM"):
+        connection_options(load_settings())
+
+
 def test_networks_are_read_from_a_list(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PROXIMITY_CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8, ::1/128")
     assert [str(n) for n in load_settings().connector_allow_networks] == ["127.0.0.0/8", "::1/128"]
@@ -57,6 +150,8 @@ def test_settings_prints_every_setting_and_no_secret(
 ):
     monkeypatch.setenv("PROXIMITY_DATABASE_URL", f"postgresql://user:{PASSWORD}@host/name")
     monkeypatch.setenv("PROXIMITY_SECRET_KEY", PASSWORD)
+    monkeypatch.setenv("PROXIMITY_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("PROXIMITY_KAFKA_SASL_USERNAME", "engine")
     monkeypatch.setenv("PROXIMITY_KAFKA_SASL_PASSWORD", PASSWORD)
     assert run(["settings"]) == 0
     printed = capsys.readouterr().out

@@ -4,7 +4,11 @@ import pytest
 from engine.publish.item import stamped
 from engine.publish.json_lines import JsonLines
 
-LINE = b'{ "device":{"udid":"phone 1"},  "uuid":"x", "unknown": [1, 2.50] }'
+UUID = b"b5c4a7e06f0d4c8e9d5a2c1f7a9e4b10"
+LINE = (
+    b'{ "device":{"udid":"phone 1"},  "uuid":"' + UUID + b'", "major": 1, "minor": "2", '
+    b'"rssi": -60, "unknown": [1, 2.50] }'
+)
 
 
 def test_a_line_goes_out_byte_for_byte_under_its_udid() -> None:
@@ -30,28 +34,54 @@ def test_a_blank_line_is_no_detection(line: bytes) -> None:
         b'{"device": {"udid": ""}}',
         b'{"device": {"udid": 7}}',
         b'{"device": {"udid": "a"}} trailing',
-        b'{"device": {"udid": "a"}, "name": "\xff"}',
+        LINE.replace(b"[1, 2.50]", b'"\xff"'),
+        LINE.replace(b"phone 1", b""),
+        LINE.replace(b"phone 1", b"\\u0000"),
+        LINE.replace(b'"major": 1', b'"major": 65536'),
+        LINE.replace(b'"minor": "2"', b'"minor": "99999"'),
+        LINE.replace(b'"rssi": -60, ', b""),
+        LINE.replace(b'"rssi": -60', b'"proximity": "next door"'),
+        LINE.replace(b'"rssi": -60', b'"rssi": -60, "detected_at": "yesterday"'),
+        LINE.replace(UUID, b"z" * 32),
     ],
 )
-def test_what_has_no_udid_is_named_with_what_is_accepted_unless_it_goes_as_it_is(
+def test_what_the_engine_would_refuse_is_named_with_what_is_accepted_unless_it_goes_as_it_is(
     line: bytes,
 ) -> None:
     with pytest.raises(ValueError, match=r"accepted: a JSON object .*--as-is"):
         JsonLines().read(line)
     item = JsonLines(as_is=True).read(line)
     assert item is not None
-    assert (item.key, item.value) == (None, line)
+    assert item.value == line
+
+
+def test_as_it_is_the_key_is_the_udid_where_there_is_one() -> None:
+    reader = JsonLines(as_is=True)
+    keys = [reader.read(line) for line in (b'{"device": {"udid": "a"}}', b"{}", b"\xff")]
+    assert [item and item.key for item in keys] == [b"a", None, None]
+
+
+def test_a_wrong_uuid_is_told() -> None:
+    with pytest.raises(ValueError, match=r"uuid 'zzz.*32 hexadecimal digits"):
+        JsonLines().read(LINE.replace(UUID, b"z" * 32))
+
+
+@pytest.mark.parametrize("line", [b"{", b'{"uuid": "x",', b'  {"device": {'])
+def test_a_pretty_printed_file_is_told_what_is_wrong_with_it(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"ends within a detection: .*jq -c \. FILE"):
+        JsonLines().read(line)
 
 
 def test_recorded_pace_needs_a_time() -> None:
     reader = JsonLines(recorded=True)
-    item = reader.read(b'{"device": {"udid": "a"}, "detected_at": 1500}')
+    at = LINE.replace(b'"rssi"', b'"detected_at": 1500, "rssi"')
+    item = reader.read(at)
     assert item is not None
     assert item.recorded == 1.5
     with pytest.raises(ValueError, match="detected_at is missing"):
         reader.read(LINE)
     with pytest.raises(ValueError, match="timestamp"):
-        reader.read(b'{"device": {"udid": "a"}, "detected_at": "yesterday"}')
+        reader.read(at.replace(b"1500", b'"yesterday"'))
 
 
 def test_a_stamp_changes_detected_at_and_nothing_else() -> None:
@@ -60,4 +90,4 @@ def test_a_stamp_changes_detected_at_and_nothing_else() -> None:
         fields = msgspec.json.decode(stamped(value, 1.5), type=dict[str, msgspec.Raw])
         assert bytes(fields.pop("detected_at")) == b"1500"
         assert bytes(fields["unknown"]) == b"[1, 2.50]"
-        assert set(fields) == {"device", "uuid", "unknown"}
+        assert set(fields) == {"device", "uuid", "major", "minor", "rssi", "unknown"}

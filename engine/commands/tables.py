@@ -1,0 +1,63 @@
+"""Tables for people and lines for programs: whole at the width there is, harmless to a terminal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import typer
+
+from catalog.plain_text import for_terminal
+
+_GAP = 2
+
+
+def echo_json(fields: Mapping[str, Any]) -> None:
+    """One JSON object on a line of its own."""
+    import orjson
+
+    typer.echo(orjson.dumps(fields))
+
+
+def print_rows(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    narrow: Iterable[str],
+    numbers: int = 0,
+) -> None:
+    """A table with the last `numbers` columns to the right, where it fits the terminal or goes
+    into a file; else the lines of `narrow`, wrapped with their indent. Nothing is cut off."""
+    from rich.console import Console
+
+    console = Console()
+    rows = [[for_terminal(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    needed = sum(widths) + _GAP * (len(widths) - 1)
+    if console.is_terminal and needed > console.width:
+        for line in narrow:
+            _print_wrapped(for_terminal(line), console.width)
+        return
+    for row in (header, *rows):
+        cells = [
+            cell.rjust(width) if number >= len(widths) - numbers else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        typer.echo((" " * _GAP).join(cells).rstrip())
+
+
+def _print_wrapped(line: str, width: int) -> None:
+    import textwrap
+
+    if len(line) <= width:
+        typer.echo(line)
+        return
+    indent = line[: len(line) - len(line.lstrip())]
+    # (A value without spaces that is wider than the screen stays in one piece: it is to be copied.)
+    told = textwrap.wrap(
+        line.strip(),
+        width=width,
+        initial_indent=indent,
+        subsequent_indent=indent or "    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    typer.echo("\n".join(told))

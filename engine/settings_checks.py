@@ -1,0 +1,90 @@
+"""What makes a setting unusable although its type is right: said before anything is opened."""
+
+import socket
+from collections.abc import Collection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_HIGHEST_PORT = 65535
+_DEFAULT_KAFKA_PORT = 9092
+
+
+def bootstrap_addresses(servers: str) -> list[tuple[str, int]]:
+    """Host and port of each of `servers`. Raises ValueError."""
+    addresses = [_address(part.strip()) for part in servers.split(",") if part.strip()]
+    if not addresses:
+        raise ValueError("empty; accepted: host:port, comma-separated")
+    return addresses
+
+
+def _address(text: str) -> tuple[str, int]:
+    """A host alone has Kafka's usual port; an IPv6 address with a port stands in brackets."""
+    fault = ValueError(f"{text[:80]!r} is no address; accepted: host:port, comma-separated")
+    if "/" in text or "@" in text:
+        raise fault
+    if _is_ipv6(text):
+        return text, _DEFAULT_KAFKA_PORT
+    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not colon:
+        host, port = text, str(_DEFAULT_KAFKA_PORT)
+    bare = host.removeprefix("[").removesuffix("]")
+    if not bare or (":" in bare and not _is_ipv6(bare)):
+        raise fault
+    if not (port.isascii() and port.isdigit() and 0 < int(port) <= _HIGHEST_PORT):
+        raise ValueError(f"{text[:80]!r}: a port is a number from 1 to {_HIGHEST_PORT}")
+    return bare, int(port)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, text)
+    except OSError:
+        return False
+    return True
+
+
+def check_redis_url(url: str, schemes: Collection[str]) -> None:
+    """Raise ValueError if `url` cannot work; the message never holds it."""
+    accepted = ", ".join(f"{scheme}://" for scheme in schemes)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(
+            f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}"
+        ) from None
+    if parts.scheme not in schemes:
+        raise ValueError(f"begins with none of {accepted}")
+
+
+def check_file(path: Path | None) -> Path | None:
+    """The path, if a file is there that can be read. Raises ValueError."""
+    if path is None:
+        return None
+    try:
+        with path.open("rb"):
+            return path
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def check_kafka_security(protocol: str, given: dict[str, object]) -> tuple[str, str] | None:
+    """The setting that cannot work with the others, and why. `given` by name: those that were
+    set, without a prefix, and nothing for those that were not."""
+    tls, sasl = "SSL" in protocol.split("_"), protocol.startswith("SASL")
+    of_sasl = [name for name in given if name.startswith("kafka_sasl_")]
+    of_tls = [name for name in given if name.startswith("kafka_ssl_")]
+    if not sasl and of_sasl:
+        also = "SASL_SSL" if tls or of_tls else "SASL_SSL or SASL_PLAINTEXT"
+        return of_sasl[
+            0
+        ], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
+    if not tls and of_tls:
+        also = "SASL_SSL" if sasl else "SSL or SASL_SSL"
+        return of_tls[0], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
+    for name in ("kafka_sasl_username", "kafka_sasl_password"):
+        if sasl and name not in given:
+            return name, f"is required by KAFKA_SECURITY_PROTOCOL {protocol}"
+    if "kafka_ssl_keyfile" in given and "kafka_ssl_certfile" not in given:
+        return "kafka_ssl_certfile", "is required beside KAFKA_SSL_KEYFILE"
+    return None

@@ -1,0 +1,132 @@
+"""`proximity check` on real servers: what is right, and each thing that is not."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pydantic import SecretStr
+from redis import Redis
+
+from catalog.migrate import migrate
+from engine.checking.clock import check_clock
+from engine.checking.finding import State
+from engine.checking.process import check_process
+from engine.checking.redis import check_redis
+from engine.checking.sql import check_sql
+from engine.kafka.topics import Topics
+from engine.settings import Settings, load_settings
+from tests.integration.commands.checked import looked, ports
+from tests.integration.commands.proximity import Proximity
+from tests.servers.postgres import execute
+
+
+async def test_all_is_well(
+    tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
+) -> None:
+    await migrate(postgres_url)
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    names = [name for name in Topics.named(topic_prefix).all() if "dead" not in name]
+    for made in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
+        made.result(30)
+    servers = {"PROXIMITY_REDIS_URL": redis_url, "PROXIMITY_DATABASE_URL": postgres_url}
+    more = servers | ports() | {"PROXIMITY_SECRET_KEY": "a passphrase of the test"}
+    proximity = Proximity(tmp_path, kafka_bootstrap, topic_prefix, **more)
+    done = proximity("check", "--json")
+    found = looked(done)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert not [each for each, (state, _) in found.items() if state == "bad"]
+    assert found["Kafka reachable"] == ("ok", f"{kafka_bootstrap}, 1 broker")
+    detections = found[f"Kafka topic {topic_prefix}detections"]
+    assert detections[1].startswith("3 partitions")
+    missing = found[f"Kafka topic {topic_prefix}dead-letters"]
+    assert missing == ("warning", "missing: `run` creates it with 6 partitions")
+    for right in ("Redis version", "Redis clock", "SQL migrations", "SQL rights", "SQL clock"):
+        assert found[right][0] == "ok", found
+    # It is looked at, and not made.
+    assert topic_prefix + "dead-letters" not in admin.list_topics(timeout=10).topics
+    table = proximity("check")
+    assert table.stdout.splitlines()[0].split() == ["state", "part", "what", "found"]
+    assert len(table.stdout.splitlines()) == len(found) + 1
+
+
+def test_servers_that_are_not_there(tmp_path: Path) -> None:
+    nowhere = {
+        "PROXIMITY_REDIS_URL": "redis://127.0.0.1:1",
+        "PROXIMITY_DATABASE_URL": "postgresql://u:hunter2@127.0.0.1:1/x",
+    }
+    done = Proximity(tmp_path, "127.0.0.1:1", "t.", **nowhere, **ports())("check", "--json")
+    found = looked(done)
+    assert done.returncode == 1
+    assert done.stderr == f"proximity: 3 of {len(found)} checks failed\n"
+    for server in ("Kafka", "Redis", "SQL"):
+        assert found[f"{server} reachable"][0] == "bad"
+    assert "refuses connections" in found["Kafka reachable"][1]
+    assert "hunter2" not in done.stdout
+
+
+def settings(**changes: Any) -> Settings:
+    return load_settings(metrics_port=0, api_port=0, api_metrics_port=0, **changes)
+
+
+async def test_a_redis_that_loses_what_it_has(redis_url: str) -> None:
+    with Redis.from_url(redis_url) as client:
+        client.config_set("maxmemory", "200mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            found = {each.what: each for each in await check_redis(settings(redis_url=redis_url))}
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", "0")
+    assert found["memory"].state is State.BAD
+    assert "set noeviction" in found["memory"].told
+    found = {each.what: each for each in await check_redis(settings(redis_url=redis_url))}
+    assert found["memory"].state is State.OK
+
+
+async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) -> None:
+    for url in (postgres_url, sqlite_url):
+        found = {each.what: each for each in await check_sql(settings(database_url=url))}
+        assert found["migrations"].state is State.BAD
+        assert found["migrations"].told.endswith("run `proximity migrate`")
+    await migrate(postgres_url)
+    role = f"reader_{os.getpid()}"
+    execute(postgres_url, f"CREATE ROLE {role} LOGIN")
+    execute(postgres_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    as_reader = postgres_url.replace("proximity@", f"{role}@")
+    found = {each.what: each for each in await check_sql(settings(database_url=as_reader))}
+    execute(postgres_url, f"DROP OWNED BY {role}")
+    execute(postgres_url, f"DROP ROLE {role}")
+    assert found["migrations"].state is State.OK
+    assert found["rights"].state is State.BAD
+    assert "lacking: INSERT on " in found["rights"].told
+
+
+async def test_what_the_process_needs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        given = settings().model_copy(
+            update={
+                "api_port": number,
+                "secret_key": SecretStr("for trying out only"),
+                "metrics_host": "127.0.0.1",
+            }
+        )
+        found = {each.what: each for each in await check_process(given)}
+    assert found["API_PORT"].state is State.BAD
+    assert "is the engine running already?" in found["API_PORT"].told
+    assert found["METRICS_PORT"].state is State.OK
+    assert found["SECRET_KEY"].state is State.WARNING
+
+
+@pytest.mark.parametrize(
+    ("theirs", "state"),
+    [(100.5, State.OK), (97.0, State.WARNING), (104.0, State.WARNING), (60.0, State.BAD)],
+)
+def test_clocks(theirs: float, state: State) -> None:
+    found = check_clock("SQL", theirs, 100.0, 101.0)
+    assert found.state is state
+    if theirs < 99:
+        assert "behind this machine's" in found.told

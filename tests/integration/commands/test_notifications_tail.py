@@ -1,0 +1,96 @@
+"""`proximity notifications tail`, on the embedded broker and on the real one."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from tests.integration.commands.proximity import Proximity
+
+
+def notification(campaign: str, udid: str, **more: Any) -> bytes:
+    fields = {
+        "id": f"{campaign}-{udid}",
+        "campaign": {"id": len(campaign), "name": campaign, "hash": None},
+        "company": {"id": 1},
+        "venue": {"id": 1, "name": "Library"},
+        "beacon": {"id": 1, "name": "Desk", "uuid": "u", "major": 1, "minor": 2},
+        "proximity": "near",
+        "device": {"udid": udid},
+        "title": "Hello",
+        "push": "Come in",
+        "background": None,
+        "color": None,
+        "detected_at": "2026-11-20T10:00:00+0000",
+        "triggered_at": "2026-11-20T10:00:01+0000",
+        "expires_at": "2026-11-20T10:05:00+0000",
+        "format": "template",
+        "template": "t",
+    }
+    return json.dumps(fields | more, indent=1).encode()
+
+
+async def put(proximity: Proximity, *values: bytes) -> None:
+    proximity.mention("notifications")
+    producer = AIOKafkaProducer(bootstrap_servers=proximity.bootstrap)
+    await producer.start()
+    try:
+        for value in values:
+            await producer.send_and_wait(proximity.topic_prefix + "notifications", value, key=b"k")
+    finally:
+        await producer.stop()
+
+
+async def test_everything_there_is_or_what_is_asked_for(proximity: Proximity) -> None:
+    await put(
+        proximity,
+        notification("Welcome", "a"),
+        b"no notification",
+        notification("Loans", "a", future_field=1),
+        notification("Welcome", "b", title="\x1b[2J"),
+    )
+    command = ("notifications", "tail", "--from-beginning", "--count")
+    done = proximity(*command, "3")
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert "Welcome -> a: Hello. Come in [template]" in first
+    assert "Loans -> a" in second
+    assert "Welcome -> b" in third
+    assert "\x1b" not in third
+    assert "a record that is no notification is passed by" in done.stderr
+    done = proximity(*command, "1", "--udid", "b")
+    assert "Welcome -> b" in done.stdout
+    for named in ("loans", "5"):
+        done = proximity(*command, "1", "--campaign", named, "--json")
+        (line,) = done.stdout.splitlines()
+        assert json.loads(line)["future_field"] == 1
+
+
+async def test_what_comes_is_shown_as_it_comes_until_ctrl_c(proximity: Proximity) -> None:
+    await put(proximity, notification("Before", "a"))
+    process = subprocess.Popen(  # noqa: ASYNC220  # read line by line, as a person does
+        [sys.executable, "-m", "engine.cli", "notifications", "tail"],
+        cwd=Path(__file__).parents[3],
+        env=proximity._env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stdout is not None
+    assert process.stderr.readline().startswith("reading ")
+    await put(proximity, notification("After", "a"))
+    assert "After -> a" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=60)
+    assert (process.returncode, output, error) == (130, "", "")
+
+
+def test_a_topic_that_is_not_there(proximity: Proximity) -> None:
+    done = proximity("notifications", "tail")
+    assert done.returncode == 1
+    assert done.stderr.endswith("notifications yet: `proximity run` makes it\n")

@@ -1,0 +1,101 @@
+"""DATABASE_URL with a private authority: libpq's names work, and what cannot work is one line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+from sqlalchemy import text
+
+from catalog.database import open_database
+from engine.cli import run
+from tests.servers.handles import DATABASE
+from tests.servers.missing import skipping
+from tests.servers.postgres_tls import PASSWORD, TlsPostgresServer
+from tests.servers.process import started
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[TlsPostgresServer]:
+    with skipping("PostgreSQL", instead=DATABASE), started(TlsPostgresServer) as server:
+        yield server
+
+
+@pytest.fixture
+def other_authority(tmp_path: Path) -> Path:
+    file = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(file)
+    return file
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sslmode=verify-full&sslrootcert={ca}",
+        "sslmode=verify-ca&sslrootcert={ca}",
+        "sslmode=require&sslrootcert={ca}",
+        "sslrootcert={ca}",
+        "sslmode=require",
+        "ssl=require",
+        "sslmode=verify-full&sslrootcert={ca}&application_name=mine&target_session_attrs=any",
+    ],
+)
+async def test_tls_is_spoken(postgres: TlsPostgresServer, query: str) -> None:
+    database = open_database(postgres.url(query.format(ca=postgres.authority)))
+    try:
+        async with database.read() as session:
+            found = await session.execute(
+                text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+            )
+            assert found.scalar_one() is True
+    finally:
+        await database.close()
+
+
+@pytest.mark.parametrize("query", ["sslmode={mode}&sslrootcert={other}", "sslrootcert={other}"])
+@pytest.mark.parametrize("mode", ["verify-full", "verify-ca", "require"])
+def test_an_authority_that_is_named_is_used(
+    postgres: TlsPostgresServer,
+    other_authority: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    query: str,
+    mode: str,
+) -> None:
+    url = postgres.url(query.format(mode=mode, other=other_authority))
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", url)
+    for command in (["migrate"], ["account", "list"], ["statistics"]):
+        assert run(command) == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1, error
+        assert "certificate verify failed" in error.lower()
+
+
+def test_a_name_that_is_not_in_the_certificate(
+    postgres: TlsPostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    query = f"sslmode=verify-full&sslrootcert={postgres.authority}"
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", postgres.url(query, host="127.0.0.1"))
+    assert run(["migrate"]) == 1
+    error = capsys.readouterr().err
+    assert "127.0.0.1" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["migrate"], ["statistics"], ["account", "list"], ["api"]])
+def test_a_wrong_password_is_one_line(
+    postgres: TlsPostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+) -> None:
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", postgres.url("sslmode=require", password="no"))
+    monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://127.0.0.1:1")
+    assert run(command) == 1
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith("proximity: ")
+    assert "password authentication failed" in error.splitlines()[-1]
+    assert "Traceback" not in error
+    assert PASSWORD not in error

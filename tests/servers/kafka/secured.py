@@ -1,0 +1,67 @@
+"""A real Kafka that also listens with TLS, with a login, and with both, and has access rules."""
+
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from engine.embedded.child import free_port
+from tests.servers.kafka.server import KafkaServer
+
+USER, PASSWORD = "engine", "s3cret-of-the-broker"
+_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+# A second user, who may do nothing but what a test allows.
+LIMITED = "limited"
+_JAAS = f'{_MODULE} required user_{USER}="{PASSWORD}" user_{LIMITED}="{PASSWORD}";'
+
+
+class SecuredKafkaServer(KafkaServer):
+    """`addresses` by security protocol; `authority` is the PEM file that verifies it."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        super().__init__(directory, port)
+        self.addresses = {"PLAINTEXT": f"127.0.0.1:{port}"} | {
+            name: f"127.0.0.1:{free_port()}" for name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+        }
+        self.authority = directory / "ca.pem"
+
+    def prepare(self) -> None:
+        super().prepare()
+        keystore = self.directory / "keystore.pem"
+        _write_keystore(keystore, self.authority)
+        plain = f"PLAINTEXT://{self.addresses['PLAINTEXT']}"
+        more = [f"{name}://{place}" for name, place in self.addresses.items()]
+        text = self._properties.read_text()
+        lines = [
+            line.replace(plain, ",".join(more)) if "listeners=" in line else line
+            for line in text.splitlines()
+        ]
+        kinds = ",".join(f"{name}:{name}" for name in self.addresses)
+        lines += [
+            f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,{kinds}",
+            "inter.broker.listener.name=PLAINTEXT",
+            "sasl.enabled.mechanisms=PLAIN",
+            f"listener.name.sasl_plaintext.plain.sasl.jaas.config={_JAAS}",
+            f"listener.name.sasl_ssl.plain.sasl.jaas.config={_JAAS}",
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            f"super.users=User:ANONYMOUS;User:{USER}",
+            "ssl.keystore.type=PEM",
+            f"ssl.keystore.location={keystore}",
+        ]
+        self._properties.write_text("\n".join(lines) + "\n")
+
+
+def _write_keystore(keystore: Path, authority: Path) -> None:
+    ca = trustme.CA()
+    server = ca.issue_cert("127.0.0.1", "localhost")
+    key = load_pem_private_key(server.private_key_pem.bytes(), None)
+    # Kafka takes a key in this form only.
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
+    keystore.write_bytes(pem + chain)
+    ca.cert_pem.write_to_path(authority)

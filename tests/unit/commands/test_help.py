@@ -1,0 +1,54 @@
+"""Help is whole at 80 columns, for every command there is; the shell completes their names."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from engine import cli
+
+WIDTH = 80
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(each, (*words, name))
+
+
+def every_command() -> list[tuple[str, ...]]:
+    if not cli.app.registered_commands:
+        cli._register()
+    return list(commands(typer.main.get_command(cli.app)))
+
+
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+def test_help_is_whole_at_80_columns(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    assert cli.run([*words, "--help"]) == 0
+    usage, *lines = capsys.readouterr().out.splitlines()
+    assert usage.startswith("Usage: proximity")
+    assert [line for line in lines if len(line) > WIDTH or line.rstrip().endswith("...")] == []
+
+
+def test_every_command_of_the_list_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2]
+    names = {words[0] for words in every_command() if words}
+    for name in names:
+        (line,) = [line for line in listed.splitlines() if line.startswith(f"  {name} ")]
+        assert line.split()[1:], name
+
+
+def test_the_shell_completes_commands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_PROXIMITY_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "proximity notif")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        cli.run([])
+    assert capsys.readouterr().out.split() == ["notifications"]

@@ -13,7 +13,7 @@ from catalog.database import Database
 from catalog.index.build import Chunks, beacon_fields, campaign_fields, connector_fields
 from catalog.index.changes import apply
 from catalog.index.entries import Marker, bucket
-from catalog.index.standing import LagShown, Standing, Written, compare, judge
+from catalog.index.standing import IndexStanding, LagShown, WrittenIndex, compare, judge
 from catalog.index.turn import Turn, take_turn
 from catalog.index.writer import IndexStore
 from catalog.models import Outbox
@@ -84,7 +84,7 @@ async def rebuild_if_missing(
     """
     found = await compare(database, store)
     on_lag(found.lag)
-    if found.standing is Standing.RIGHT:
+    if found.standing is IndexStanding.RIGHT:
         return False
     async with take_turn(database, await store.markers(), wait=True) as turn:
         assert turn is not None  # noqa: S101  # a turn that is waited for is given
@@ -93,10 +93,10 @@ async def rebuild_if_missing(
 
 async def _build_unless_right(turn: Turn, store: IndexStore, on_lag: LagShown) -> bool:
     """In a turn nobody else writes: what differs now does so for certain."""
-    written = Written(turn.marker.catalog, turn.marker.generation, turn.places)
+    written = WrittenIndex(turn.marker.catalog, turn.marker.generation, turn.places)
     found = judge(await store.markers(), written)
     on_lag(found.lag)
-    if found.standing is Standing.RIGHT:
+    if found.standing is IndexStanding.RIGHT:
         return False
     _log.warning(
         f"the index in Redis is {found.standing.value}: rebuilding it from SQL",

@@ -17,7 +17,7 @@ MARKER_FIELD = "m"
 REBUILT = "*"  # the `keys` of a change message after a rebuild: everything may have changed
 
 
-class Place(NamedTuple):
+class WritePlace(NamedTuple):
     """How far a bucket is written: the turn of its last write, and which write of the turn."""
 
     generation: int
@@ -35,9 +35,9 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> WritePlace:
         """Which write this was, to be compared."""
-        return Place(self.generation, self.step)
+        return WritePlace(self.generation, self.step)
 
 
 class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,17 +13,17 @@ from sqlalchemy import select
 
 from catalog.database import Database
 from catalog.deadline import within
-from catalog.index.entries import BUCKETS, Marker, Place
+from catalog.index.entries import BUCKETS, Marker, WritePlace
 from catalog.index.writer import IndexStore
 from catalog.models import IndexState
 
 SQL_SECONDS = 2.0
-_NOWHERE = Place(0, 0)
+_NOWHERE = WritePlace(0, 0)
 
 LagShown = Callable[[int], None]
 
 
-class Standing(Enum):
+class IndexStanding(Enum):
     """How the index stands to SQL; the values complete "the index in Redis is …"."""
 
     RIGHT = "right"
@@ -34,52 +34,52 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenIndex:
     """What SQL says of the index."""
 
     catalog: str
     generation: int
-    places: Sequence[Place]
+    places: Sequence[WritePlace]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class IndexComparison:
     """`lag` is how many turns the bucket that is furthest behind lacks; `buckets` how many are."""
 
-    standing: Standing
+    standing: IndexStanding
     lag: int = 0
     buckets: int = 0
 
 
-def places_of(stored: Sequence[Sequence[int]] | None) -> list[Place]:
+def places_of(stored: Sequence[Sequence[int]] | None) -> list[WritePlace]:
     """The column `index_state.places`, a bucket each."""
-    places = [Place(*place) for place in stored or ()]
+    places = [WritePlace(*place) for place in stored or ()]
     return places + [_NOWHERE] * (BUCKETS - len(places))
 
 
-async def compare(database: Database, store: IndexStore) -> Comparison:
+async def compare(database: Database, store: IndexStore) -> IndexComparison:
     """How the index stands now. Raises SQLAlchemyError, RedisError, OSError or TimeoutError."""
     written = await what_sql_wrote(database)
     markers = await store.markers()
     found = judge(markers, written)
-    if found.standing is Standing.AHEAD:  # or a turn began between the two looks
+    if found.standing is IndexStanding.AHEAD:  # or a turn began between the two looks
         found = judge(markers, await what_sql_wrote(database))
     return found
 
 
-async def what_sql_wrote(database: Database) -> Written:
+async def what_sql_wrote(database: Database) -> WrittenIndex:
     """One statement, within 2 s also when SQL hangs. Raises as above."""
 
-    async def ask() -> Written:
+    async def ask() -> WrittenIndex:
         async with database.glance() as session:
             query = select(IndexState.catalog, IndexState.generation, IndexState.places)
             catalog, generation, places = (await session.execute(query)).one()
-            return Written(catalog, generation, places_of(places))
+            return WrittenIndex(catalog, generation, places_of(places))
 
     return await within(SQL_SECONDS, ask())
 
 
-def judge(markers: Sequence[Marker | None], written: Written) -> Comparison:
+def judge(markers: Sequence[Marker | None], written: WrittenIndex) -> IndexComparison:
     """Pure: `markers` were read after `written`, but for AHEAD, which needs it the other way."""
     behind = [
         max(1, place.generation - (0 if marker is None else marker.generation))
@@ -89,9 +89,9 @@ def judge(markers: Sequence[Marker | None], written: Written) -> Comparison:
     lag, buckets = max(behind, default=0), len(behind)
     there = [marker for marker in markers if marker is not None]
     if len(there) < len(markers):
-        return Comparison(Standing.MISSING, lag, buckets)
+        return IndexComparison(IndexStanding.MISSING, lag, buckets)
     if any(marker.catalog != written.catalog for marker in there):
-        return Comparison(Standing.FOREIGN, lag, buckets)
+        return IndexComparison(IndexStanding.FOREIGN, lag, buckets)
     if any(marker.generation > written.generation for marker in there):
-        return Comparison(Standing.AHEAD)
-    return Comparison(Standing.BEHIND if buckets else Standing.RIGHT, lag, buckets)
+        return IndexComparison(IndexStanding.AHEAD)
+    return IndexComparison(IndexStanding.BEHIND if buckets else IndexStanding.RIGHT, lag, buckets)

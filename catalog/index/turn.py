@@ -21,7 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
-from catalog.index.entries import BUCKETS, Marker, Place
+from catalog.index.entries import BUCKETS, Marker, WritePlace
 from catalog.index.standing import places_of
 from catalog.index.writer import IndexStore
 from catalog.models import IndexState
@@ -40,7 +40,7 @@ class Turn:
 
     session: AsyncSession
     marker: Marker
-    places: list[Place]
+    places: list[WritePlace]
 
     async def write(
         self, store: IndexStore, puts: Mapping[str, bytes], removals: Iterable[str] = ()

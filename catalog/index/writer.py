@@ -18,7 +18,7 @@ from catalog.index.entries import (
     REBUILT,
     IndexKeys,
     Marker,
-    Place,
+    WritePlace,
     bucket,
     decode_marker,
     encode,
@@ -27,7 +27,7 @@ from catalog.redis_connection import RedisClient
 
 _CHANGES_KEPT = 10_000
 _ABANDONED_SECONDS = 3600
-_NOWHERE = Place(0, 0)
+_NOWHERE = WritePlace(0, 0)
 
 
 class IndexMissingError(Exception):
@@ -77,7 +77,7 @@ class IndexStore:
         puts: Mapping[str, bytes],
         removals: Iterable[str] = (),
         *,
-        places: Sequence[Place] = (_NOWHERE,) * BUCKETS,
+        places: Sequence[WritePlace] = (_NOWHERE,) * BUCKETS,
     ) -> set[int]:
         """Put and remove fields, then tell every reader; the buckets that were written.
 

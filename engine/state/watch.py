@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from catalog.index.entries import BUCKETS, MARKER_FIELD, REBUILT, IndexKeys, Place, decode_marker
+from catalog.index.entries import (
+    BUCKETS,
+    MARKER_FIELD,
+    REBUILT,
+    IndexKeys,
+    WritePlace,
+    decode_marker,
+)
 from catalog.redis_connection import RedisClient
 from engine.failures import FIRST_BACKOFF, LAST_BACKOFF, redis_may_recover
 from engine.metrics import Metrics
@@ -23,13 +30,13 @@ _UNHEARD_SECONDS = 1.0  # between a write and its message; more, and the message
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
 
-_NOWHERE = Place(0, 0)
+_NOWHERE = WritePlace(0, 0)
 
 
 class _Written(NamedTuple):
     """The newest write that the buckets' markers name, and the stream's newest message."""
 
-    place: Place
+    place: WritePlace
     message: MessageId
 
 
@@ -41,16 +48,16 @@ class Hearing:
     buckets tell: one that stays ahead of the messages was never heard of.
     """
 
-    def __init__(self, written: Place) -> None:
+    def __init__(self, written: WritePlace) -> None:
         """`written` is the newest write when everything was forgotten."""
         self._heard = written
-        self._missed: tuple[Place, float] | None = None
+        self._missed: tuple[WritePlace, float] | None = None
 
-    def hear(self, place: Place) -> None:
+    def hear(self, place: WritePlace) -> None:
         """A message of this write has come."""
         self._heard = max(self._heard, place)
 
-    def has_missed(self, written: Place, now: float) -> bool:
+    def has_missed(self, written: WritePlace, now: float) -> bool:
         """Whether a write was missed; `written` is the newest one. Then forget everything."""
         if self._missed is not None and self._missed[0] <= self._heard:
             self._missed = None
@@ -158,7 +165,7 @@ class IndexWatch:
             self._apply(fields[b"keys"] for _, fields in messages)
             for _, fields in messages:
                 # (A writer of the version before names no step.)
-                hearing.hear(Place(int(fields[b"generation"]), int(fields.get(b"step", 0))))
+                hearing.hear(WritePlace(int(fields[b"generation"]), int(fields.get(b"step", 0))))
             position = _numbers(messages[-1][0])
         return position
 

@@ -113,7 +113,6 @@ def build_connector(parts: Parts) -> Role:
         metrics=metrics,
     )
     background: dict[str, Service] = {"connector departures": departures.run}
-    make = partial(role_consumer(parts, ROLE), worker_for=role.for_partition)
     if settings.delivery == "exactly_once":
 
         def make_worker(
@@ -135,6 +134,8 @@ def build_connector(parts: Parts) -> Role:
 
         make, transactions = transactional_consumer(parts, ROLE, make_worker)
         background["connector transactions"] = transactions.run
+    else:
+        make = partial(role_consumer(parts, ROLE), worker_for=role.for_partition)
     consumer = make(
         topics=[topics.connector_calls],
         # No partition waits for a company: what a company has too much is not taken in.

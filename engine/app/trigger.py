@@ -50,12 +50,13 @@ def build_trigger(parts: Parts) -> Role:
         metrics=parts.metrics,
     )
     background = {"index watch": _watch(parts, index).run}
-    make = partial(role_consumer(parts, ROLE), worker_for=trigger.for_partition)
     if settings.delivery == "exactly_once":
         make, transactions = transactional_consumer(
             parts, ROLE, partial(_transactional_worker, trigger)
         )
         background["transactions"] = transactions.run
+    else:
+        make = partial(role_consumer(parts, ROLE), worker_for=trigger.for_partition)
     consumer = make(
         topics=[topics.detections],
         has_room=trigger.in_flight.has_room,

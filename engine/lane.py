@@ -25,6 +25,7 @@ from engine.notify import Composer, notification_id
 from engine.outcome import Outcome
 from engine.state.beacons import BeaconKey, IndexedBeacon
 from engine.state.claims import ClaimRequest, Claims
+from engine.state.devices import DeviceKey, DeviceLookup, Found, completed
 from engine.state.held import HeldClaims
 from engine.state.index import BeaconIndex
 from engine.state.settling import ClaimSettler, Settlement
@@ -90,6 +91,8 @@ class Shared(Protocol):
     def claims(self) -> Claims: ...
     @property
     def settler(self) -> ClaimSettler: ...
+    @property
+    def devices(self) -> DeviceLookup: ...
     @property
     def publisher(self) -> Publisher: ...
     @property
@@ -236,16 +239,29 @@ class Lane:
     async def _compose(self) -> list[Departure]:
         """Messages of what leaves next, up to the bytes of a turn, or one if that is more."""
         shared = self._shared
+        known = await self._devices()
         now = shared.clock()
         leaving, batch, size = self._leaving, list[Departure](), 0
         while leaving and size < shared.turn_bytes and len(batch) < _GRANTS:
             cause = leaving.popleft()
-            message = _message(cause, shared, now)
+            message = _message(cause, known, shared, now)
             batch.append(Departure(message, cause))
             size += len(message.value or b"") + len(message.key or b"")
             if len(batch) % _BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)
         return batch
+
+    async def _devices(self) -> Found:
+        """What the catalog knows of the devices whose notifications leave in this turn."""
+        keys: set[DeviceKey] = set()
+        size = 0
+        for cause in islice(self._leaving, _GRANTS):
+            if isinstance(cause, Grant) and cause.campaign.format != "connector":
+                keys.add(_device_key(cause))
+                size += len(cause.campaign.content or "")
+                if size > self._shared.turn_bytes:
+                    break
+        return await self._shared.devices.find(keys) if keys else {}
 
     async def _publish(self, leaving: list[Departure]) -> None:
         """Publish, acknowledged by the brokers, and count."""
@@ -340,10 +356,17 @@ def _returned(grant: Grant) -> Settlement:
     )
 
 
-def _message(cause: Grant | DeadLetter, shared: Shared, now: float) -> Outgoing:
+def _device_key(grant: Grant) -> DeviceKey:
+    return DeviceKey(grant.beacon.company_reference.id, grant.heard.message.device.udid)
+
+
+def _message(cause: Grant | DeadLetter, known: Found, shared: Shared, now: float) -> Outgoing:
     if isinstance(cause, DeadLetter):
         return cause.outgoing(shared.topics.dead_letters, now)
-    return shared.composer.compose(cause.heard, cause.beacon, cause.campaign, cause.owner, now)
+    device = completed(cause.heard.message.device, known.get(_device_key(cause)))
+    return shared.composer.compose(
+        cause.heard, cause.beacon, cause.campaign, cause.owner, device, now
+    )
 
 
 def _replaced(departure: Departure, topic: str, now: float) -> Departure:

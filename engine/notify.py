@@ -14,7 +14,6 @@ from engine.messages import (
     CampaignReference,
     ConnectorCall,
     ConnectorEndpoint,
-    Device,
     KnownDevice,
     Notification,
     ZoneThatTriggers,
@@ -59,11 +58,17 @@ class Composer:
         self._lifetime = lifetime
 
     def compose(
-        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, owner: bytes, now: float
+        self,
+        heard: Heard,
+        beacon: IndexedBeacon,
+        campaign: Campaign,
+        owner: bytes,
+        device: KnownDevice,
+        now: float,
     ) -> Outgoing:
-        """The message for one grant, under the id `owner` (from `notification_id`)."""
+        """The message for one grant to `device`, under the id `owner` (from `notification_id`)."""
         id_ = _text(owner)
-        firing = self._firing(heard, beacon, campaign, id_, now)
+        firing = self._firing(heard, beacon, campaign, id_, now) | {"device": device}
         if campaign.format == "connector":
             topic = self._topics.connector_calls
             connector = _endpoint(beacon.connector)
@@ -79,7 +84,7 @@ class Composer:
     def _firing(
         self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, id_: str, now: float
     ) -> dict[str, Any]:
-        """The fields of a Firing."""
+        """The fields of a Firing, but for the device."""
         return {
             "id": id_,
             "campaign": CampaignReference(campaign.id, campaign.name, campaign.hash),
@@ -87,7 +92,6 @@ class Composer:
             "venue": beacon.venue_reference,
             "beacon": beacon.reference,
             "proximity": _ZONE_NAMES[heard.zone],
-            "device": _known(heard.message.device),
             "title": campaign.title,
             "push": campaign.push,
             "background": campaign.background,
@@ -101,17 +105,6 @@ class Composer:
 def _text(owner: bytes) -> str:
     digits = owner.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _known(device: Device) -> KnownDevice:
-    return KnownDevice(
-        udid=device.udid,
-        name=device.name,
-        version=device.version,
-        model=device.model,
-        token_push=device.token_push,
-        id_connector=device.id_connector,
-    )
 
 
 def _endpoint(connector: ConnectorEntry | None) -> ConnectorEndpoint | None:

@@ -30,6 +30,7 @@ from engine.outcome import Outcome
 from engine.settings import Settings
 from engine.state.beacons import BeaconKey, IndexedBeacon
 from engine.state.claims import Claims
+from engine.state.devices import DeviceLookup
 from engine.state.held import HeldMemory
 from engine.state.index import BeaconIndex
 from engine.state.settling import ClaimSettler
@@ -53,6 +54,7 @@ class Trigger:
         index: BeaconIndex,
         claims: Claims,
         settler: ClaimSettler,
+        devices: DeviceLookup,
         publisher: Publisher,
         metrics: Metrics,
         clock: Clock = time.time,
@@ -62,6 +64,7 @@ class Trigger:
         self.index = index
         self.claims = claims
         self.settler = settler
+        self.devices = devices
         self.publisher = publisher
         self.metrics = metrics
         self.clock = clock

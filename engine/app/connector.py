@@ -18,6 +18,7 @@ from connectors.jobs import WorkerLimits
 from connectors.names import Names
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
+from engine.app.devices import device_lookup
 from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role, Service
 from engine.connecting.departures import Departures
@@ -34,7 +35,6 @@ from engine.kafka.worker import Worker as CallsWorker
 from engine.metrics import Metrics, engine_version
 from engine.settings import Settings
 from engine.state.breakers import SharedBreakers
-from engine.state.devices import DeviceLookup
 from engine.state.finished import FinishedCalls
 from engine.state.settling import ClaimSettler
 
@@ -107,7 +107,7 @@ def build_connector(parts: Parts) -> Role:
         settings=settings,
         calls=calls,
         opener=open_endpoints(settings),
-        devices=_devices(parts),
+        devices=device_lookup(parts),
         departures=departures,
         finished=finished,
         metrics=metrics,
@@ -209,16 +209,6 @@ def _show(gate: Gate, metrics: Metrics) -> None:
 
 def _count(gate: Gate, state: str) -> float:
     return gate.counts()[state]
-
-
-def _devices(parts: Parts) -> DeviceLookup:
-    return DeviceLookup(
-        redis=parts.stores.redis,
-        prefix=parts.settings.redis_prefix,
-        database=parts.stores.database,
-        metrics=parts.metrics,
-        clock=time.time,
-    )
 
 
 def _finished(parts: Parts) -> FinishedCalls:

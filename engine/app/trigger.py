@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
+from engine.app.devices import device_lookup
 from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role
 from engine.app.stores import Stores
@@ -46,6 +47,7 @@ def build_trigger(parts: Parts) -> Role:
             prefix=settings.redis_prefix,
             deadline=settings.redis_timeout,
         ),
+        devices=device_lookup(parts),
         publisher=parts.publisher,
         metrics=parts.metrics,
     )

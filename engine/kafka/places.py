@@ -46,6 +46,10 @@ class Place(NamedTuple):
         """Whether it is a place in the topic of this id, as far as is known."""
         return self.topic_id is None or topic_id is None or self.topic_id == topic_id
 
+    def ended_before(self, new: "Place") -> bool:
+        """Whether the topic of this place is no more where partitions go on at `new`."""
+        return new.offset < self.offset or not self.may_be_of(new.topic_id)
+
 
 class Starts(Protocol):
     """Who knows where partitions go on."""

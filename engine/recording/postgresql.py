@@ -77,11 +77,8 @@ class PostgresLedger:
         self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
     ) -> bool:
         """Put a place in the stead of `old`; False if it is not `old`."""
-        name = "first_place" if old is None else "move_place"
-        known = (topic, partition, *new[:2], *(old[:2] if old else ()))
-        async with self._connection() as connection:
-            done = await connection.execute(_SQL[name], *known)
-        return bool(done.endswith(" 1"))
+        async with self.entry() as entry:
+            return await entry.move_place(topic, partition, old, new)
 
     async def companies(self, ids: Collection[int]) -> set[int]:
         """Those that exist."""
@@ -128,6 +125,19 @@ class PostgresEntry:
         known = (topic, partition, new) if old is None else (topic, partition, new, old)
         done = await self._connection.execute(_SQL[name], *known)
         return bool(done.endswith(" 1"))
+
+    async def move_place(
+        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+    ) -> bool:
+        """See Ledger; that the old topic is no more is noted for `verify`."""
+        name = "first_place" if old is None else "move_place"
+        known = (topic, partition, *new[:2], *(old[:2] if old else ()))
+        done = await self._connection.execute(_SQL[name], *known)
+        if not done.endswith(" 1"):
+            return False
+        if old is not None and old.ended_before(new):
+            await self._connection.execute(_SQL["note_past"], topic)
+        return True
 
     async def now(self) -> datetime:
         """The present on SQL's clock: that of the transaction's beginning."""

@@ -73,10 +73,8 @@ class SqliteLedger:
         self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
     ) -> bool:
         """Put a place in the stead of `old`; False if it is not `old`."""
-        name = "first_place" if old is None else "move_place"
-        known = (topic, partition, *new[:2], *(old[:2] if old else ()))
         async with self.entry() as entry:
-            return await entry.move_place(name, known)
+            return await entry.move_place(topic, partition, old, new)
 
     async def companies(self, ids: Collection[int]) -> set[int]:
         """Those that exist."""
@@ -113,9 +111,17 @@ class SqliteEntry:
             done = await self._run("advance_offset", topic, partition, new, old)
         return bool(done.rowcount == 1)
 
-    async def move_place(self, name: str, known: tuple[object, ...]) -> bool:
-        """Run the statement `name` of SqliteLedger.move_place."""
-        return bool((await self._run(name, *known)).rowcount == 1)
+    async def move_place(
+        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+    ) -> bool:
+        """See Ledger; that the old topic is no more is noted for `verify`."""
+        name = "first_place" if old is None else "move_place"
+        known = (topic, partition, *new[:2], *(old[:2] if old else ()))
+        if (await self._run(name, *known)).rowcount != 1:
+            return False
+        if old is not None and old.ended_before(new):
+            await self._run("note_past", topic)
+        return True
 
     async def now(self) -> datetime:
         """The present on SQL's clock, which is that of this host."""

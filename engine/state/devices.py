@@ -62,7 +62,7 @@ class _Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Copy).decode
 
-Found = dict[DeviceKey, KnownToCatalog | None]
+Found = Mapping[DeviceKey, KnownToCatalog | None]
 
 
 def completed(device: ReceivedDevice, known: KnownToCatalog | None) -> KnownDevice:
@@ -113,7 +113,7 @@ class DeviceLookup:
         self._next = _Batch()
         self._asking = asyncio.Lock()
 
-    async def find(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, KnownToCatalog | None]:
+    async def find(self, keys: Collection[DeviceKey]) -> Found:
         """Each key's record, among others'; None: the catalog has none; NOT_ASKED: it did not
         answer in time."""
         batch = self._next
@@ -213,7 +213,7 @@ _COLUMNS = select(
 
 
 async def _select(session: AsyncSession, keys: list[DeviceKey]) -> Found:
-    found: Found = dict.fromkeys(keys)
+    found: dict[DeviceKey, KnownToCatalog | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
     for company_id, udid in keys:
         by_company.setdefault(company_id, []).append(udid)

@@ -15,6 +15,7 @@ from catalog.models import (
     Device,
     Presence,
     Reception,
+    RecorderPast,
     Statistic,
 )
 from catalog.models import StatisticDevice as StatisticDeviceRow
@@ -77,6 +78,7 @@ async def test_a_place_moves_only_from_what_is_known(scene: Scene):
     assert await ledger.move_place(TOPIC, 3, Place(9, "a" * 32), new)
     assert await ledger.known_places(TOPIC) == {3: new}
     assert await ledger.next_offsets(TOPIC) == {3: 0}
+    assert await past(scene) == {TOPIC}  # `verify` has to know
 
 
 async def test_a_place_whose_topic_is_not_known_learns_it(scene: Scene):
@@ -87,6 +89,12 @@ async def test_a_place_whose_topic_is_not_known_learns_it(scene: Scene):
     assert not await ledger.move_place(TOPIC, 3, Place(5, "a" * 32), Place(5, "b" * 32))
     assert await ledger.move_place(TOPIC, 3, Place(5, None), Place(5, "a" * 32))
     assert await ledger.known_places(TOPIC) == {3: Place(5, "a" * 32)}
+    assert await past(scene) == set()
+
+
+async def past(scene: Scene) -> set[str]:
+    async with scene.database.glance() as session:
+        return set(await session.scalars(select(RecorderPast.topic)))
 
 
 async def test_of_two_at_once_one_moves_it(scene: Scene):

@@ -22,6 +22,9 @@ ON CONFLICT DO NOTHING;
 UPDATE recorder_offset SET next_offset = $3, topic_id = $4
 WHERE topic = $1 AND partition = $2 AND next_offset = $5 AND topic_id IS NOT DISTINCT FROM $6;
 
+-- name: note_past
+INSERT INTO recorder_past (topic, ended_on) VALUES ($1, now()) ON CONFLICT DO NOTHING;
+
 -- name: now
 SELECT now();
 

@@ -1,11 +1,14 @@
 """What a process that was killed between its claims and its messages leaves to the next one."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
+from catalog.database import Database, open_database
+from catalog.migrate import migrate
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.decode import decode_record
 from engine.kafka.publisher import Publisher
@@ -15,6 +18,7 @@ from engine.notify import notification_id
 from engine.settings import Settings, load_settings
 from engine.state.beacons import BeaconCache
 from engine.state.claims import ClaimRequest, Claims
+from engine.state.devices import DeviceLookup
 from engine.state.index import BeaconIndex
 from engine.state.settling import ClaimSettler
 from engine.trigger import Trigger
@@ -46,6 +50,14 @@ async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
     await one.start()
     yield one
     await one.close()
+
+
+@pytest.fixture
+async def database(sqlite_url: str) -> AsyncIterator[Database]:
+    await migrate(sqlite_url)
+    opened = open_database(sqlite_url)
+    yield opened
+    await opened.close()
 
 
 def record(offset: int, seconds: float, topic: str) -> "ConsumerRecord[bytes, bytes]":
@@ -81,6 +93,7 @@ async def test_every_claim_that_was_taken_is_taken_again(
     redis: RedisClient,
     settings: Settings,
     publisher: Publisher,
+    database: Database,
     batches: list[list[int]],
     claimed: int,
 ) -> None:
@@ -102,6 +115,9 @@ async def test_every_claim_that_was_taken_is_taken_again(
         index=index,
         claims=claims,
         settler=ClaimSettler(redis=redis, prefix=PREFIX, deadline=5),
+        devices=DeviceLookup(
+            redis=redis, prefix=PREFIX, database=database, metrics=metrics, clock=time.time
+        ),
         publisher=publisher,
         metrics=metrics,
         clock=lambda: NOW / 1000,

@@ -13,6 +13,7 @@ from engine.decode import Heard, decode_record
 from engine.kafka.topics import Topics
 from engine.notify import Composer, notification_id
 from engine.state.beacons import IndexedBeacon
+from engine.state.devices import completed
 from rules.model import Beacon, Campaign, Venue, Zone
 from tests.unit.engine import records
 
@@ -59,7 +60,8 @@ def composed(sent: Campaign, connector: ConnectorEntry | None = None, **fields: 
     owner = notification_id(detection, sent)
     beacon = IndexedBeacon(BEACON, [sent], connector)
     composer = Composer(topics=TOPICS, lifetime=300)
-    outgoing = composer.compose(detection, beacon, sent, owner, NOW)
+    device = completed(detection.message.device, None)
+    outgoing = composer.compose(detection, beacon, sent, owner, device, NOW)
     assert outgoing.key == b"device-1"
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}
     return outgoing.topic, orjson.loads(outgoing.value or b"")

@@ -38,9 +38,9 @@ DEAD_LETTERS = 0  # the lane of dead letters; companies count from 1
 
 # A turn. The other companies' detections wait for so much work at most, and the event loop for
 # a part of it.
-_GRANTS = 512
+_GRANTS = 256
 _DETECTIONS = 1024
-_BETWEEN_PAUSES = 128
+_BETWEEN_PAUSES = 64
 
 # How long the claim of a connector campaign, or of one whose message was too large, is taken
 # for granted: it may have been given back.

@@ -23,6 +23,7 @@ from tests.servers.waiting import eventually
 
 UDID = "00008030-001C2D3E4F50802E"
 DEVICE = {"udid": UDID, "name": "iOS", "version": "26.1", "model": "iPhone 17", "id_connector": 42}
+PUSH_TOKEN = "fcm:0123"
 ZONES = ("far", "near", "immediate")
 
 
@@ -47,7 +48,8 @@ async def furnish(url: str) -> None:
 
 def messages(begin: datetime) -> list[Message]:
     """One authentication, then a detection of each zone, a second apart."""
-    signed_in = {"api_key": "key", "device": DEVICE, "ip": "192.0.2.7"}
+    known = DEVICE | {"token_push": PUSH_TOKEN}
+    signed_in = {"api_key": "key", "device": known, "ip": "192.0.2.7"}
     signed_in["authenticated_at"] = _written(begin)
     came = int(begin.timestamp() * 1000)
     found = [Message("authentications", UDID.encode(), json.dumps(signed_in).encode(), came)]
@@ -103,5 +105,31 @@ async def test_the_interface_shows_what_was_recorded(
     ]
     assert {each["lieu"] for each in detail["beacon"]} == {"Hall"}
     assert {each["beacon"]["name"] for each in detail["beacon"]} == {"beacon 1"}
+    await a_bare_detection_is_completed(kafka_bootstrap, topics, listed["id"])
     for role in roles:
         await role.stop()
+
+
+async def a_bare_detection_is_completed(
+    kafka_bootstrap: str, topics: TopicSet, device_id: int
+) -> None:
+    """The push sender has its address, though the detection names nothing but the udid."""
+    bare = {"uuid": UUID, "major": 1, "minor": 1, "proximity": "near", "device": {"udid": UDID}}
+    sent = 4
+
+    async def completed() -> bool:
+        nonlocal sent
+        now = datetime.now(UTC)
+        value = json.dumps(bare | {"detected_at": _written(now)}).encode()
+        message = Message("detections", UDID.encode(), value, int(now.timestamp() * 1000))
+        await publish(kafka_bootstrap, topics.name(""), [message])
+        await eventually(lambda: arrived(sent + 1), what="the notification of the bare detection")
+        sent += 1
+        device = json.loads((await topics.read("notifications"))[-1].value)["device"]
+        return bool(device == DEVICE | {"id": device_id, "token_push": PUSH_TOKEN})
+
+    async def arrived(count: int) -> bool:
+        return await topics.count("notifications") >= count
+
+    # A copy that was made before the authentication is believed for a few seconds.
+    await eventually(completed, what="id, push token and the rest are filled in")

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
 
@@ -187,7 +188,7 @@ class _Outside:
     def _look(self, seconds: float) -> None:
         for message in self._consumer.consume(500, seconds):
             if message.error() is None:
-                sent = self._sent.pop(message.key(), None)
+                sent = self._sent.pop(message.key() or b"", None)
                 if sent is not None:  # else a repeat
                     self.latencies.append(time.perf_counter() - sent)
 

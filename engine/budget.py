@@ -16,7 +16,8 @@ class InFlightBytes:
     """Counts the bytes of records that are fetched and not finished, against a bound.
 
     Messages are composed a turn at a time, so that all turns together stay within a sixteenth
-    of the bound, or a little over the largest message each if that is more.
+    of the bound (a third with those that hang, engine/turns.py), or a little over the largest
+    message each if that is more.
     """
 
     def __init__(self, most: int) -> None:

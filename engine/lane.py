@@ -37,9 +37,9 @@ DEAD_LETTERS = 0  # the lane of dead letters; companies count from 1
 
 # A turn. The other companies' detections wait for so much work at most, and the event loop for
 # a part of it.
-_GRANTS = 512
+_GRANTS = 256
 _DETECTIONS = 1024
-_BETWEEN_PAUSES = 128
+_BETWEEN_PAUSES = 64
 
 # How long the claim of a connector campaign, or of one whose message was too large, is taken
 # for granted: it may have been given back.
@@ -47,6 +47,14 @@ _BRIEFLY = 5.0
 
 Clock = Callable[[], float]
 Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
+
+
+class Waiting(NamedTuple):
+    """A detection that may fire, its beacon, and the version of the cache that had it so."""
+
+    heard: Heard
+    beacon: IndexedBeacon | None
+    version: int
 
 
 class Grant(NamedTuple):
@@ -118,14 +126,14 @@ class Lane:
         self._held = held
         self._on_finished = on_finished
         self._unfinished: deque[Record] = deque()
-        self._waiting: deque[Heard] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._leaving: deque[Grant | DeadLetter] = deque()
         self._outcome: Outcome | None = None
 
-    def add(self, heard: Heard) -> None:
+    def add(self, waiting: Waiting) -> None:
         """A detection that may fire campaigns of the company."""
-        self._unfinished.append(heard.record)
-        self._waiting.append(heard)
+        self._unfinished.append(waiting.heard.record)
+        self._waiting.append(waiting)
 
     def add_letter(self, letter: DeadLetter) -> None:
         """A record that goes aside."""
@@ -157,9 +165,12 @@ class Lane:
         self._finish()
 
     async def _resolve(self) -> Mapping[BeaconKey, IndexedBeacon | None]:
-        """The beacons as they are now: what waits may have waited while they were edited."""
-        keys = {heard.key for heard in islice(self._waiting, _DETECTIONS)}
-        return await self._shared.index.resolve(keys, 0)
+        """The beacons of what has waited while something was edited, as they are now."""
+        index = self._shared.index
+        version = index.cache.version
+        upcoming = islice(self._waiting, _DETECTIONS)
+        keys = {each.heard.key for each in upcoming if each.version != version}
+        return await index.resolve(keys, 0) if keys else {}
 
     def _decide(
         self, beacons: Mapping[BeaconKey, IndexedBeacon | None]
@@ -172,8 +183,8 @@ class Lane:
         decisions: list[Decision] = []
         waiting = self._waiting
         while waiting and len(grants) < _GRANTS and len(decisions) < _DETECTIONS:
-            heard = waiting.popleft()
-            beacon = beacons[heard.key]
+            heard, beacon, _ = waiting.popleft()
+            beacon = beacons.get(heard.key, beacon) if beacons else beacon
             decision = decide(
                 None if beacon is None else beacon.target,
                 heard.zone,
@@ -279,7 +290,7 @@ class Lane:
         if self._leaving:
             following = self._leaving[0].record.offset
         elif self._waiting:
-            following = self._waiting[0].record.offset
+            following = self._waiting[0].heard.record.offset
         else:
             following = unfinished[-1].offset + 1
         finished = []

@@ -135,6 +135,11 @@ class Settings(BaseSettings):
     )
     drain_timeout: float = Field(20.0, gt=0, description="to finish what is begun when stopping")
     index_cache_beacons: int = Field(200_000, ge=1, description="beacons remembered per process")
+    index_cache_bytes: int = Field(
+        128 * 1024 * 1024,
+        ge=1024,
+        description="bytes of what campaigns send that are remembered with them",
+    )
     index_cache_age: float = Field(300.0, gt=0, description="a remembered beacon is read again")
     held_claims: int = Field(
         250_000, ge=1, description="claims (of a campaign on a device) remembered per process"

@@ -23,7 +23,7 @@ from engine.kafka.offsets import Offsets
 from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.kafka.worker import Records
-from engine.lane import DEAD_LETTERS, ROLE, Clock, Lane, Record
+from engine.lane import DEAD_LETTERS, ROLE, Clock, Lane, Record, Waiting
 from engine.metrics import Metrics
 from engine.notify import Composer
 from engine.outcome import Outcome
@@ -195,18 +195,22 @@ class PartitionTrigger:
         with self._step("decode"):
             batch = decode_batch(records, shared.settings.path_loss_exponent)
         shared.limit.note(records, batch.dead_positions)
+        version = shared.index.cache.version
         with self._step("resolve"):
             beacons = await shared.index.resolve({h.key for h in batch.heard}, len(batch.heard))
         with self._step("decide"):
-            firing, refused = self._sort(batch.heard, beacons)
+            firing, refused = self._sort(batch.heard, beacons, version)
         self._begin(records, batch, firing)
         refused.record(shared.metrics)
         shared.metrics.batch_size.observe(len(records))
         self._on_progress()
 
     def _sort(
-        self, heard: list[Heard], beacons: Mapping[BeaconKey, IndexedBeacon | None]
-    ) -> tuple[list[tuple[Heard, int]], Outcome]:
+        self,
+        heard: list[Heard],
+        beacons: Mapping[BeaconKey, IndexedBeacon | None],
+        version: int,
+    ) -> tuple[list[tuple[Waiting, int]], Outcome]:
         """Those that may fire, with their company, and what became of the others."""
         now = self._shared.clock()
         self._held.expire(now)
@@ -225,22 +229,25 @@ class PartitionTrigger:
                 held_by(detection.message.device.udid),
             )
             if decision.granted and beacon is not None:
-                firing.append((detection, beacon.company_reference.id))
+                waiting = Waiting(detection, beacon, version)
+                firing.append((waiting, beacon.company_reference.id))
             else:
                 refused.append(decision)
         return firing, Outcome(refused)
 
-    def _begin(self, records: Records, batch: Decoded, firing: list[tuple[Heard, int]]) -> None:
+    def _begin(self, records: Records, batch: Decoded, firing: list[tuple[Waiting, int]]) -> None:
         """Hand what is not finished to the lanes; the other records are finished now."""
-        opened = [heard.record for heard, _ in firing] + [each.record for each in batch.dead]
+        opened = [waiting.heard.record for waiting, _ in firing] + [
+            each.record for each in batch.dead
+        ]
         self._open(records, {record.offset for record in opened})
         self._ahead.take(records[-1].offset + 1, len(records))
         self._queued -= len(records)
         self._hold(size_of(opened) - size_of(records))
         touched = set()
-        for heard, company in firing:
+        for waiting, company in firing:
             touched.add(company)
-            self._lane(company).add(heard)
+            self._lane(company).add(waiting)
         for letter in batch.dead:
             touched.add(DEAD_LETTERS)
             self._lane(DEAD_LETTERS).add_letter(letter)

@@ -5,16 +5,23 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+_LONG = 0.5  # seconds
+_MOST_ASIDE = 16
+
 
 class Turns:
     """At most `most` turns at once in the process, in rotation between the companies that wait.
 
     One turn is never given to a company that has the others: whoever has little to do finds it
-    free, however much somebody else has.
+    free, however much somebody else has. A turn that takes `long` seconds waits for a server (the
+    leader of one partition, say), and is set aside, so that those who need another one go on; at
+    most 16 are.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, long: float = _LONG) -> None:
         self._most = max(2, most)
+        self._long = long
+        self._aside = 0
         self._running: Counter[int] = Counter()
         self._waiting: OrderedDict[int, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -22,10 +29,22 @@ class Turns:
     async def turn(self, company: int) -> AsyncIterator[None]:
         """Wait for a turn of `company`, and have it."""
         await self._begin(company)
+        turn = _Turn(company)
+        timer = asyncio.get_running_loop().call_later(self._long, self._set_aside, turn)
         try:
             yield
         finally:
-            self._end(company)
+            timer.cancel()
+            if turn.is_aside:
+                self._aside -= 1
+            else:
+                self._end(company)
+
+    def _set_aside(self, turn: "_Turn") -> None:
+        if self._aside < _MOST_ASIDE:
+            turn.is_aside = True
+            self._aside += 1
+            self._end(turn.company)
 
     async def _begin(self, company: int) -> None:
         if company not in self._waiting and self._may_begin(company):
@@ -68,3 +87,13 @@ class Turns:
                 break
         if queue:
             self._waiting[company] = queue  # behind the others
+
+
+class _Turn:
+    """One turn under way."""
+
+    __slots__ = ("company", "is_aside")
+
+    def __init__(self, company: int) -> None:
+        self.company = company
+        self.is_aside = False

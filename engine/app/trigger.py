@@ -98,7 +98,7 @@ def _index(parts: Parts) -> BeaconIndex:
     return BeaconIndex(
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
-        cache=BeaconCache(settings.index_cache_beacons),
+        cache=BeaconCache(settings.index_cache_beacons, settings.index_cache_bytes),
         deadline=settings.redis_timeout,
         metrics=parts.metrics,
     )

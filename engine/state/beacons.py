@@ -12,6 +12,8 @@ from rules.model import Beacon, Campaign
 
 log = structlog.get_logger(__name__)
 
+_OF_A_CAMPAIGN = 1000  # bytes of an object, its schedule and its share of the caches, about
+
 
 class BeaconKey(NamedTuple):
     """The triple that names one beacon; `uuid` in lower case with dashes."""
@@ -25,14 +27,16 @@ class IndexedBeacon:
     """A beacon ready to decide and to notify: compiled once, used for every detection.
 
     `connector` is its company's, where a campaign wants it. `depends_on` names the fields of the
-    index that it was made from, besides its own.
+    index that it was made from, besides its own. `shares` is the cache's.
     """
 
     __slots__ = (
+        "campaigns",
         "company_reference",
         "connector",
         "depends_on",
         "reference",
+        "shares",
         "target",
         "venue_reference",
     )
@@ -42,6 +46,8 @@ class IndexedBeacon:
     ) -> None:
         usable = [campaign for campaign in campaigns if _has_known_zone(beacon, campaign)]
         venue = beacon.venue
+        self.campaigns = tuple(usable)
+        self.shares: list[_SharedCampaign] = []
         self.reference = BeaconReference(
             beacon.id, beacon.name, beacon.uuid, beacon.major, beacon.minor
         )
@@ -69,27 +75,84 @@ def assemble(
     return made
 
 
+class _SharedCampaign:
+    """A campaign, how many bytes it sends, and how many remembered beacons have it."""
+
+    __slots__ = ("beacons", "campaign", "size")
+
+    def __init__(self, campaign: Campaign) -> None:
+        self.campaign = campaign
+        texts = (campaign.content, campaign.title, campaign.push, campaign.name)
+        self.size = _OF_A_CAMPAIGN + sum(len(text) for text in texts if text is not None)
+        self.beacons = 0
+
+
 class BeaconCache:
     """Beacons by key; None for a triple that is known to be unknown.
 
-    `known` is read directly in the hot path. `version` counts the drops: what was read from
-    Redis while it moved may be old, and is used once but not kept.
+    `known` is read directly in the hot path, and changed here alone. `version` counts the drops:
+    what was read from Redis while it moved may be old, and is used once but not kept. Bounded in
+    beacons and in bytes of what campaigns send; beacons share their campaigns.
     """
 
-    def __init__(self, most_beacons: int) -> None:
+    def __init__(self, most_beacons: int, most_bytes: int = 128 * 1024 * 1024) -> None:
         self.known: dict[BeaconKey, IndexedBeacon | None] = {}
         self.version = 0
         self._most_beacons = most_beacons
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._campaigns: dict[int, _SharedCampaign] = {}
+
+    def shared(self, campaigns: Mapping[int, Campaign]) -> dict[int, Campaign]:
+        """The same campaigns, by id; where an equal one is remembered, that one."""
+        return {number: self._same(campaign) for number, campaign in campaigns.items()}
+
+    def _same(self, campaign: Campaign) -> Campaign:
+        held = self._campaigns.get(campaign.id)
+        return held.campaign if held is not None and held.campaign == campaign else campaign
 
     def keep(self, beacons: Mapping[BeaconKey, IndexedBeacon | None], version: int) -> None:
         """Remember what was read since the cache had `version`."""
         if version != self.version:
             return
-        self.known.update(beacons)
-        excess = len(self.known) - self._most_beacons
-        if excess > 0:  # the oldest go, with a tenth to spare so that it is not done every time
-            for key in list(self.known)[: excess + self._most_beacons // 10]:
-                del self.known[key]
+        for key, beacon in beacons.items():
+            self._forget(key)
+            self.known[key] = beacon
+            if beacon is not None:
+                self._hold(beacon)
+        if len(self.known) > self._most_beacons or self._bytes > self._most_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """The oldest go, with a tenth to spare so that it is not done every time."""
+        most_beacons, most_bytes = self._most_beacons * 9 // 10, self._most_bytes * 9 // 10
+        for key in list(self.known):
+            if len(self.known) <= most_beacons and self._bytes <= most_bytes:
+                return
+            self._forget(key)
+
+    def _hold(self, beacon: IndexedBeacon) -> None:
+        for campaign in beacon.campaigns:
+            held = self._campaigns.get(campaign.id)
+            if held is None or held.campaign is not campaign:
+                # Another version, if there is one, is on its way out, and counted there.
+                held = self._campaigns[campaign.id] = _SharedCampaign(campaign)
+            if not held.beacons:
+                self._bytes += held.size
+            held.beacons += 1
+            beacon.shares.append(held)
+
+    def _forget(self, key: BeaconKey) -> None:
+        beacon = self.known.pop(key, None)
+        if beacon is None:
+            return
+        for held in beacon.shares:
+            held.beacons -= 1
+            if not held.beacons:
+                self._bytes -= held.size
+                if self._campaigns.get(held.campaign.id) is held:
+                    del self._campaigns[held.campaign.id]
+        beacon.shares.clear()
 
     def drop(self, fields: Iterable[str]) -> None:
         """Forget what was made from these fields of the index."""
@@ -104,12 +167,14 @@ class BeaconCache:
                 if beacon is not None and not dependent.isdisjoint(beacon.depends_on)
             )
         for key in keys:
-            self.known.pop(key, None)
+            self._forget(key)
 
     def drop_all(self) -> None:
         """Forget everything."""
         self.version += 1
         self.known.clear()
+        self._campaigns.clear()
+        self._bytes = 0
 
 
 def _key_of(field: str) -> BeaconKey:

@@ -111,7 +111,7 @@ class BeaconIndex:
         ids = {i for entry in entries for i in entry.campaigns}
         values = await self._read([campaign_field(i) for i in ids])
         campaigns = [decode_campaign(value) for value in values.values() if value is not None]
-        return {campaign.id: campaign for campaign in campaigns}
+        return self.cache.shared({campaign.id: campaign for campaign in campaigns})
 
     async def _connectors(
         self, entries: Iterable[BeaconEntry], campaigns: Mapping[int, Campaign]

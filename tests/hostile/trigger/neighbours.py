@@ -40,9 +40,19 @@ class Neighbours:
         for number in range(count):
             self.world.campaign(self.loud_venue, f"A {number}", [self.loud], **fields)
 
+    def spread(self, count: int, **fields: Any) -> list[Message]:
+        """One campaign at so many beacons; a detection at each, too far away to fire."""
+        plans = [self.world.beacon(self.loud_venue, 100 + n) for n in range(count)]
+        self.world.campaign(self.loud_venue, "A everywhere", plans, **fields)
+        return [self._message(plan, b"far ", {}, proximity="unknown") for plan in plans]
+
     def of_loud(self, count: int, **device: Any) -> list[Message]:
         """Detections of A's beacon by phones never heard of before."""
         return [self._message(self.loud, b"loud ", device) for _ in range(count)]
+
+    def of_quiet(self, count: int) -> list[Message]:
+        """The same of B's beacon."""
+        return [self._message(self.quiet, QUIET, {}) for _ in range(count)]
 
     @asynccontextmanager
     async def quiet_stream(self, topics: TopicSet) -> AsyncIterator[None]:
@@ -61,10 +71,12 @@ class Neighbours:
                 # The pace of the load, not a wait for something to happen.
                 await asyncio.sleep(TICK)
 
-    def _message(self, plan: BeaconPlan, prefix: bytes, device: dict[str, Any]) -> Message:
+    def _message(
+        self, plan: BeaconPlan, prefix: bytes, device: dict[str, Any], proximity: str = "near"
+    ) -> Message:
         udid = f"{prefix.decode()}{next(self._numbers)} {time.time()}"
         uuid, major, minor = plan.triple
-        body = {"uuid": uuid, "major": major, "minor": minor, "proximity": 1}
+        body = {"uuid": uuid, "major": major, "minor": minor, "proximity": proximity}
         value = json.dumps(body | {"device": {"udid": udid, **device}}).encode()
         return Message(0, udid.encode(), value)
 

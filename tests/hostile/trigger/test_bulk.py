@@ -152,3 +152,27 @@ async def test_a_campaign_of_900_kb(
     )
     with capsys.disabled():
         print(f"\n{told}")
+
+
+@pytest.mark.timeout(120)
+async def test_a_large_campaign_at_many_beacons(
+    rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
+) -> None:
+    """What a process remembers of the index held its content once a beacon."""
+    beacons = 1000 if FULL else 150
+    neighbours = Neighbours()
+    far = neighbours.spread(beacons, format="html", template=None, html="x" * 900_000)
+    await neighbours.world.save(sqlite_url)
+    await topics.create()
+    trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=sqlite_url)
+    await trigger.until_ready()
+    memory = Memory(trigger)
+    async with topics.publishing() as send:
+        for message in far:  # one by one, or few batches would have them all
+            await send(message)
+            await send.settle()
+    await topics.until_done()
+    samples = await trigger.metrics()
+    assert samples.by("detections", "reason") == {"unknown_proximity": beacons}
+    assert memory.growth < 64 * MIB, f"{memory.growth // MIB} MiB"
+    await trigger.stop()

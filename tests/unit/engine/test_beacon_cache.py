@@ -1,6 +1,7 @@
 """What a process remembers of the index."""
 
 from engine.state.beacons import BeaconCache, BeaconKey, IndexedBeacon
+from rules.model import Campaign
 from tests.unit.engine.test_notify import BEACON, campaign
 
 UUID = BEACON.uuid
@@ -54,3 +55,45 @@ def test_the_bound_holds_and_the_newest_stay():
 def test_a_campaign_in_an_unknown_time_zone_is_left_out():
     made = IndexedBeacon(BEACON, [campaign(id=1), campaign(id=2, time_zone="Mars/Olympus")], None)
     assert [c.id for c in made.target.phase_at(1_795_165_200.0).open] == [1]
+
+
+def large(number: int, size: int = 1000) -> Campaign:
+    return campaign(id=number, content="x" * size)
+
+
+def test_beacons_share_a_campaign_until_it_changes():
+    cache = BeaconCache(100)
+    for minor in range(3):
+        campaigns = cache.shared({7: large(7)})
+        cache.keep({key(minor): IndexedBeacon(BEACON, campaigns.values(), None)}, cache.version)
+    first, second, third = (cache.known[key(minor)] for minor in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.campaigns[0] is second.campaigns[0] is third.campaigns[0]
+    changed = cache.shared({7: large(7, 1001)})[7]
+    assert changed is not first.campaigns[0]
+
+
+def test_what_campaigns_send_is_bounded():
+    cache = BeaconCache(10_000, most_bytes=50_000)
+    for minor in range(1000):
+        campaigns = cache.shared({number: large(number) for number in (minor, minor // 10 + 5000)})
+        cache.keep({key(minor): IndexedBeacon(BEACON, campaigns.values(), None)}, cache.version)
+        held = {id(c): c for b in cache.known.values() if b is not None for c in b.campaigns}
+        assert sum(len(c.content or "") for c in held.values()) <= 50_000
+        assert cache._bytes <= 50_000
+    assert key(999) in cache.known
+    cache.drop([f"b:{UUID}:1:{minor}" for minor in range(1000)])
+    assert (cache._bytes, cache._campaigns) == (0, {})
+
+
+def test_a_campaign_that_changed_while_others_hold_the_old_one():
+    cache = BeaconCache(100)
+    old, new = large(7), large(7, 3000)
+    cache.keep({key(1): IndexedBeacon(BEACON, [old], None)}, cache.version)
+    cache.keep({key(2): IndexedBeacon(BEACON, [new], None)}, cache.version)
+    cache.keep({key(3): IndexedBeacon(BEACON, [new], None)}, cache.version)
+    for minor in (1, 3, 2):
+        cache.drop([f"b:{UUID}:1:{minor}"])
+    assert (cache._bytes, cache._campaigns) == (0, {})

@@ -7,6 +7,7 @@ import pytest
 
 from engine.cancelling import cancel
 from engine.turns import Turns
+from tests.servers.waiting import eventually
 
 
 async def busy(turns: Turns, company: int, log: list[int], times: int) -> None:
@@ -56,3 +57,38 @@ async def test_whoever_gives_up_leaves_its_turn_to_others(after: int) -> None:
         await asyncio.gather(*waiting[3:])
     assert not turns._running
     assert not turns._waiting
+
+
+async def test_those_who_wait_for_a_server_do_not_keep_others_from_going_on() -> None:
+    turns = Turns(4, long=0.01)
+    never = asyncio.Event()
+
+    async def hang(company: int) -> None:
+        async with turns.turn(company):
+            await never.wait()
+
+    hanging = [asyncio.create_task(hang(company)) for company in (1, 2, 3) for _ in range(4)]
+    async with asyncio.timeout(5):
+        async with turns.turn(4):
+            pass
+        await busy(turns, 1, [], 20)
+    assert turns._aside == len(hanging)
+    await cancel(hanging)
+    assert (turns._aside, turns._running.total()) == (0, 0)
+
+
+async def test_what_hangs_is_bounded() -> None:
+    turns = Turns(4, long=0.01)
+    held: list[int] = []
+
+    async def hang(number: int) -> None:
+        async with turns.turn(number):
+            held.append(number)
+            await asyncio.Event().wait()
+
+    hanging = [asyncio.create_task(hang(number)) for number in range(100)]
+    await eventually(lambda: len(held) == 20, what="sixteen aside, and four")
+    for _ in range(20):
+        await asyncio.sleep(0.01)  # there is nothing to wait for: no more of them begin
+    assert len(held) == 20
+    await cancel(hanging)

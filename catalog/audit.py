@@ -28,6 +28,7 @@ from catalog.models import (
     Venue,
 )
 from catalog.outbox import CatalogSession
+from catalog.soft_deletion import is_marked
 
 _log = structlog.get_logger(__name__)
 _KINDS: dict[type, str] = {
@@ -42,7 +43,7 @@ _KINDS: dict[type, str] = {
 }
 KINDS = tuple(_KINDS.values())
 _SECRET = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
-_UNSAID = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at"))
+_UNSAID = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
 _TIES = frozenset(("tags", "beacons", "geofencings"))
 _HIDDEN = "*****"
 _LONGEST = 200
@@ -91,7 +92,7 @@ def _note(session: Session, _context: UOWTransaction) -> None:
             ("delete", session.deleted),
         )
         for item in items
-        if (row := _row(author, action, item)) is not None
+        if (row := _row(author, "delete" if is_marked(session, item) else action, item)) is not None
     ]
     if rows:
         session.connection().execute(insert(AuditEntry), rows)
@@ -121,8 +122,6 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
         return None
     state = inspect(item)
     told = [field for field in state.attrs if field.key not in _UNSAID and _is_told(item, field)]
-    if action == "edit" and _is_marked_deleted(item):
-        action = "delete"
     if action == "edit":
         told = [field for field in told if field.history.has_changes()]
         if not told:
@@ -146,12 +145,6 @@ def _is_told(item: object, field: AttributeState) -> bool:
     if field.key in _TIES:
         return field.key in inspect(item).dict
     return field.key in inspect(type(item)).column_attrs
-
-
-def _is_marked_deleted(item: object) -> bool:
-    """Deleted records stay, hidden."""
-    attributes = inspect(item).attrs
-    return "deleted_at" in attributes and attributes["deleted_at"].history.has_changes()
 
 
 def _told(field: AttributeState, *, before: bool) -> Any:

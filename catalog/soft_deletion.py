@@ -47,6 +47,7 @@ from catalog.outbox import CatalogSession, UnwatchedWriteError
 
 _CHUNK = 1000
 _WITH_DELETED = "catalog_with_deleted"
+_MARKED = "marked_deleted"
 _LIVING = with_loader_criteria(
     Deletable, lambda model: model.deleted_at.is_(None), include_aliases=True
 )
@@ -85,6 +86,11 @@ def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
     return query.execution_options(**{_WITH_DELETED: True})
 
 
+def is_marked(session: Session, item: object) -> bool:
+    """Whether the flush under way deletes the record, which to SQL is an edit."""
+    return any(item is marked for marked in session.info.get(_MARKED, ()))
+
+
 @event.listens_for(CatalogSession, "do_orm_execute")
 def _see_the_living(state: ORMExecuteState) -> None:
     statement = state.statement
@@ -102,6 +108,7 @@ def _mark_instead(session: Session, _context: UOWTransaction, _instances: Any) -
     for item in session.deleted:
         if isinstance(item, Deletable):
             doomed.setdefault(type(item), []).append(item)
+    session.info[_MARKED] = [item for items in doomed.values() for item in items]
     for model, items in doomed.items():
         for item in items:
             session.add(item)  # the flush would delete it otherwise

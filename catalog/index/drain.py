@@ -98,7 +98,9 @@ async def _build_unless_right(turn: Turn, store: IndexStore, on_lag: LagShown) -
     on_lag(found.lag)
     if found.standing is IndexStanding.RIGHT:
         return False
-    _log.warning(
+    # The first build of a catalog is nothing to warn of.
+    say = _log.warning if any(place.generation for place in turn.places) else _log.info
+    say(
         f"the index in Redis is {found.standing.value}: rebuilding it from SQL",
         generations_behind=found.lag,
         buckets_behind=found.buckets,

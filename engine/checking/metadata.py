@@ -10,7 +10,7 @@ from aiokafka.conn import create_conn
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 
-from engine.kafka.connection import connection_options
+from engine.kafka.connection import single_connection_options
 from engine.settings import Settings
 from engine.settings_checks import bootstrap_addresses
 
@@ -105,8 +105,7 @@ class ClusterState(NamedTuple):
 
 async def ask_cluster(settings: Settings, topics: tuple[str, ...]) -> ClusterState:
     """Raises KafkaError, OSError, TimeoutError; of several addresses the first that answers."""
-    options = connection_options(settings)
-    del options["bootstrap_servers"], options["retry_backoff_ms"]
+    options = single_connection_options(settings)
     options["request_timeout_ms"] = int(_SECONDS * 1000)
     failure: Exception | None = None
     for host, port in bootstrap_addresses(settings.kafka_bootstrap_servers):

@@ -30,5 +30,12 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
+def single_connection_options(settings: Settings) -> dict[str, Any]:
+    """The same for one connection, whose address is given apart."""
+    of_clients = ("bootstrap_servers", "retry_backoff_ms", "metadata_max_age_ms")
+    options = connection_options(settings)
+    return {name: value for name, value in options.items() if name not in of_clients}
+
+
 def _secret(value: Any) -> str | None:
     return None if value is None else str(value.get_secret_value())

@@ -14,7 +14,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from engine.kafka.connection import connection_options
+from engine.kafka.connection import connection_options, single_connection_options
 from engine.settings import PREFIX, Settings
 from engine.settings_checks import bootstrap_addresses
 
@@ -138,8 +138,7 @@ async def _tls_fails(settings: Settings, host: str, port: int) -> Diagnosis:
 
 async def _sign_in(settings: Settings, host: str, port: int) -> Diagnosis:
     """As aiokafka does, which tells here what it hides when it starts."""
-    place, options = f"{host}:{port}", connection_options(settings)
-    del options["bootstrap_servers"], options["retry_backoff_ms"]
+    place, options = f"{host}:{port}", single_connection_options(settings)
     options["request_timeout_ms"] = int(_STEP_SECONDS * 1000)
     mechanism = settings.kafka_sasl_mechanism
     try:

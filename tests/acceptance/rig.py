@@ -107,6 +107,12 @@ class Samples:
         samples = family.samples if family else ()
         return int(sum(s.value for s in samples if s.name.endswith("_total")))
 
+    def observed(self, name: str, **labels: str) -> int:
+        """How often a histogram was observed, with these labels among its own."""
+        family = self._families.get(f"proximity_{name}")
+        samples = [s for s in family.samples if s.name.endswith("_count")] if family else []
+        return int(sum(s.value for s in samples if labels.items() <= s.labels.items()))
+
 
 class Rig:
     """Starts commands that share servers, topics and prefixes, and ends what is left of them."""

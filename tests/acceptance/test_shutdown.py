@@ -125,10 +125,13 @@ async def _stuck(trigger: Command, topics: TopicSet, world: World, redis: RedisS
     await asyncio.to_thread(redis.stop)
     traffic = Traffic(random.Random(1), [plan.triple for plan in world.beacons], devices=50)
     await topics.publish([traffic.detection(None) for _ in range(500)])
-    await eventually(
-        lambda: '"claims"' in trigger.output or "reading the index" in trigger.output,
-        what="a batch waits for Redis",
-    )
+
+    async def waits() -> bool:
+        metrics = await trigger.metrics()
+        decoded = metrics.observed("batch_seconds", step="decode")
+        return decoded > 0 and metrics.total("redis_errors") > 0
+
+    await eventually(waits, what="a batch waits for Redis")
     return traffic
 
 
@@ -239,7 +242,8 @@ async def test_a_url_that_cannot_be_used_is_told_in_one_line(
     rig: Rig, world: World, redis_url: str, sqlite_url: str, wrong: dict[str, str]
 ) -> None:
     trigger = rig.trigger(**({"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url} | wrong))
-    assert await trigger.ended() == 1
-    assert "URL cannot be used" in trigger.output.splitlines()[-1]
+    assert await trigger.ended() == 2
+    (setting,) = wrong
+    assert f"PROXIMITY_{setting}: cannot be read; accepted: " in trigger.output.splitlines()[-1]
     assert "Traceback" not in trigger.output
     assert "hushhush" not in trigger.output

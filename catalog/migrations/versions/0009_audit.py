@@ -29,6 +29,7 @@ def upgrade() -> None:
         sa.Column("before", sa.JSON(), nullable=False),
         sa.Column("after", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_entry")),
+        sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_audit_entry_company_id_id"), "audit_entry", ["company_id", "id"])
 

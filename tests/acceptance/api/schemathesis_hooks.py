@@ -29,6 +29,9 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
         case.query.pop("from", None)
         case.query.pop("to", None)
     if isinstance(case.body, dict):
+        for name in ("nfcs", "qrcodes"):
+            if name in case.body:
+                case.body[name] = _storable(case.body[name])
         _complete(case.body)
 
 
@@ -50,6 +53,17 @@ def _complete(body: dict[str, Any]) -> None:
         body["start"], body["end"] = "1999-01-01T00:00:00Z", body["start"]
         if timestamp(body["end"]) <= timestamp(body["start"]):
             body["end"] = "1999-01-02T00:00:00Z"
+
+
+def _storable(value: Any) -> Any:
+    """Without NUL characters, in whatever depth."""
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return value
 
 
 def _may_be_new(name: str, item: Any) -> bool:

@@ -1,6 +1,6 @@
 """A catalog that an earlier version filled, brought up to date: nothing lost, no id again."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import pytest
@@ -53,6 +53,8 @@ FILLED = (
     "VALUES ('2026-11-20', 'venue', 33, 33, 1, 1, 1), ('2026-11-20', 'beacon', 40, 33, 1, 1, 1), "
     "('2026-11-20', 'campaign', 62, 33, 1, 1, 1)",
 )
+# Tables whose indexes and constraints later versions change on purpose.
+CHANGED_SINCE = ("beacon", "alembic_version", "reception", "presence")
 # The highest ids that rows of deleted records still name.
 NAMED = {Venue: 33, Beacon: 41, Campaign: 62, Device: 77}
 
@@ -87,10 +89,12 @@ async def _content(engine: AsyncEngine) -> dict[str, list[dict[str, Any]]]:
         for table in sorted(set(tables) & set(Base.metadata.tables)):
             rows = (await connection.exec_driver_sql(f"SELECT * FROM {table}")).mappings()
             content[table] = sorted((dict(row) for row in rows), key=repr)
+    for row in content["index_state"]:
+        del row["catalog"]  # a later version gives it a new one, so that the index is built again
     return content
 
 
-async def _constraints(engine: AsyncEngine) -> dict[str, Any]:
+async def _constraints(engine: AsyncEngine, tables: Collection[str]) -> dict[str, Any]:
     def read(connection: Connection) -> dict[str, Any]:
         inspector = inspect(connection)
         return {
@@ -100,8 +104,8 @@ async def _constraints(engine: AsyncEngine) -> dict[str, Any]:
                 sorted(map(repr, inspector.get_check_constraints(table))),
                 sorted(map(repr, inspector.get_foreign_keys(table))),
             )
-            for table in Base.metadata.tables
-            if table not in ("beacon", "alembic_version")
+            for table in tables
+            if table not in CHANGED_SINCE
         }
 
     async with engine.connect() as connection:
@@ -109,7 +113,8 @@ async def _constraints(engine: AsyncEngine) -> dict[str, Any]:
 
 
 async def test_nothing_is_lost(old: AsyncEngine, database_url: str):
-    before, rules = await _content(old), await _constraints(old)
+    before = await _content(old)
+    rules = await _constraints(old, before)
     empty = {table for table, rows in before.items() if not rows}
     assert empty == {"outbox", "presence", "recorder_offset", "statistic_device"}
     await migrate(database_url)
@@ -118,7 +123,7 @@ async def test_nothing_is_lost(old: AsyncEngine, database_url: str):
         assert [{k: v for k, v in row.items() if k in rows[0]} for row in after[table]] == rows, (
             table
         )
-    assert await _constraints(old) == rules
+    assert await _constraints(old, before) == rules
 
 
 async def test_no_id_comes_back(old: AsyncEngine, database_url: str, records: Records):

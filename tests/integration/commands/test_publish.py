@@ -106,6 +106,8 @@ def test_ctrl_c_ends_with_130_and_says_what_was_done(
         cwd=Path(__file__).parents[3],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A shell that runs the tests in the background has them ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdin is not None
     assert process.stderr is not None

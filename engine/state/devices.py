@@ -6,17 +6,17 @@ stop a notification: it leaves without what cannot be found out in time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 from redis.asyncio import Redis, RedisCluster
-from sqlalchemy import select
+from sqlalchemy import ARRAY, String, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from catalog.chunks import chunked
 from catalog.database import Database
-from catalog.models import Device
 from engine.failures import database_may_recover, redis_may_recover
 from engine.messages import Device as ReceivedDevice
 from engine.messages import KnownDevice
@@ -27,7 +27,7 @@ _COPY_SECONDS = 3600  # how long an old copy may stand in for SQL
 _DEADLINE = 0.5
 _DEADLINE_A_DEVICE = 0.0005  # more for a large batch, so that a busy SQL is not taken for away
 _PAUSE_SECONDS = 5.0  # SQL that failed is left alone for so long
-_LARGEST_QUERY = 500
+_LARGEST_QUERY = 1000
 
 
 class DeviceKey(NamedTuple):
@@ -163,8 +163,11 @@ class DeviceLookup:
     async def _remember(self, stored: Found, read_at: float) -> None:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for key, record in stored.items():
-            pipeline.set(self._name(key), _encode(_Copy(read_at, record)), ex=_COPY_SECONDS)
-        await self._run(pipeline.execute())
+            if record is not None:  # a device that SQL does not have is about to come there
+                copy = _encode(_Copy(read_at, record))
+                pipeline.execute_command("SET", self._name(key), copy, "EX", _COPY_SECONDS)
+        if len(pipeline):
+            await self._run(pipeline.execute())
 
     async def _run(self, call: Awaitable[Any]) -> list[Any] | None:
         try:
@@ -185,7 +188,7 @@ class DeviceLookup:
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
             async with asyncio.timeout(deadline), self._database.glance() as session:
-                found = await _select(session, keys)
+                found = await _select(session, self._database.dialect, keys)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):
                 raise
@@ -200,31 +203,36 @@ class DeviceLookup:
         return f"{self._prefix}known:{key.company_id}:{key.udid}"
 
 
-_COLUMNS = select(
-    Device.udid,
-    Device.id,
-    Device.id_connector,
-    Device.test,
-    Device.token_push,
-    Device.name,
-    Device.version,
-    Device.model,
+# One parameter for all udids: hundreds of them would cost more than the query.
+_QUERY = (
+    "SELECT udid, id, id_connector, test, token_push, name, version, model "
+    "FROM device WHERE company_id = :company AND udid "
 )
+_QUERIES = {
+    "postgresql": text(_QUERY + "= ANY (:udids)").bindparams(
+        bindparam("udids", type_=ARRAY(String))
+    ),
+    "sqlite": text(_QUERY + "IN (SELECT value FROM json_each(:udids))"),  # noqa: S608
+}
 
 
-async def _select(session: AsyncSession, keys: list[DeviceKey]) -> Found:
+async def _select(session: AsyncSession, dialect: str, keys: list[DeviceKey]) -> Found:
     found: dict[DeviceKey, KnownToCatalog | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
     for company_id, udid in keys:
         by_company.setdefault(company_id, []).append(udid)
+    connection = await session.connection()
     for company_id, udids in by_company.items():
-        for start in range(0, len(udids), _LARGEST_QUERY):
-            rows: Iterable[Any] = await session.execute(
-                _COLUMNS.where(
-                    Device.company_id == company_id,
-                    Device.udid.in_(udids[start : start + _LARGEST_QUERY]),
-                )
+        for part in chunked(udids, _LARGEST_QUERY):
+            given: Any = part if dialect == "postgresql" else _as_json(part)
+            rows: Iterable[Any] = await connection.execute(
+                _QUERIES[dialect], {"company": company_id, "udids": given}
             )
-            for udid, *known in rows:
-                found[DeviceKey(company_id, udid)] = KnownToCatalog(*known)
+            for udid, id_, id_connector, test, *others in rows:
+                known = KnownToCatalog(id_, id_connector, bool(test), *others)
+                found[DeviceKey(company_id, udid)] = known
     return found
+
+
+def _as_json(udids: Sequence[str]) -> str:
+    return msgspec.json.encode(udids).decode()

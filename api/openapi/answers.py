@@ -126,8 +126,8 @@ def _venue() -> dict[str, Schema]:
         "active": _FLAG,
         "width": _or_null(_COUNT),
         "height": _or_null(_COUNT),
-        "image": _or_null(_STRING),
-        "time_zone": _or_null(_STRING),
+        "image": _STRING,
+        "time_zone": _STRING,
     }
     beacon = {
         "id": _ID,
@@ -139,7 +139,7 @@ def _venue() -> dict[str, Schema]:
         "proximity": _word("immediate", "near", "far"),
         "x": _or_null(_INTEGER),
         "y": _or_null(_INTEGER),
-        "color": _or_null(_STRING),
+        "color": _STRING,
         "tags": _many("Tag"),
     }
     geofence = {
@@ -163,11 +163,11 @@ def _campaign() -> Schema:
         {
             "id": _ID,
             "name": _STRING,
-            "hash": _or_null(_STRING),
+            "hash": _STRING,
             "push": _STRING,
             "title": _STRING,
             "format": _word("template", "url", "html", "connector"),
-            **dict.fromkeys(("template", "url", "html", "background", "color"), _or_null(_STRING)),
+            **dict.fromkeys(("template", "url", "html", "background", "color"), _STRING),
             "cache": _STRING,
             "start": _TIMESTAMP,
             "end": _TIMESTAMP,
@@ -246,7 +246,7 @@ def _calls() -> dict[str, Schema]:
 
 
 def _statistic_line() -> Schema:
-    deleted = _STRING | {"nullable": True, "description": "null when the record is gone."}
+    deleted = _STRING | {"description": "Empty when the record is gone."}
     return _object(
         {
             "day": {"type": "string", "format": "date"},

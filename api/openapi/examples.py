@@ -163,12 +163,12 @@ _TAGGED: Example = {"tags": [{"id": 1, "name": "entrance"}]}
 BEACON_ANSWER: Example = {"id": 1, **BEACON, **_TAGGED}
 CAMPAIGN_ANSWER: Example = {
     "id": 1,
-    "hash": None,
-    "template": None,
-    "html": None,
-    "background": None,
+    "hash": "",
+    "template": "",
+    "html": "",
+    "background": "",
     **CAMPAIGN,
-    "color": None,
+    "color": "",
     "beacons": [BEACON_ANSWER],
     "geofencings": [{"id": 1, **GEOFENCE}],
     "nfcs": [],

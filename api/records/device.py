@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.answers import timestamp
-from api.records.page import Page, Record, fetch
+from api.records.page import Page, Record, fetch, with_texts
 from api.records.venue import beacons
 from catalog.models import Beacon, Device, Venue
 from catalog.models.traces import AuthenticationTrace, DetectionTrace
@@ -29,14 +29,14 @@ _DEVICE = select(
 )
 Trace = AuthenticationTrace | DetectionTrace
 _PRESENT_ON_SOME = ("token_push", "id_connector")
-_NEVER_NULL = ("name", "version", "model")
 
 
 async def devices(
     session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
 ) -> list[Record]:
     """Devices: one query."""
-    return [_told(row) for row in await fetch(session, _DEVICE, Device.id, where, page)]
+    found = await fetch(session, _DEVICE, Device.id, where, page)
+    return [_told(row) for row in with_texts(found, ("name", "version", "model"))]
 
 
 async def authentications(session: AsyncSession, device_id: int, page: Page) -> list[Record]:
@@ -120,8 +120,6 @@ async def _beacons(session: AsyncSession, company_id: int, ids: set[int]) -> dic
 
 
 def _told(row: dict[str, Any]) -> Record:
-    for name in _NEVER_NULL:
-        row[name] = row[name] or ""
     for name in _PRESENT_ON_SOME:
         if row[name] is None:
             del row[name]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from urllib.parse import quote, quote_plus
 
 from connectors.call import Reply
 from connectors.model import Call, Content, Declined
@@ -15,6 +16,7 @@ _LONGEST_BODY = 4000
 _LONGEST_LINE = 2000
 _MOST_HEADERS = 100
 _SIGNATURE = "webhook-signature"
+_SAFE = "/?:@!$'()*,;"
 
 
 def show_request(call: Call, *, agent: str, now: float) -> ShownRequest:
@@ -45,12 +47,15 @@ def show_reply(call: Call, request: Request, reply: Reply) -> ShownReply:
 
 
 def secrets_of(call: Call, request: Request) -> list[str]:
-    """What must not be shown, as it is and as JSON writes it; the longest first."""
+    """What must not be shown, as it is, as JSON and as a url writes it; the longest first."""
     plain = [value for _, value in call.endpoint.parameters]
     plain += [call.endpoint.secret or ""]
     plain += [value.decode() for name, value in request.headers if name == _SIGNATURE.encode()]
     written = {json.dumps(each, ensure_ascii=False)[1:-1] for each in plain}
-    return sorted({*plain, *written}, key=len, reverse=True)
+    in_url = {
+        form for each in plain for form in (quote(each), quote_plus(each), quote(each, _SAFE))
+    }
+    return sorted({*plain, *written, *in_url}, key=len, reverse=True)
 
 
 def masked(text: str, secrets: Collection[str]) -> str:

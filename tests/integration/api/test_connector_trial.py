@@ -104,8 +104,21 @@ async def test_each_outcome(
     assert (told["notification"] is None) == (outcome != "published")
 
 
+async def test_a_service_that_repeats_the_url(api: Harness, owner: Headers, bodies: Bodies):
+    async def repeat(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        await replying(404, heard.target.encode(), location=heard.target)(heard, writer)
+
+    async with serving(repeat) as service:
+        await store(api, owner, bodies, service.url(), method="GET", auth="get")
+        told = await tried(api, owner)
+        (heard,) = service.heard
+    assert ("x-token", TOKEN) in heard.query
+    assert "secret" not in json.dumps(told)
+    assert "x-token=*****" in told["reply"]["body"]
+
+
 async def test_what_is_shown_is_bounded(api: Harness, owner: Headers, bodies: Bodies):
-    many = {f"x_{number}": "y" * 300 for number in range(150)}
+    many: dict[str, Any] = {f"x_{number}": "y" * 300 for number in range(150)}
     long = CONTENT | {"template": "é" * 8_000, "title": "t" * 9_000}
     async with serving(replying(200, long, **many)) as service:
         await store(api, owner, bodies, service.url())

@@ -42,7 +42,8 @@ _KINDS: dict[type, str] = {
 }
 KINDS = tuple(_KINDS.values())
 _SECRET = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
-_UNSAID = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at"))
+# An offset is how its instant is written, and no field of its own.
+_UNSAID = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
 _TIES = frozenset(("tags", "beacons", "geofencings"))
 _HIDDEN = "*****"
 _LONGEST = 200
@@ -149,9 +150,12 @@ def _is_told(item: object, field: AttributeState) -> bool:
 
 
 def _is_marked_deleted(item: object) -> bool:
-    """Deleted records stay, hidden."""
-    attributes = inspect(item).attrs
-    return "deleted_at" in attributes and attributes["deleted_at"].history.has_changes()
+    """Deleted records stay, hidden. The time is SQL's own: written, it waits to be read."""
+    state = inspect(item)
+    if "deleted_at" not in state.attrs:
+        return False
+    written = "deleted_at" in state.expired_attributes
+    return written or state.attrs["deleted_at"].history.has_changes()
 
 
 def _told(field: AttributeState, *, before: bool) -> Any:

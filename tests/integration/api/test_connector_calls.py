@@ -113,7 +113,7 @@ async def test_the_list_is_short_and_ends(api: Harness, owner: Headers, settings
     for start in (0, 30, 60):
         await write(api, settings, company_id, [past(start + n) for n in range(30)])
     key = f"{settings.redis_prefix}calls:{company_id}"
-    await api.stores.redis.lset(key, 0, b"of another version")
+    await api.stores.redis.lset(key, 0, "of another version")
     ids = [call["id"] for call in (await told(api, owner))["calls"]]
     assert ids == [f"call {number}" for number in range(88, 89 - KEPT, -1)]
     assert 0 < await api.stores.redis.ttl(key) <= 24 * 3600

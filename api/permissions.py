@@ -8,7 +8,7 @@
     geofence     region      list, read     create, update, delete
     beacon       beacon      list, read     create, update, delete
     campaign     campaign    list, read     create, update, delete
-    connector    connector   read           update, delete
+    connector    connector   read, calls    update, delete, test
     statistics   analytic    read
     audit        profile     list, of the kinds of record that the account may read
 

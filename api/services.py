@@ -1,14 +1,17 @@
 """What the operations work with, made once by whoever builds the application."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
+from api.trials import TrialTurns
 from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
+from connectors.history import CallHistory
+from connectors.trial import Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,9 @@ class Services:
 
     `nudge` is called after each commit, so that the index in Redis learns of it at once.
     `check_url` raises connectors.egress.EgressError for where no connector may lead. Without
-    `cipher` connectors can be neither stored nor shown.
+    `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
+    once, and raises connectors.trial.NothingToTryError; `past_calls` tells what the role knows of
+    a company's calls, and raises what Redis does.
     """
 
     database: Database
@@ -37,6 +42,9 @@ class Services:
     cipher: Cipher | None
     nudge: Callable[[], None]
     check_url: Callable[[str], Awaitable[None]]
+    try_connector: Callable[[int], Awaitable[Trial]]
+    past_calls: Callable[[int], Awaitable[CallHistory]]
     clock: Callable[[], datetime]
     limits: Limits = Limits()
     catalog_limits: CatalogLimits = DEFAULT_LIMITS
+    trial_turns: TrialTurns = field(default_factory=TrialTurns)

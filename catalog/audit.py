@@ -43,6 +43,7 @@ _KINDS: dict[type, str] = {
 }
 KINDS = tuple(_KINDS.values())
 _SECRET = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
+# An offset is how its instant is written, and no field of its own.
 _UNSAID = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
 _TIES = frozenset(("tags", "beacons", "geofencings"))
 _HIDDEN = "*****"

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from connectors.model import Call, CallError, Failed, Fault, Result
 
@@ -24,19 +25,47 @@ class WorkerLimits:
     unfinished: int = 50_000
 
 
-class Job:
-    """A call on its way. Identity is what counts."""
+class Tries(NamedTuple):
+    """How many there were; how long the last one took, and what status it was answered with."""
 
-    __slots__ = ("call", "ended", "error", "on_result", "retry", "task", "tried")
+    made: int
+    seconds: float | None
+    status: int | None
+
+
+NO_TRIES = Tries(0, None, None)
+
+
+class Job:
+    """A call on its way. Identity is what counts. `seconds` and `status` are the last try's."""
+
+    __slots__ = (
+        "call",
+        "ended",
+        "error",
+        "on_result",
+        "retry",
+        "seconds",
+        "status",
+        "task",
+        "tried",
+    )
 
     def __init__(self, call: Call, on_result: OnResult) -> None:
         self.call = call
         self.on_result = on_result
         self.tried = 0
+        self.seconds: float | None = None
+        self.status: int | None = None
         self.error: CallError | None = None
         self.task: asyncio.Task[bool | None] | None = None
         self.retry: asyncio.TimerHandle | None = None
         self.ended = False
+
+    @property
+    def tries(self) -> Tries:
+        """Its tries so far."""
+        return Tries(self.tried, self.seconds, self.status)
 
     def failed(self, otherwise: Fault) -> Failed:
         """The last try's failure, or `otherwise` where there was no try."""

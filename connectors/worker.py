@@ -156,24 +156,31 @@ class Worker:
             return None
         begin = time.perf_counter()
         job.tried += 1
+        job.status = None
         try:
-            result = await self._ask_service(job.call)
+            result = await self._ask_service(job)
         except CallError as error:
-            self._on_try(time.perf_counter() - begin)
+            self._note_time(job, begin)
             self._after_failure(job, error)
             return None if error.fault is Fault.FORBIDDEN else error.counts
-        self._on_try(time.perf_counter() - begin)
+        self._note_time(job, begin)
         self._end(job, result)
         return False
 
-    async def _ask_service(self, call: Call) -> Content | Declined:
+    def _note_time(self, job: Job, begin: float) -> None:
+        job.seconds = time.perf_counter() - begin
+        self._on_try(job.seconds)
+
+    async def _ask_service(self, job: Job) -> Content | Declined:
         """One exchange. Raises CallError, whatever the service answers and the connector holds."""
+        call = job.call
         try:
             request = build_request(call, agent=self._agent, now=self._clock())
         except Exception as error:
             raise _unforeseen(call, error, Fault.REQUEST, "no valid request") from None
         try:
             reply = await self._caller.send(call.company_id, request)
+            job.status = reply.status
             return read_reply(reply.status, reply.headers, reply.body, now=self._clock())
         except CallError:
             raise

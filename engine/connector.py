@@ -108,9 +108,9 @@ class Connector:
         answerable = None if known is NOT_ASKED else known
 
         def on_result(result: Result) -> None:
-            partition.jobs.pop(offset, None)
+            job = partition.jobs.pop(offset, None)
             if partition.is_open:
-                answered = Answered(asked, answerable, result)
+                answered = Answered(asked, answerable, result, None if job is None else job.tries)
                 self._departures.add(Departure(partition, offset, answered))
 
         endpoint = asked.message.connector

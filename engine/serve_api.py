@@ -23,13 +23,17 @@ from api.sessions.turns import Turns
 from catalog.index.drainer import Drainer
 from catalog.secrets import open_cipher
 from connectors.egress import Egress
+from connectors.history import CallHistory
+from engine.app.connector import open_caller, open_endpoints, user_agent
 from engine.app.stores import Stores, catalog_limits, open_stores, refuse_old_schema
 from engine.bounded_http import BoundedServer, HttpLimits
+from engine.connecting.trial import company_trials
 from engine.health import HealthServer
 from engine.lifecycle import run_services
 from engine.listening import listen
 from engine.metrics import Metrics, engine_version
 from engine.settings import PREFIX, Settings
+from engine.state.past_calls import read_past_calls
 
 log = structlog.get_logger(__name__)
 
@@ -119,7 +123,7 @@ def build_services(
     revision: AccessRevision,
     passwords: Passwords,
 ) -> Services:
-    """What the operations work with."""
+    """What the operations work with. Raises SecretKeyError and CertificatesError."""
     key = settings.secret_key
     if key is None:
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
@@ -143,6 +147,10 @@ def build_services(
         cipher=None if key is None else open_cipher(key.get_secret_value()),
         nudge=drainer.nudge,
         check_url=_egress(settings).check,
+        try_connector=company_trials(
+            stores.database, open_endpoints(settings), open_caller(settings), agent=user_agent()
+        ),
+        past_calls=partial(_past_calls, stores, settings),
         clock=clock,
         limits=Limits(
             body_bytes=settings.api_max_body,
@@ -151,6 +159,16 @@ def build_services(
             whole_answer_seconds=settings.api_list_timeout,
         ),
         catalog_limits=catalog_limits(settings),
+    )
+
+
+async def _past_calls(stores: Stores, settings: Settings, company_id: int) -> CallHistory:
+    return await read_past_calls(
+        stores.redis,
+        settings.redis_prefix,
+        company_id,
+        now=time.time(),
+        deadline=settings.redis_timeout,
     )
 
 

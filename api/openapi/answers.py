@@ -1,12 +1,14 @@
 """Schemas of what is returned."""
 
-from typing import Any
+from typing import Any, get_args
 
 from api.openapi import examples
 from catalog.audit import KINDS as AUDITED
 from catalog.fields.company import AREAS, NOTHING, WRITE
 from catalog.models import WEEKDAYS
 from catalog.statistics import KINDS
+from connectors.history import State
+from connectors.model import Fault
 
 Schema = dict[str, Any]
 _INTEGER: Schema = {"type": "integer"}
@@ -41,6 +43,7 @@ def answer_schemas() -> dict[str, Schema]:
         **_venue(),
         "Campaign": _campaign(),
         "Connector": _connector(),
+        **_calls(),
         **_device(),
         "StatisticLine": _statistic_line(),
         "AuditEntry": _audit_entry(),
@@ -123,8 +126,8 @@ def _venue() -> dict[str, Schema]:
         "active": _FLAG,
         "width": _or_null(_COUNT),
         "height": _or_null(_COUNT),
-        "image": _or_null(_STRING),
-        "time_zone": _or_null(_STRING),
+        "image": _STRING,
+        "time_zone": _STRING,
     }
     beacon = {
         "id": _ID,
@@ -136,7 +139,7 @@ def _venue() -> dict[str, Schema]:
         "proximity": _word("immediate", "near", "far"),
         "x": _or_null(_INTEGER),
         "y": _or_null(_INTEGER),
-        "color": _or_null(_STRING),
+        "color": _STRING,
         "tags": _many("Tag"),
     }
     geofence = {
@@ -160,11 +163,11 @@ def _campaign() -> Schema:
         {
             "id": _ID,
             "name": _STRING,
-            "hash": _or_null(_STRING),
+            "hash": _STRING,
             "push": _STRING,
             "title": _STRING,
             "format": _word("template", "url", "html", "connector"),
-            **dict.fromkeys(("template", "url", "html", "background", "color"), _or_null(_STRING)),
+            **dict.fromkeys(("template", "url", "html", "background", "color"), _STRING),
             "cache": _STRING,
             "start": _TIMESTAMP,
             "end": _TIMESTAMP,
@@ -198,8 +201,52 @@ def _connector() -> Schema:
     )
 
 
+def _calls() -> dict[str, Schema]:
+    outcome = _word("published", "declined", *(fault.value for fault in Fault)) | {
+        "description": "What came of it, or why nothing did."
+    }
+    detail = _STRING | {"description": "More about a failure."}
+    status = _or_null(_INTEGER | {"description": "Of the reply; null when there was none."})
+    seconds = _or_null(_NUMBER | {"description": "null when the service was not asked."})
+    breaker = {
+        "state": _word(*get_args(State)),
+        "calls": _COUNT | {"description": "The last calls, which it looks at; none while open."},
+        "failures": _COUNT | {"description": "How many of them failed."},
+        "seconds": _NUMBER | {"description": "Until it lets a call try."},
+    }
+    call = {
+        "id": _STRING | {"description": "The call's idempotency-key, and its notification's id."},
+        "create_on": _TIMESTAMP,
+        "campaign_id": _ID,
+        "outcome": outcome,
+        "detail": detail,
+        "status": status,
+        "seconds": seconds,
+        "tries": _COUNT,
+    }
+    pairs = {"type": "array", "items": _object({"key": _STRING, "value": _STRING})}
+    request = {"method": _STRING, "url": _STRING, "headers": pairs, "body": _STRING}
+    left_out = {"type": "array", "items": _STRING, "description": "Parameters that are not sent."}
+    content = {"title": _STRING, "push": _STRING, "format": _word("template", "url", "html")}
+    trial = {
+        "outcome": outcome,
+        "detail": detail,
+        "seconds": seconds,
+        "request": _or_null(_object(request | {"left_out": left_out})),
+        "reply": _or_null(_object({"status": _INTEGER, "headers": pairs, "body": _STRING})),
+        "notification": _or_null(_object(content | {"content": _STRING})),
+    }
+    return {
+        "ConnectorCalls": _object(
+            {"breaker": _object(breaker), "calls": {"type": "array", "items": _object(call)}},
+            example=examples.CONNECTOR_CALLS,
+        ),
+        "ConnectorTrial": _object(trial, example=examples.CONNECTOR_TRIAL),
+    }
+
+
 def _statistic_line() -> Schema:
-    deleted = _STRING | {"nullable": True, "description": "null when the record is gone."}
+    deleted = _STRING | {"description": "Empty when the record is gone."}
     return _object(
         {
             "day": {"type": "string", "format": "date"},

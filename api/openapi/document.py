@@ -16,6 +16,10 @@ Sign in with `POST /v2/auth`, then send the account's e-mail as `x-service-key` 
 `x-service-token`. Flags are accepted as true/false, 1/0, also as strings; timestamps as
 `2026-11-20T10:00:00+0100` or in RFC 3339. A PUT leaves optional fields that are not given as they
 are. Fields that are not listed are ignored.
+
+A text is never null: it is empty where nobody filled it. A number or a time that nobody filled is
+null. Only `token_push` and `id_connector` of a device are left out where there is none. In
+requests null and an empty text both empty an optional text.
 """
 # Of JSON Schema, but not of OpenAPI 3.0.
 _UNKNOWN = ("contentMediaType", "examples")

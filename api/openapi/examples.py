@@ -126,16 +126,49 @@ AUDIT_ENTRY: Example = {
     "before": {"active": True},
     "after": {"active": False},
 }
+CONNECTOR_CALLS: Example = {
+    "breaker": {"state": "closed", "calls": 20, "failures": 1, "seconds": 0.0},
+    "calls": [
+        {
+            "id": "0c5ab8a2-9f0e-5d0b-9c43-3a8a1f1d6a52",
+            "create_on": _CREATED,
+            "campaign_id": 2,
+            "outcome": "connector_status",
+            "detail": "status 503; 3 tries",
+            "status": 503,
+            "seconds": 0.041,
+            "tries": 3,
+        }
+    ],
+}
+CONNECTOR_TRIAL: Example = {
+    "outcome": "published",
+    "detail": "",
+    "seconds": 0.041,
+    "request": {
+        "method": "POST",
+        "url": CONNECTOR["url"],
+        "headers": [{"key": "x-api-key", "value": "*****"}],
+        "body": '{\n  "proximity": "near"\n}',
+        "left_out": [],
+    },
+    "reply": {
+        "status": 200,
+        "headers": [{"key": "content-type", "value": "application/json"}],
+        "body": '{\n  "format": "html",\n  "html": "<p>Hello</p>"\n}',
+    },
+    "notification": {"title": "", "push": "", "format": "html", "content": "<p>Hello</p>"},
+}
 _TAGGED: Example = {"tags": [{"id": 1, "name": "entrance"}]}
 BEACON_ANSWER: Example = {"id": 1, **BEACON, **_TAGGED}
 CAMPAIGN_ANSWER: Example = {
     "id": 1,
-    "hash": None,
-    "template": None,
-    "html": None,
-    "background": None,
+    "hash": "",
+    "template": "",
+    "html": "",
+    "background": "",
     **CAMPAIGN,
-    "color": None,
+    "color": "",
     "beacons": [BEACON_ANSWER],
     "geofencings": [{"id": 1, **GEOFENCE}],
     "nfcs": [],

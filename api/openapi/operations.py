@@ -29,6 +29,8 @@ _MESSAGES = {
     429: "too many attempts to sign in",
     503: "the database does not answer",
 }
+_IN_TURNS = "It is under way already; `retry-after` says how many seconds to wait."
+_BUSY = "the company's connector is being tested already"
 _SIGN_IN_MESSAGES = _MESSAGES | {404: "no user matches"}
 _WITH_BODY = (400, 408, 413, 415)
 
@@ -45,16 +47,20 @@ def operation(
     own: bool = False,
     tries: bool = False,
     csv: bool = False,
+    turns: bool = False,
 ) -> dict[str, Any]:
     """The keywords of a route.
 
     `answers` and `body` name schemas; `many` answers an array; what is the account's `own` needs
-    no level; what `tries` a password may try too often; `csv` is another form of the answer.
+    no level; what `tries` a password may try too often; `csv` is another form of the answer;
+    what is done in `turns` may be under way already.
     """
     errors = {} if tag == "session" else _errors(401) if own else _errors(401, 403)
     errors |= _errors(400, 503) if own else _errors(400, 404, 503)
     if tries:
         errors |= _errors(429)
+    if turns:
+        errors |= {429: _refusal(429, _IN_TURNS, told_as=_BUSY)}
     if body is not None:
         errors |= _errors(*_WITH_BODY)
     if conflicts is not None:
@@ -86,13 +92,19 @@ def _errors(*statuses: int) -> dict[int, Any]:
     return {status: _refusal(status, _REASONS[status]) for status in statuses}
 
 
-def _refusal(status: int, description: str, *, signing_in: bool = False) -> dict[str, Any]:
+def _refusal(
+    status: int, description: str, *, signing_in: bool = False, told_as: str | None = None
+) -> dict[str, Any]:
     """An answer that is an error, with an example of it."""
     told = _response(description, _AUTH_ERROR if signing_in else _ERROR)
     text, messages = ("message", _MESSAGES)
     if signing_in:
         text, messages = ("error_message", _SIGN_IN_MESSAGES)
-    example: dict[str, Any] = {"status": "error", text: messages[status], "code": status}
+    example: dict[str, Any] = {
+        "status": "error",
+        text: told_as or messages[status],
+        "code": status,
+    }
     if status == 400:
         example["fields"] = {"name": "required"}
     told["content"]["application/json"]["example"] = example

@@ -70,7 +70,7 @@ def _value(field: Field) -> Schema:
     if field.nullable:
         schema["nullable"] = True
         if "enum" in schema:
-            schema["enum"] = [*schema["enum"], None]
+            schema["enum"] = [*schema["enum"], None, *([""] if field.blank else [])]
     if field.secret:
         schema["writeOnly"] = True
     return schema

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from api.answers import time_of_day, timestamp
-from api.records.page import Page, Record, fetch
+from api.records.page import Page, Record, fetch, with_texts
 from api.records.venue import with_tags
 from catalog.models import (
     WEEKDAYS,
@@ -78,6 +78,7 @@ async def campaigns(
 ) -> list[Record]:
     """Campaigns of venues: five queries, however many. `where` may speak of both tables."""
     rows = await fetch(session, _CAMPAIGN, Campaign.id, where, page)
+    with_texts(rows, _OPTIONAL)
     ids = [row["id"] for row in rows]
     if not ids:
         return []
@@ -126,6 +127,7 @@ def _told(row: Record) -> Record:
     }
 
 
+_OPTIONAL = ("hash", "template", "url", "html", "background", "color")
 _AS_KEPT = (
     "id",
     "name",

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.answers import timestamp
-from api.records.page import Page, Record, fetch
+from api.records.page import Page, Record, fetch, with_texts
 from api.records.venue import beacons
 from catalog.models import Beacon, Device, Venue
 from catalog.models.traces import AuthenticationTrace, DetectionTrace
@@ -27,25 +27,30 @@ _DEVICE = select(
     Device.update_on,
     Device.test,
 )
+Trace = AuthenticationTrace | DetectionTrace
 _PRESENT_ON_SOME = ("token_push", "id_connector")
-_NEVER_NULL = ("name", "version", "model")
 
 
 async def devices(
     session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
 ) -> list[Record]:
     """Devices: one query."""
-    return [_told(row) for row in await fetch(session, _DEVICE, Device.id, where, page)]
+    found = await fetch(session, _DEVICE, Device.id, where, page)
+    return [_told(row) for row in with_texts(found, ("name", "version", "model"))]
 
 
-async def authentications(session: AsyncSession, device_id: int, limit: int) -> list[Record]:
-    """The newest `limit` authentications of a device: one query."""
+async def authentications(session: AsyncSession, device_id: int, page: Page) -> list[Record]:
+    """A page of a device's authentications, the newest first: one query, two behind another page.
+
+    Behind a trace that is gone there is nothing: traces go the oldest first.
+    """
     trace = AuthenticationTrace
+    older = await _older(session, trace, device_id, page.after)
     query = (
         select(trace.id, trace.create_on, trace.ip)
-        .where(trace.device_id == device_id)
+        .where(trace.device_id == device_id, *older)
         .order_by(trace.create_on.desc(), trace.id.desc())
-        .limit(limit)
+        .limit(page.limit)
     )
     return [
         {"id": number, "create_on": timestamp(instant), "ip": ip or ""}
@@ -54,19 +59,20 @@ async def authentications(session: AsyncSession, device_id: int, limit: int) -> 
 
 
 async def detections(
-    session: AsyncSession, company_id: int, device_id: int, limit: int
+    session: AsyncSession, company_id: int, device_id: int, page: Page
 ) -> list[Record]:
-    """The newest `limit` detections of a device: four queries.
+    """A page of a device's detections, the newest first: four queries, five behind another page.
 
     Deleted beacons and venues are told as they were. A beacon that is another company's now is
     told by its id alone, and such a venue has no name.
     """
     trace = DetectionTrace
+    older = await _older(session, trace, device_id, page.after)
     query = (
         select(trace.id, trace.venue_id, trace.beacon_id, trace.status, trace.create_on, trace.ip)
-        .where(trace.device_id == device_id)
+        .where(trace.device_id == device_id, *older)
         .order_by(trace.create_on.desc(), trace.id.desc())
-        .limit(limit)
+        .limit(page.limit)
     )
     rows = (await session.execute(query)).all()
     names = await _names(session, company_id, {row.venue_id for row in rows})
@@ -85,6 +91,19 @@ async def detections(
     ]
 
 
+async def _older(
+    session: AsyncSession, trace: type[Trace], device_id: int, after: int
+) -> Sequence[ColumnElement[bool]]:
+    """What follows the trace of this id, by time and then by id."""
+    if not after:
+        return ()
+    query = select(trace.create_on).where(trace.id == after, trace.device_id == device_id)
+    at = await session.scalar(query)
+    if at is None:
+        return (false(),)
+    return (trace.create_on <= at, or_(trace.create_on < at, trace.id < after))
+
+
 async def _names(session: AsyncSession, company_id: int, ids: set[int]) -> dict[int, str]:
     if not ids:
         return {}
@@ -101,8 +120,6 @@ async def _beacons(session: AsyncSession, company_id: int, ids: set[int]) -> dic
 
 
 def _told(row: dict[str, Any]) -> Record:
-    for name in _NEVER_NULL:
-        row[name] = row[name] or ""
     for name in _PRESENT_ON_SOME:
         if row[name] is None:
             del row[name]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.records.page import Page, Record, fetch
+from api.records.page import Page, Record, fetch, with_texts
 from catalog.models import Beacon, Geofence, Tag, Venue, beacon_tag
 from catalog.soft_deletion import with_deleted
 
@@ -45,7 +45,8 @@ async def venues(
     session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
 ) -> list[Record]:
     """Venues: one query."""
-    return await fetch(session, _VENUE, Venue.id, where, page)
+    found = await fetch(session, _VENUE, Venue.id, where, page)
+    return with_texts(found, ("image", "time_zone"))
 
 
 async def beacons(
@@ -65,7 +66,8 @@ async def beacons(
 
 
 async def with_tags(session: AsyncSession, found: list[Record]) -> list[Record]:
-    """Beacons, and what they carry: one query."""
+    """Beacons with all that they show, and what they carry: one query."""
+    with_texts(found, ("color",))
     tags: dict[int, list[Record]] = {record["id"]: [] for record in found}
     if found:
         query = (

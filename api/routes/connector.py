@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter
+from redis.exceptions import RedisError
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
@@ -13,7 +14,7 @@ from api.body import raise_faults, read_values
 from api.errors import bad_fields, not_found, unavailable
 from api.openapi.operations import operation
 from api.permissions import Caller, may_read, may_write
-from api.records import company
+from api.records import calls, company
 from api.records.page import Record
 from api.routes.parameters import PREFIX
 from api.writing import write
@@ -23,6 +24,7 @@ from catalog.load.companies import encrypted
 from catalog.models import Connector
 from catalog.secrets import Cipher, DecryptionError
 from connectors.egress import EgressError, UnresolvedError
+from connectors.trial import NothingToTryError
 
 router = APIRouter(prefix=PREFIX)
 _log = structlog.get_logger(__name__)
@@ -83,6 +85,47 @@ async def delete_connector(caller: Writer) -> Response:
 
     await write(caller.services, work)
     return done()
+
+
+@router.post(
+    "/connector/test",
+    **operation("Test connector", tag="connector", answers="ConnectorTrial", turns=True),
+)
+async def test_connector(caller: Writer) -> Response:
+    """Call the connector once, about a sample detection by a test device.
+
+    Shows what was sent and what came back, secrets masked, long texts shortened, and what the
+    reply would lead to. Nothing is published, nothing is tried again, the breaker does not count
+    it. One at a time.
+    """
+    services = caller.services
+    cipher = _cipher(caller)
+    with services.trial_turns.turn(caller.company_id):
+        async with services.database.glance() as session:
+            stored = await _stored(session, caller)
+        if stored is None:
+            raise not_found("connector: it has not been set up")
+        _told(stored, cipher)
+        try:
+            trial = await services.try_connector(caller.company_id)
+        except NothingToTryError as error:
+            raise unavailable(str(error)) from None
+    _log.info("connector tested", company=caller.company_id, outcome=trial.outcome)
+    return answer(calls.trial(trial))
+
+
+@router.get(
+    "/connector/calls",
+    **operation("List connector calls", tag="connector", answers="ConnectorCalls"),
+)
+async def list_connector_calls(caller: Reader) -> Response:
+    """The last 50 calls of the last day, the newest first, and the breaker."""
+    try:
+        history = await caller.services.past_calls(caller.company_id)
+    except (RedisError, OSError, TimeoutError) as error:
+        _log.error("past calls cannot be read", error=type(error).__name__)
+        raise unavailable("Redis, which knows the calls, does not answer; try again") from None
+    return answer(calls.history(history))
 
 
 async def _values(caller: Caller) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The CRM: devices, what they did, and their test flag."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query
 from sqlalchemy import select
@@ -20,12 +20,21 @@ from api.routes.parameters import PREFIX, DeviceId
 from api.streaming import After, Limit, listed
 from api.writing import write
 from catalog.fields.reading import Fault, Faults
+from catalog.fields.values import INT64
 from catalog.models import Device
 
 router = APIRouter(prefix=PREFIX)
 Traces = Annotated[
     int,
     Query(ge=1, le=1000, description="At most so many of `auth` and of `beacon`."),
+]
+AfterDetection = Annotated[
+    int,
+    Query(ge=0, le=INT64, description="Only what follows in `beacon`: the last id seen there."),
+]
+AfterAuthentication = Annotated[
+    int,
+    Query(ge=0, le=INT64, description="Only what follows in `auth`: the last id seen there."),
 ]
 _NEWEST = 100
 _ACCEPTED = "accepted: an array with this device and its test flag, or the flag alone as test"
@@ -45,11 +54,19 @@ async def list_devices(
 
 @router.get("/crm/{id}", **operation("Get device", tag="crm", answers="DeviceDetail"))
 async def get_device(
-    caller: Annotated[Caller, may_read("device")], number: DeviceId, limit: Traces = _NEWEST
+    caller: Annotated[Caller, may_read("device")],
+    number: DeviceId,
+    limit: Traces = _NEWEST,
+    after: AfterDetection = 0,
+    after_auth: AfterAuthentication = 0,
 ) -> Response:
-    """A device and its traces, the newest first."""
+    """A device and its traces, the newest first.
+
+    `after` goes on in `beacon`, `after_auth` in `auth`.
+    """
+    pages = _Pages(auth=Page(after_auth, limit), beacon=Page(after, limit))
     async with caller.services.database.glance() as session:
-        return answer(await _detail(session, caller.company_id, number, limit))
+        return answer(await _detail(session, caller.company_id, number, pages))
 
 
 @router.put(
@@ -61,6 +78,7 @@ async def update_device(
 ) -> Response:
     """Set the test flag. Everything else in the body is ignored: only devices change it."""
     test = _test_flag(await caller.body(), number)
+    pages = _Pages(auth=Page(limit=limit), beacon=Page(limit=limit))
 
     async def work(session: AsyncSession) -> Record:
         query = select(Device).where(Device.id == number, Device.company_id == caller.company_id)
@@ -70,20 +88,25 @@ async def update_device(
         if found.test != test:
             found.test, found.update_on = test, caller.services.clock()
             await session.flush()
-        return await _detail(session, caller.company_id, number, limit)
+        return await _detail(session, caller.company_id, number, pages)
 
     return answer(await write(caller.services, work))
 
 
-async def _detail(session: AsyncSession, company_id: int, number: int, limit: int) -> Record:
+class _Pages(NamedTuple):
+    auth: Page
+    beacon: Page
+
+
+async def _detail(session: AsyncSession, company_id: int, number: int, pages: _Pages) -> Record:
     where = (Device.id == number, Device.company_id == company_id)
     found = await device.devices(session, where, ONE)
     if not found:
         raise not_found("device")
     return {
         "device": found,
-        "auth": await device.authentications(session, number, limit),
-        "beacon": await device.detections(session, company_id, number, limit),
+        "auth": await device.authentications(session, number, pages.auth),
+        "beacon": await device.detections(session, company_id, number, pages.beacon),
     }
 
 

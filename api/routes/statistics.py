@@ -15,6 +15,7 @@ from api.answers import JSON
 from api.errors import bad_fields
 from api.openapi.operations import operation
 from api.permissions import Caller, may_read
+from api.records.page import with_texts
 from api.routes.parameters import PREFIX
 from catalog.database import Database
 from catalog.fields.values import INT64
@@ -137,6 +138,7 @@ async def _as_json(begin: list[StatisticLine], pages: Pages) -> AsyncIterator[by
 
 def _objects(lines: list[StatisticLine]) -> bytes:
     records = [{name: getattr(line, name) for name in _COLUMNS} for line in lines]
+    with_texts(records, ("venue", "name"))
     return orjson.dumps(records)[1:-1]
 
 

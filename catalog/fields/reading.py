@@ -26,7 +26,8 @@ class Field:
     """A field of the interface.
 
     `attribute` is where the model keeps it; `also` are other names that requests use; `nullable`
-    fields take null, which empties them; the value of a `secret` one is never quoted.
+    fields take null, which empties them, and those that may be `blank` an empty text, too; the
+    value of a `secret` one is never quoted.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Field:
     also: tuple[str, ...] = ()
     required: bool = False
     nullable: bool = False
+    blank: bool = False
     secret: bool = False
 
     @property
@@ -95,7 +97,8 @@ def _read_one(
 ) -> None:
     """Read a value; the field may have been read already, under its other name."""
     try:
-        read = None if value is None and field.nullable else field.read(value)
+        emptied = field.nullable and (value is None or (field.blank and value == ""))
+        read = None if emptied else field.read(value)
     except FieldError as error:
         message = str(error) if field.secret else f"{_quote(value)}: {error}"
         faults.note(_at(place, name), message)

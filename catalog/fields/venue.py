@@ -59,8 +59,8 @@ VENUE = (
     Field(name="active", read=boolean, required=True),
     Field(name="width", also=("with",), read=integer(0, INT32), nullable=True),
     Field(name="height", read=integer(0, INT32), nullable=True),
-    Field(name="image", also=("map",), read=line(None, shortest=0), nullable=True),
-    Field(name="time_zone", read=time_zone, nullable=True),
+    Field(name="image", also=("map",), read=line(None, shortest=0), nullable=True, blank=True),
+    Field(name="time_zone", read=time_zone, nullable=True, blank=True),
 )
 TRIPLE = (
     Field(name="uuid", read=uuid, required=True),
@@ -74,7 +74,7 @@ BEACON = (
     Field(name="proximity", read=choice("immediate", "near", "far"), required=True),
     Field(name="x", read=_POSITION, nullable=True),
     Field(name="y", read=_POSITION, nullable=True),
-    Field(name="color", read=colour, nullable=True),
+    Field(name="color", read=colour, nullable=True, blank=True),
     Field(name="tags", read=names),
 )
 GEOFENCE = (

@@ -23,6 +23,7 @@ from engine.app.kafka import role_consumer, transactional_consumer
 from engine.app.role import Parts, Role, Service
 from engine.connecting.departures import Departures
 from engine.connecting.opening import EndpointOpener
+from engine.connecting.results import Answered
 from engine.connecting.room import RoomToLeave
 from engine.connecting.transactional import TransactionalCalls, TransactionalDepartures
 from engine.connector import ROLE, Connector
@@ -36,6 +37,7 @@ from engine.metrics import Metrics, engine_version
 from engine.settings import Settings
 from engine.state.breakers import SharedBreakers
 from engine.state.finished import FinishedCalls
+from engine.state.past_calls import PastCalls
 from engine.state.settling import ClaimSettler
 
 # A breaker that cannot be asked for so long is this process's own for a while.
@@ -89,6 +91,16 @@ def build_connector(parts: Parts) -> Role:
     caller = open_caller(settings)
     finished = _finished(parts)
     room = RoomToLeave()
+    past = PastCalls(
+        redis=parts.stores.redis,
+        prefix=settings.redis_prefix,
+        deadline=settings.redis_timeout,
+        metrics=metrics,
+    )
+
+    def remember(answered: Answered, now: float) -> None:
+        past.note(answered.asked.message.company.id, answered.remembered(now))
+
     departing: dict[str, Any] = {
         "topics": topics,
         "claims": ClaimSettler(
@@ -99,6 +111,7 @@ def build_connector(parts: Parts) -> Role:
         "finished": finished,
         "metrics": metrics,
         "room": room,
+        "on_outcome": remember,
     }
     departures = Departures(publisher=parts.publisher, **departing)
     calls = _calls(parts, caller, room)
@@ -112,7 +125,10 @@ def build_connector(parts: Parts) -> Role:
         finished=finished,
         metrics=metrics,
     )
-    background: dict[str, Service] = {"connector departures": departures.run}
+    background: dict[str, Service] = {
+        "connector departures": departures.run,
+        "past connector calls": past.run,
+    }
     if settings.delivery == "exactly_once":
 
         def make_worker(

@@ -35,6 +35,7 @@ async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
+    from engine.app.connector import CertificatesError
     from engine.app.stores import SchemaError
     from engine.lifecycle import ServiceDiedError, stop_on_signals
     from engine.listening import PortInUseError
@@ -50,7 +51,7 @@ async def _serve(settings: Settings) -> None:
             await serve_api(settings, stop)
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (SchemaError, SecretKeyError) as error:
+    except (SchemaError, SecretKeyError, CertificatesError) as error:
         raise CommandError(str(error)) from error
     except (PortInUseError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error

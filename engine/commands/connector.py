@@ -1,7 +1,6 @@
 """`proximity connector test`: one call with a sample detection, shown to a person."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,8 +51,9 @@ async def _test(settings: Settings, company: str, udid: str) -> None:
 
     from catalog.database import DatabaseUrlError, open_database
     from catalog.secrets import SecretKeyError
+    from connectors.trial import NothingToTryError
     from engine.app.connector import CertificatesError, open_endpoints
-    from engine.connecting.sample import SampleError, sample_call
+    from engine.connecting.sample import sample_call
 
     try:
         database = open_database(settings.database_url.get_secret_value())
@@ -62,7 +62,7 @@ async def _test(settings: Settings, company: str, udid: str) -> None:
         raise CommandError(str(error)) from None
     try:
         call = await sample_call(database, opener, company, udid)
-    except SampleError as error:
+    except NothingToTryError as error:
         raise CommandError(str(error)) from None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         reason = str(getattr(error, "orig", None) or error) or type(error).__name__
@@ -76,29 +76,23 @@ async def _test(settings: Settings, company: str, udid: str) -> None:
 
 
 async def _make(settings: Settings, call: "Call") -> None:
-    from connectors.model import CallError
-    from connectors.reply import read_reply
-    from connectors.request import build_request
     from engine.app.connector import open_caller, user_agent
-    from engine.connecting.showing import show_reply, show_request, show_result
+    from engine.connecting.showing import reply_lines, request_lines, result_lines
+    from engine.connecting.trial import make_trial
 
     caller = open_caller(settings)
-    now = time.time()
     try:
-        request = build_request(call, agent=user_agent(), now=now)
-        _section("request", show_request(call, agent=user_agent(), now=now))
-        begin = time.perf_counter()
-        reply = await caller.send(call.company_id, request)
-        took = f"reply, after {1000 * (time.perf_counter() - begin):.0f} ms"
-        _section(took, show_reply(call, request, reply))
-        result = read_reply(reply.status, reply.headers, reply.body, now=time.time())
-        _section("result", show_result(result))
-    except CallError as error:
-        raise CommandError(f"{error.fault.value}: {error.detail}") from None
-    except ValueError:
-        raise CommandError("the connector's url or parameters make no valid request") from None
+        trial = await make_trial(caller, call, agent=user_agent())
     finally:
         await caller.close()
+    if trial.request is not None:
+        _section("request", request_lines(trial.request))
+    if trial.reply is not None:
+        took = f"reply, after {1000 * (trial.seconds or 0):.0f} ms"
+        _section(took, reply_lines(trial.reply))
+    if trial.result is None:
+        raise CommandError(f"{trial.outcome}: {trial.detail}")
+    _section("result", result_lines(trial.result))
 
 
 def _section(title: str, lines: Iterable[str]) -> None:

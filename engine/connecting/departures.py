@@ -67,7 +67,10 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """Sees calls off. `run` must run; it raises what no retry mends. `clock` in epoch seconds."""
+    """Sees calls off. `run` must run; it raises what no retry mends. `clock` in epoch seconds.
+
+    `on_outcome(answered, now)` is called with each call that has left; it does not wait.
+    """
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class Departures:
         metrics: Metrics,
         room: RoomToLeave,
         clock: Callable[[], float] = time.time,
+        on_outcome: Callable[[Answered, float], None] = lambda _answered, _now: None,
     ) -> None:
         self._topics = topics
         self._publisher = publisher
@@ -86,6 +90,7 @@ class Departures:
         self._finished = finished
         self._metrics = metrics
         self._clock = clock
+        self._on_outcome = on_outcome
         self._room = room
         self._waiting_bytes = 0
         self._leaving: Basket[Departure] = Basket()
@@ -206,6 +211,7 @@ class Departures:
                 metrics.dead_letters.labels(cause.record.topic, cause.reason).inc()
                 continue
             metrics.connector_calls.labels(cause.outcome).inc()
+            self._on_outcome(cause, now)
             if isinstance(cause.result, Content):
                 metrics.notifications.labels(cause.result.format).inc()
                 metrics.latency.observe(max(0.0, now - cause.asked.detected_at))

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from connectors.history import PastCall
+from connectors.jobs import NO_TRIES, Tries
 from connectors.model import Content, Declined, Failed, Fault, Result
 from engine.connecting.asked import Asked
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
@@ -24,12 +26,28 @@ _SHARED_FIELDS = tuple(
 class Answered(msgspec.Struct, gc=False):
     """A call and its result. `known` is what the catalog says of the device, if it says anything.
 
-    `outcome` is the label that it is counted under.
+    `outcome` is the label that it is counted under. `tries` where there were any.
     """
 
     asked: Asked
     known: KnownToCatalog | None
     result: Result
+    tries: Tries | None = None
+
+    def remembered(self, now: float) -> PastCall:
+        """What the company's account holders are told of it. `now` in epoch seconds."""
+        result, message = self.result, self.asked.message
+        tries, seconds, status = self.tries or NO_TRIES
+        return PastCall(
+            at=now,
+            id=message.id,
+            campaign=message.campaign.id,
+            outcome=self.outcome,
+            detail=result.detail if isinstance(result, Failed) else "",
+            status=status,
+            seconds=seconds,
+            tries=tries,
+        )
 
     @property
     def outcome(self) -> str:
@@ -41,7 +59,7 @@ class Answered(msgspec.Struct, gc=False):
     def unpublishable(self, size: int) -> "Answered":
         """The same call when its topic does not take its notification of `size` bytes."""
         detail = f"the notification would have {size} bytes"
-        return Answered(self.asked, self.known, Failed(Fault.TOO_LARGE, detail))
+        return Answered(self.asked, self.known, Failed(Fault.TOO_LARGE, detail), self.tries)
 
 
 def message_of(answered: Answered, topics: Topics, now: float) -> Outgoing | None:

@@ -10,6 +10,7 @@ from catalog.database import Database
 from catalog.models import Beacon, Campaign, Company, Connector, Venue
 from connectors.model import Beacon as Heard
 from connectors.model import Call, Device, Named
+from connectors.trial import NothingToTryError
 from engine.connecting.opening import EndpointError, EndpointOpener
 from engine.messages import ConnectorEndpoint
 from engine.timestamps import format_instant
@@ -17,21 +18,19 @@ from engine.timestamps import format_instant
 _FRESH_SECONDS = 300.0
 
 
-class SampleError(Exception):
-    """There is nothing to call; the message says why."""
-
-
-async def sample_call(database: Database, opener: EndpointOpener, company: str, udid: str) -> Call:
+async def sample_call(
+    database: Database, opener: EndpointOpener, company: str | int, udid: str
+) -> Call:
     """A call about one of the company's own campaigns of format connector, or made-up ones.
 
-    `company` is a name or an id. The device `udid` is a test device. Raises SampleError, and
-    SQLAlchemy's errors.
+    `company` is an id, or a text that is a name or an id. The device `udid` is a test device.
+    Raises NothingToTryError, and SQLAlchemy's errors.
     """
     async with database.read() as session:
         found = await _company(session, company)
         connector = await session.scalar(select(Connector).where(Connector.company_id == found.id))
         if connector is None:
-            raise SampleError(f"the company {found.name!r} has no connector")
+            raise NothingToTryError(f"the company {found.name!r} has no connector")
         campaign, venue, beacon = await _subject(session, found.id)
     endpoint = ConnectorEndpoint(
         id=connector.id,
@@ -45,7 +44,7 @@ async def sample_call(database: Database, opener: EndpointOpener, company: str, 
     try:
         opened = opener.open(endpoint)
     except EndpointError as error:
-        raise SampleError(str(error)) from None
+        raise NothingToTryError(str(error)) from None
     now = time.time()
     return Call(
         id=str(uuid.uuid4()),
@@ -61,16 +60,20 @@ async def sample_call(database: Database, opener: EndpointOpener, company: str, 
     )
 
 
-async def _company(session: AsyncSession, wanted: str) -> Company:
-    """By name, else by id."""
-    conditions: list[ColumnElement[bool]] = [Company.name == wanted]
-    if wanted.isascii() and wanted.isdigit():
-        conditions.append(Company.id == int(wanted))
+async def _company(session: AsyncSession, wanted: str | int) -> Company:
+    """A text is a name, else an id; a number is an id."""
+    conditions: list[ColumnElement[bool]] = []
+    if isinstance(wanted, int):
+        conditions.append(Company.id == wanted)
+    else:
+        conditions.append(Company.name == wanted)
+        if wanted.isascii() and wanted.isdigit():
+            conditions.append(Company.id == int(wanted))
     for condition in conditions:
         found = await session.scalar(select(Company).where(condition))
         if found is not None:
             return found
-    raise SampleError(f"there is no company {wanted!r}")
+    raise NothingToTryError(f"there is no company {wanted!r}")
 
 
 async def _subject(session: AsyncSession, company_id: int) -> tuple[Named, Named, Heard]:

@@ -1,52 +1,101 @@
-"""A call and its reply as a person would want to read them, without their secrets."""
+"""A call and its reply as a person would want to read them: bounded, and without their secrets."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from urllib.parse import quote, quote_plus
 
 from connectors.call import Reply
 from connectors.model import Call, Content, Declined
 from connectors.request import Request, build_request, usable_parameters
+from connectors.trial import Pairs, ShownReply, ShownRequest
 
 MASK = "*****"
 _SHORTEST_SECRET = 4  # a shorter value says nothing, and stands everywhere
 _LONGEST_BODY = 4000
+_LONGEST_LINE = 2000
+_MOST_HEADERS = 100
+_SIGNATURE = "webhook-signature"
+_SAFE = "/?:@!$'()*,;"
 
 
-def show_request(call: Call, *, agent: str, now: float) -> Iterator[str]:
-    """The lines of the request. Values of parameters are masked, and so is the signature."""
+def show_request(call: Call, *, agent: str, now: float) -> ShownRequest:
+    """The request. Values of parameters are masked, and so is the signature."""
     masked = tuple((name, MASK) for name, _ in call.endpoint.parameters)
     endpoint = replace(call.endpoint, parameters=masked)
     request = build_request(replace(call, endpoint=endpoint), agent=agent, now=now)
+    headers = [(name.decode(), value.decode()) for name, value in request.headers]
+    used = {name for name, _ in usable_parameters(call)}
+    return ShownRequest(
+        method=request.method,
+        url=_clipped(request.url, _LONGEST_LINE),
+        headers=_headers((name, MASK if name == _SIGNATURE else v) for name, v in headers),
+        body=_clipped(_body(request.body), _LONGEST_BODY),
+        left_out=tuple(sorted({name for name, _ in call.endpoint.parameters} - used)),
+    )
+
+
+def show_reply(call: Call, request: Request, reply: Reply) -> ShownReply:
+    """The reply; secrets that it repeats are masked."""
+    secrets = secrets_of(call, request)
+    headers = ((name, masked(value, secrets)) for name, value in reply.headers.items())
+    return ShownReply(
+        status=reply.status,
+        headers=_headers(headers),
+        body=_clipped(masked(_body(reply.body), secrets), _LONGEST_BODY),
+    )
+
+
+def secrets_of(call: Call, request: Request) -> list[str]:
+    """What must not be shown, as it is, as JSON and as a url writes it; the longest first."""
+    plain = [value for _, value in call.endpoint.parameters]
+    plain += [call.endpoint.secret or ""]
+    plain += [value.decode() for name, value in request.headers if name == _SIGNATURE.encode()]
+    written = {json.dumps(each, ensure_ascii=False)[1:-1] for each in plain}
+    in_url = {
+        form for each in plain for form in (quote(each), quote_plus(each), quote(each, _SAFE))
+    }
+    return sorted({*plain, *written, *in_url}, key=len, reverse=True)
+
+
+def masked(text: str, secrets: Collection[str]) -> str:
+    """The text without them."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, MASK)
+    return text
+
+
+def show_content(content: Content, secrets: Collection[str]) -> Content:
+    """What the notification would say."""
+
+    def shown(text: str | None) -> str | None:
+        return None if text is None else _clipped(masked(_sound(text), secrets), _LONGEST_BODY)
+
+    return Content(
+        format=content.format,
+        content=shown(content.content) or "",
+        title=shown(content.title),
+        push=shown(content.push),
+    )
+
+
+def request_lines(request: ShownRequest) -> Iterator[str]:
+    """For a terminal."""
     yield f"{request.method} {request.url}"
-    for name, value in request.headers:
-        yield f"{name.decode()}: {MASK if name == b'webhook-signature' else value.decode()}"
-    if request.body:
+    yield from _message(request.headers, request.body)
+    if request.left_out:
         yield ""
-        yield from _body(request.body)
-    left_out = sorted({name for name, _ in call.endpoint.parameters} - _names(call))
-    if left_out:
-        yield ""
-        yield f"(left out, for the request says these itself: {', '.join(left_out)})"
+        yield f"(left out, for the request says these itself: {', '.join(request.left_out)})"
 
 
-def show_reply(call: Call, request: Request, reply: Reply) -> Iterator[str]:
-    """The lines of the reply; secrets that it repeats are masked."""
-    lines = [f"status {reply.status}"]
-    lines += [f"{name}: {value}" for name, value in reply.headers.items()]
-    if reply.body:
-        lines += ["", *_body(reply.body)]
-    secrets = [value for _, value in call.endpoint.parameters]
-    secrets += [call.endpoint.secret or ""]
-    secrets += [value.decode() for name, value in request.headers if name == b"webhook-signature"]
-    for line in lines:
-        for secret in secrets:
-            if len(secret) >= _SHORTEST_SECRET:
-                line = line.replace(secret, MASK)
-        yield line
+def reply_lines(reply: ShownReply) -> Iterator[str]:
+    """For a terminal."""
+    yield f"status {reply.status}"
+    yield from _message(reply.headers, reply.body)
 
 
-def show_result(result: Content | Declined) -> Iterator[str]:
+def result_lines(result: Content | Declined) -> Iterator[str]:
     """What the reply leads to."""
     if isinstance(result, Declined):
         yield "no notification: the service declines"
@@ -57,26 +106,41 @@ def show_result(result: Content | Declined) -> Iterator[str]:
     yield f"  {result.format:8} {result.content[:200]}"
 
 
-def _names(call: Call) -> set[str]:
-    return {name for name, _ in usable_parameters(call)}
+def _message(headers: Pairs, body: str) -> Iterator[str]:
+    yield from (f"{name}: {value}" for name, value in headers)
+    if body:
+        yield ""
+        yield from body.splitlines()
 
 
 def _or_campaigns(text: str | None) -> str:
     return "(the campaign's)" if text is None else text
 
 
-def _body(raw: bytes) -> Iterator[str]:
+def _headers(pairs: Iterator[tuple[str, str]]) -> Pairs:
+    first = [pair for _, pair in zip(range(_MOST_HEADERS), pairs, strict=False)]
+    return tuple((_clipped(n, _LONGEST_LINE), _clipped(v, _LONGEST_LINE)) for n, v in first)
+
+
+def _body(raw: bytes) -> str:
     """JSON is laid out; what is neither that nor text is only measured."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        yield f"({len(raw)} bytes that are no text)"
-        return
+        return f"({len(raw)} bytes that are no text)"
     try:
-        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return _sound(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):
         # Shown as it is.
-        text = "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
-    yield from text[:_LONGEST_BODY].splitlines()
-    if len(text) > _LONGEST_BODY:
-        yield f"... ({len(text) - _LONGEST_BODY} more characters)"
+        return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+
+
+def _sound(text: str) -> str:
+    """JSON may hold halves of characters, which nothing can write."""
+    return text.encode(errors="replace").decode()
+
+
+def _clipped(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}\n... ({len(text) - longest} more characters)"

@@ -65,7 +65,12 @@ class SharedBreakers:
         ]
 
     def _key(self, company_id: int) -> str:
-        return f"{self._prefix}breaker:{{{company_id % _TAGS}}}:{company_id}"
+        return breaker_key(self._prefix, company_id)
+
+
+def breaker_key(prefix: str, company_id: int) -> str:
+    """The hash that scripts/breaker.lua keeps."""
+    return f"{prefix}breaker:{{{company_id % _TAGS}}}:{company_id}"
 
 
 def _told(report: Report) -> tuple[str, str]:

@@ -4,21 +4,35 @@ Only requests that the schema allows are touched, and only where they are about 
 once (an end after its start, the content that a format names) or about records that must be there.
 """
 
+import json
+import os
 from typing import Any
 
+import httpx
 import schemathesis
 
 from catalog.fields.reader import FieldError
 from catalog.fields.values import timestamp
 
 _DEVICE = 1
+_ZONES = ("Europe/Paris", "Asia/Kolkata", "America/Argentina/Ushuaia", "UTC", "", None)
 _SPELLINGS = {"width": "with", "image": "map", "tuesday": "thuesday"}
 _CONTENT = {"template": "a template", "url": "https://www.example.com/", "html": "<p>"}
 
 
 @schemathesis.hook
+def before_load_schema(_context: Any, raw_schema: dict[str, Any]) -> None:
+    """Each word of each list is tried; of the 600 time zones these stand for all."""
+    zone = raw_schema["components"]["schemas"]["VenueInput"]["properties"]["time_zone"]
+    if "PROXIMITY_TEST_FULL" not in os.environ:
+        zone["enum"] = [name for name in zone["enum"] if name in _ZONES]
+
+
+@schemathesis.hook
 def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
     """Complete a request."""
+    if case.path == "/v2/connector/test":
+        _lead_nowhere()
     meta = case.meta
     if meta is None or not meta.generation.mode.is_positive:
         return
@@ -33,6 +47,16 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
             if name in case.body:
                 case.body[name] = _storable(case.body[name])
         _complete(case.body)
+
+
+def _lead_nowhere() -> None:
+    """Generated urls lead to other people's servers: what is tried is a closed port of our own."""
+    body = {"name": "c", "url": "http://127.0.0.1:9/", "method": "POST", "auth": "header"}
+    httpx.put(
+        f"{os.environ['TRIED_URL']}/v2/connector",
+        json=body | {"parameters": "[]"},
+        headers=json.loads(os.environ["TRIED_HEADERS"]),
+    ).raise_for_status()
 
 
 def _complete(body: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """A service that answers, declines, lies, fails, hangs: each outcome, each call accounted for."""
 
 import ssl
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from catalog.redis_connection import connect_redis
 from connectors.signing import signature_headers
 from engine.metrics import Metrics
 from engine.state.claims import ClaimRequest, Claims
+from engine.state.past_calls import read_past_calls
 from engine.timestamps import parse
 from tests.acceptance.connectors.accounts import Account, account
 from tests.acceptance.connectors.customers import (
@@ -186,6 +188,7 @@ async def test_each_outcome(
     assert TOKEN not in logs
     assert f":{service.port}/" not in logs
     await _check_claims(accounts, customers, redis_url, topic_prefix)
+    await _check_past_calls(accounts, customers, redis_url, topic_prefix)
 
 
 def _tls(authority: trustme.CA, name: str) -> Any:
@@ -329,3 +332,41 @@ async def _check_claims(
             assert reason is None or await is_free(name, 1), name
     finally:
         await redis.aclose()
+
+
+async def _check_past_calls(
+    accounts: Account, customers: Customers, redis_url: str, prefix: str
+) -> None:
+    """Each company is told of its own calls, and of nothing that a device or a service said."""
+    redis = connect_redis(redis_url)
+    told = {}
+    for name, customer in customers.of.items():
+        company_id, now = customer.company.id, time.time()
+        history = await read_past_calls(redis, prefix, company_id, now=now, deadline=5.0)
+        told[name] = history.calls
+    await redis.aclose()
+    assert {name: {call.id for call in calls} for name, calls in told.items()} == {
+        name: set(accounts.calls.get(name, ())) for name in customers.of
+    }
+    outcomes = {name: {call.outcome for call in calls} for name, calls in told.items()}
+    for name in accounts.calls:
+        expected = "declined" if name in DECLINED else REASONS.get(name) or "published"
+        assert outcomes[name] == {expected}, name
+    tries = {name: {call.tries for call in calls} for name, calls in told.items()}
+    assert {name: tries[name] for name in TRIED_AGAIN} == {n: {t} for n, t in TRIED_AGAIN.items()}
+    assert tries["unreadable"] == {0}
+    statuses = {name: {call.status for call in calls} for name, calls in told.items()}
+    for name, status in {
+        "unavailable": 503,
+        "declines": 204,
+        "content": 200,
+        "hangs": None,
+    }.items():
+        assert statuses[name] == {status}, name
+    assert all(0.3 <= (call.seconds or 0) < 30 for call in told["slow"])
+    assert all(call.detail == "no reply in time; 3 tries" for call in told["hangs"])
+    words = " ".join(call.detail for calls in told.values() for call in calls)
+    assert not any(
+        f"{name} {number}" in words for name in customers.of for number in range(DEVICES)
+    )
+    assert TOKEN not in words

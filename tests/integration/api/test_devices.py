@@ -67,6 +67,58 @@ async def test_a_device_with_many_traces(api: Harness, owner: Headers, bodies: B
     assert few["beacon"] == detail["beacon"][:3]
 
 
+async def traced(api: Harness, owner: Headers, udid: str, moments: int) -> int:
+    """A device with seven traces of each kind at each of so many moments, latest moment first."""
+    async with api.database.write.begin() as session:
+        company = await session.scalar(
+            select(Account.company_id).where(Account.email == owner["x-service-key"])
+        )
+        device = Device(company_id=company, udid=udid, create_on=NOW, update_on=NOW)
+        session.add(device)
+        await session.flush()
+        for moment in range(moments):
+            at = NOW.replace(minute=59 - moment)
+            for _ in range(7):
+                found = {"device_id": device.id, "create_on": at}
+                session.add(DetectionTrace(**found, venue_id=1, beacon_id=1, status="near"))
+                session.add(AuthenticationTrace(**found, application_id=1))
+                await session.flush()
+    return device.id
+
+
+@pytest.mark.parametrize(("name", "cursor"), [("beacon", "after"), ("auth", "after_auth")])
+async def test_traces_page_by_page(api: Harness, owner: Headers, name: str, cursor: str):
+    """Each trace once, in the order of the whole, also where many are of one moment."""
+    device = await traced(api, owner, "phone", moments=4)
+    whole = (await api.call("GET", f"/crm/{device}", owner)).json()
+    assert len(whole[name]) == 28
+    seen: list[Any] = []
+    after = 0
+    with counted(api.database) as statements:
+        while True:
+            path = f"/crm/{device}?limit=5&{cursor}={after}"
+            page = (await api.call("GET", path, owner)).json()
+            other = "auth" if name == "beacon" else "beacon"
+            assert page[other] == whole[other][:5]
+            if not page[name]:
+                break
+            assert len(page[name]) <= 5
+            seen += page[name]
+            after = page[name][-1]["id"]
+    assert seen == whole[name]
+    assert len(statements) <= 7 * 7
+
+
+async def test_no_page_begins_behind_another_devices_trace(api: Harness, owner: Headers):
+    other = await api.account()
+    mine, theirs = await traced(api, owner, "a", 1), await traced(api, other, "b", 1)
+    last = (await api.call("GET", f"/crm/{theirs}", other)).json()["beacon"][0]["id"]
+    page = (await api.call("GET", f"/crm/{mine}?after={last}", owner)).json()
+    assert (page["beacon"], len(page["auth"])) == ([], 7)
+    bad = await api.call("GET", f"/crm/{mine}?after=-1&after_auth=x", owner)
+    assert (bad.status_code, set(bad.json()["fields"])) == (400, {"after", "after_auth"})
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -55,7 +55,7 @@ async def test_ones_own_in_order(
         for kind in ("venue", "beacon", "campaign")
     ]
     assert {line["venue"] for line in whole} == {"=1+1"}
-    assert [line["name"] for line in whole if line["kind"] == "campaign"] == [None] * DAYS
+    assert [line["name"] for line in whole if line["kind"] == "campaign"] == [""] * DAYS
     # However small the pages are.
     for size in (1, 2, 7):
         with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Examples in the document; docs/interface.md sends them, so they work."""
+"""Examples in the document, from the demo's catalog: a running demo takes each as it stands."""
 
 from typing import Any
 
@@ -6,46 +6,46 @@ from catalog.fields.company import AREAS, WRITE
 
 Example = dict[str, Any]
 
-CREDENTIALS: Example = {"email": "owner@harbour.example", "password": "change-me-please"}
+CREDENTIALS: Example = {"email": "you@library.example", "password": "change-me-please"}
 NEW_PASSWORD: Example = {
     "old_password": "change-me-please",
     "new_password": "a longer passphrase of mine",
 }
-APPLICATION: Example = {"name": "Harbour for Android", "type": "android", "active": True}
+APPLICATION: Example = {"name": "Library for Android", "type": "android", "active": True}
 VENUE: Example = {
-    "name": "Harbour Mall, Marseille",
-    "address": "1 Quai du Port, 13002 Marseille",
+    "name": "Library, Universitat Jaume I",
+    "address": "Universitat Jaume I, Castelló de la Plana, Spain",
     "active": True,
-    "width": 240,
-    "height": 80,
-    "image": "https://www.example.com/plan.png",
-    "time_zone": "Europe/Paris",
+    "width": 32,
+    "height": 17,
+    "image": "https://library.example/plan.png",
+    "time_zone": "Europe/Madrid",
 }
 BEACON: Example = {
-    "name": "Main entrance",
-    "uuid": "f7826da6-4fa2-4e98-8024-bc5b71e0893e",
+    "name": "Study desk Z",
+    "uuid": "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10",
     "major": 1,
-    "minor": 1,
+    "minor": 260,
     "active": True,
     "proximity": "near",
     "x": 12,
     "y": 40,
     "color": "#ff8800",
-    "tags": [{"name": "entrance"}],
+    "tags": [{"name": "study"}],
 }
 GEOFENCE: Example = {
-    "name": "The harbour",
-    "longitude": 5.3698,
-    "latitude": 43.2965,
+    "name": "The campus",
+    "longitude": -0.0672,
+    "latitude": 39.9944,
     "radius": 300,
     "active": True,
 }
 CAMPAIGN: Example = {
-    "name": "Welcome",
-    "push": "See what is on today",
-    "title": "Welcome to Harbour Mall",
+    "name": "New books",
+    "push": "Fresh this week, right next to you.",
+    "title": "New on the shelves",
     "format": "url",
-    "url": "https://www.example.com/today",
+    "url": "https://library.example/new-books",
     "cache": "day",
     "start": "2026-11-20T00:00:00+0100",
     "end": "2027-11-20T00:00:00+0100",
@@ -59,14 +59,14 @@ CAMPAIGN: Example = {
     "friday": True,
     "saturday": True,
     "sunday": False,
-    "tags": [{"name": "entrance"}],
+    "tags": [{"name": "study"}],
 }
 CONNECTOR: Example = {
-    "name": "Our offers",
-    "url": "https://www.example.com/offers",
+    "name": "Loans",
+    "url": "https://library.example/proximity",
     "method": "POST",
     "auth": "header",
-    "parameters": '[{"key": "x-api-key", "value": "abc"}]',
+    "parameters": '[{"key": "x-library-key", "value": "demo"}]',
 }
 
 # Answers.
@@ -88,7 +88,7 @@ PROFILE: Example = {
     "active": True,
     "company": {
         "id": 1,
-        "name": "Harbour Mall",
+        "name": "University Library (demo)",
         "image": "",
         "description": "",
         "active": True,
@@ -99,7 +99,7 @@ PROFILE: Example = {
 APPLICATION_ANSWER: Example = {
     "id": 1,
     **APPLICATION,
-    "api_key": "harbour-android-key",
+    "api_key": "library-android-key",
     "api_id": "",
     "expire_on": None,
 }
@@ -109,7 +109,7 @@ STATISTIC_LINE: Example = {
     "venue": VENUE["name"],
     "kind": "campaign",
     "id": 1,
-    "name": "Welcome",
+    "name": "New books",
     "detections": 0,
     "devices": 12,
     "notifications": 14,
@@ -159,7 +159,7 @@ CONNECTOR_TRIAL: Example = {
     },
     "notification": {"title": "", "push": "", "format": "html", "content": "<p>Hello</p>"},
 }
-_TAGGED: Example = {"tags": [{"id": 1, "name": "entrance"}]}
+_TAGGED: Example = {"tags": [{"id": 1, "name": "study"}]}
 BEACON_ANSWER: Example = {"id": 1, **BEACON, **_TAGGED}
 CAMPAIGN_ANSWER: Example = {
     "id": 1,

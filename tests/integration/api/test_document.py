@@ -1,11 +1,14 @@
 """The document's examples are what it says they are, and its operations have plain names."""
 
 import re
+from importlib.resources import files
 from typing import Any
 
+import orjson
 import pytest
 from jsonschema import Draft4Validator
 
+from api.openapi import examples
 from api.openapi.document import document
 from tests.integration.api.harness import Harness
 
@@ -75,3 +78,20 @@ async def test_a_browser_is_led_to_the_page(api: Harness) -> None:
     answer = await api.client.get("/", follow_redirects=True)
     assert answer.url.path == "/docs"
     assert answer.status_code == 200
+
+
+def test_the_examples_are_of_the_demo_and_new_to_it() -> None:
+    raw = files("engine.demo").joinpath("data/catalog.json").read_bytes()
+    (company,) = orjson.loads(raw)["companies"]
+    (venue,) = company["venues"]
+    assert examples.VENUE["name"] == venue["name"]
+    assert examples.CREDENTIALS["email"] == company["accounts"][0]["email"]
+    assert examples.CAMPAIGN["name"] in {each["name"] for each in venue["campaigns"]}
+    assert examples.CONNECTOR["name"] == company["connector"]["name"]
+    taken = {(each["uuid"], each["major"], each["minor"]) for each in venue["beacons"]}
+    assert {uuid for uuid, _, _ in taken} == {examples.BEACON["uuid"]}
+    assert (
+        examples.BEACON["uuid"],
+        examples.BEACON["major"],
+        examples.BEACON["minor"],
+    ) not in taken

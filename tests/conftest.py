@@ -2,15 +2,24 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import structlog
 
 pytest_plugins = ["tests.servers.handles", "tests.servers.fixtures"]
 
 
 @pytest.fixture(autouse=True)
-def _root_logger() -> Iterator[None]:
-    """What a command that runs in this process sets up ends with the test, as its stream does."""
+def _logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a command that runs in this process makes of the logs ends with the test, as its streams
+    do; so no logger may remember it."""
+    configure = structlog.configure
+
+    def forgettable(**options: Any) -> None:
+        configure(**options | {"cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", forgettable)
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     yield
@@ -18,3 +27,4 @@ def _root_logger() -> Iterator[None]:
         if handler not in before and type(handler) is logging.StreamHandler:
             root.removeHandler(handler)
     root.setLevel(level)
+    structlog.reset_defaults()

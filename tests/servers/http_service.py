@@ -109,6 +109,11 @@ async def endless(_heard: Heard, writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
+# Turns of the loop from an accepted connection to its handler's first step. A handler that is
+# cancelled before it has begun never closes its connection.
+_STEPS_TO_SERVE = 5
+
+
 class HttpService:
     """A server on loopback. `answer` may be set at any time; `heard` is what has arrived."""
 
@@ -136,6 +141,8 @@ class HttpService:
             yield self
         finally:
             server.close()
+            for _ in range(_STEPS_TO_SERVE):
+                await asyncio.sleep(0)
             await cancel(self._serving)
             await server.wait_closed()
 

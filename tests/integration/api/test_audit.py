@@ -6,6 +6,7 @@ import pytest
 import structlog
 from sqlalchemy import select
 
+from api.openapi import examples
 from catalog.accounts import set_active
 from catalog.models import Account
 from tests.integration.api.bodies import Bodies
@@ -46,10 +47,10 @@ async def test_every_kind_of_change(api: Harness, owner: Headers, bodies: Bodies
     assert [entry["ref"] for entry in found[:3]] == [venue, venue, beacon]
     made, edited, _, tagged, _, long, gone = found
     assert made["before"] == {}
-    assert made["after"]["width"] == 240
+    assert made["after"]["width"] == examples.VENUE["width"]
     assert edited["before"]["name"].startswith("before")
     assert edited["after"]["name"].startswith("after")
-    assert {n: v for n, v in edited["before"].items() if n == "width"} == {"width": 240}
+    assert edited["before"]["width"] == examples.VENUE["width"]
     assert edited["before"].keys() == edited["after"].keys() == {"name", "width"}
     assert (tagged["before"]["tags"], len(tagged["after"]["tags"])) == ([], 1)
     assert len(long["after"]["html"]) == 200

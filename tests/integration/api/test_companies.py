@@ -188,7 +188,7 @@ async def test_a_trace_tells_nothing_of_another_company(api: Harness, ours: Hold
     }
     assert oldest["beacon"]["id"] == ours.ids["beacon"]
     assert oldest["beacon"]["name"].startswith("Study desk Z")
-    assert oldest["lieu"].startswith("Harbour Mall")
+    assert oldest["lieu"].startswith("Library, Universitat Jaume I")
     (auth,) = detail["auth"]
     assert auth | {"id": 0} == {"id": 0, "create_on": "2026-11-20T12:00:00+0000", "ip": ""}
 

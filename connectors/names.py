@@ -111,7 +111,7 @@ class Names:
             if not self._running[company_id]:
                 del self._running[company_id]
         if not answer.cancelled():
-            answer.exception()  # whoever asked may have gone; then nobody misses the error
+            answer.exception()  # the caller may have been cancelled; its error is then read here
 
     def _work(self, host: str, loop: asyncio.AbstractEventLoop, answer: _Answer) -> None:
         try:

@@ -39,7 +39,7 @@ class BoundedStream(Protocol):
 
 
 class TcpStream:
-    """A connected socket. TLS, if there is to be any, has until `connect_until` (loop's time)."""
+    """A connected socket. A TLS handshake must end by `connect_until` (the loop's time)."""
 
     budget: ReplyBudget
 

@@ -1,4 +1,4 @@
-"""What was changed, by whom."""
+"""The audit: who changed what, and when."""
 
 from collections.abc import Sequence
 

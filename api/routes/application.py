@@ -90,7 +90,7 @@ async def edit_application(caller: Writer, number: ApplicationId) -> Response:
     **operation("Delete application", tag="profile", answers="Done"),
 )
 async def delete_application(caller: Writer, number: ApplicationId) -> Response:
-    """Delete the application: its key is not known any more."""
+    """Delete the application; its key stops working."""
 
     async def work(session: AsyncSession) -> None:
         await session.delete(await _own(session, caller, number))

@@ -109,7 +109,7 @@ def _day(text: str | None, name: str, faults: dict[str, str]) -> date | None:
 
 
 async def _pages(database: Database, company_id: int, choice: Choice) -> Pages:
-    """Each read by itself: whoever reads slowly holds no connection to SQL."""
+    """Each page is read on its own, so that a slow reader holds no connection to SQL."""
     after: Cursor | None = None
     while True:
         async with database.glance() as session:

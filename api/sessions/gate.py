@@ -10,7 +10,7 @@ from api.sessions.turns import Turns
 
 @dataclass
 class PasswordAttempt:
-    """One check; whoever makes it says whether the password was right."""
+    """One check of a password; the caller reports whether it was right."""
 
     right: bool = False
 

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.workloads import Workload, make_catalog, workloads
-from engine.embedded.redis_server import EmbeddedRedis
-from engine.embedded.servers import EmbeddedServers
+from engine.cli.embedded.redis_server import EmbeddedRedis
+from engine.cli.embedded.servers import EmbeddedServers
 
 _SUBJECT_SECONDS = 360.0
 

@@ -16,8 +16,8 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from engine.embedded.child import free_port
-from engine.embedded.servers import EmbeddedServers
+from engine.cli.embedded.child import free_port
+from engine.cli.embedded.servers import EmbeddedServers
 
 SUBJECTS = ("httpx", "httpx-a-company", "caller", "aiohttp", "role")
 _SECONDS = 300.0

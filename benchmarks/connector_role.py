@@ -7,13 +7,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from engine.app.connector import build_connector
-from engine.app.role import Parts
-from engine.app.stores import open_stores
-from engine.kafka.publisher import Outgoing, Publisher
-from engine.kafka.topics import Topics
-from engine.lifecycle import run_services
-from engine.messages import (
+from engine.kafka.messages import (
     BeaconReference,
     CampaignReference,
     CompanyReference,
@@ -22,9 +16,15 @@ from engine.messages import (
     KnownDevice,
     VenueReference,
 )
-from engine.metrics import Metrics
-from engine.settings import Settings, load_settings
-from engine.timestamps import format_instant
+from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.timestamps import format_instant
+from engine.kafka.topics import Topics
+from engine.process.lifecycle import run_services
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings, load_settings
+from engine.wiring.connector import build_connector
+from engine.wiring.role import Parts
+from engine.wiring.stores import open_stores
 
 COMPANIES = 16
 _DEADLINE = 240.0

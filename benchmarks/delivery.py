@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.workloads import make_catalog, workloads
-from engine.embedded.redis_server import EmbeddedRedis
+from engine.cli.embedded.redis_server import EmbeddedRedis
 from engine.kafka.topics import Topics
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.process import started

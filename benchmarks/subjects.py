@@ -14,16 +14,16 @@ from collections.abc import Callable, Coroutine
 import msgspec
 from aiokafka import AIOKafkaConsumer
 
-from engine.app.role import Parts
-from engine.app.stores import open_stores
-from engine.app.trigger import build_trigger
 from engine.kafka.connection import connection_options
+from engine.kafka.messages import Detection
 from engine.kafka.publisher import Publisher
-from engine.lifecycle import run_services
-from engine.memory import settle_garbage_collector
-from engine.messages import Detection
-from engine.metrics import Metrics
-from engine.settings import Settings, load_settings
+from engine.process.garbage_collection import settle_garbage_collector
+from engine.process.lifecycle import run_services
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings, load_settings
+from engine.wiring.role import Parts
+from engine.wiring.stores import open_stores
+from engine.wiring.trigger import build_trigger
 
 _DEADLINE = 300.0
 

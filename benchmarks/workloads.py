@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from catalog.database import open_database
 from catalog.migrate import migrate
 from catalog.models import Beacon, Campaign, Company, Venue
-from engine.timestamps import format_instant
+from engine.kafka.timestamps import format_instant
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 BEACONS = 1000

@@ -14,8 +14,8 @@ from rich.table import Table
 from benchmarks.interface.load import Measured, fetch, measure, request_of
 from benchmarks.interface.product import answers, process, product
 from benchmarks.recorder.postgres import database, postgres
-from engine.embedded.child import free_port
-from engine.embedded.servers import EmbeddedServers
+from engine.cli.embedded.child import free_port
+from engine.cli.embedded.servers import EmbeddedServers
 from tests.servers.waiting import eventually
 
 _WARM_SECONDS = 1.0

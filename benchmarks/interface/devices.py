@@ -12,7 +12,7 @@ from rich.console import Console
 from benchmarks.interface.product import product
 from benchmarks.recorder.postgres import database, postgres
 from catalog.database import open_database
-from engine.embedded.servers import EmbeddedServers
+from engine.cli.embedded.servers import EmbeddedServers
 from tests.acceptance.api.test_big_list import fill
 
 

@@ -17,7 +17,7 @@ from catalog.database import open_database
 from catalog.fields.company import ALL_PERMISSIONS
 from catalog.migrate import migrate
 from catalog.models import Account, Session, Venue
-from engine.embedded.child import free_port
+from engine.cli.embedded.child import free_port
 from tests.servers.waiting import eventually
 
 _EMAIL, _PASSWORD = "owner@example.org", "only for this run"

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.recorder.postgres import database, postgres
 from benchmarks.workloads import Workload, make_catalog
-from engine.embedded.servers import EmbeddedServers
+from engine.cli.embedded.servers import EmbeddedServers
 
 _SUBJECT_SECONDS = 660.0
 

@@ -18,16 +18,16 @@ import asyncpg
 from sqlalchemy import make_url
 
 from catalog.database import open_database
-from engine.app.recorder import build_recorder
-from engine.app.role import Parts
-from engine.app.stores import open_stores
 from engine.kafka.publisher import Publisher
-from engine.lifecycle import run_services
-from engine.memory import settle_garbage_collector
-from engine.metrics import Metrics
-from engine.recording.partitions import PostgresStore
-from engine.recording.retention import Retention
-from engine.settings import Settings, load_settings
+from engine.process.garbage_collection import settle_garbage_collector
+from engine.process.lifecycle import run_services
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings, load_settings
+from engine.recorder.postgresql_retention import PostgresStore
+from engine.recorder.retention import Retention
+from engine.wiring.recorder import build_recorder
+from engine.wiring.role import Parts
+from engine.wiring.stores import open_stores
 
 _DEADLINE = 600.0
 _COLUMNS = ("device_id", "venue_id", "beacon_id", "status", "create_on", "ip")

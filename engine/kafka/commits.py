@@ -12,10 +12,10 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
-from engine.failures import describe, kafka_may_recover
-from engine.kafka.places import Place
-from engine.kafka.worker import NotesCommits, Worker
-from engine.metrics import Metrics
+from engine.kafka.partition_worker import NotesCommits, Worker
+from engine.kafka.positions import Place
+from engine.process.failures import describe, kafka_may_recover
+from engine.process.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from engine.kafka.tls import kafka_tls
-from engine.settings import Settings
+from engine.process.settings import Settings
 
 CLIENT_ID = "proximity-engine"
 _METADATA_MS = 4000

@@ -17,14 +17,20 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from engine.cancelling import cancel
-from engine.failures import describe
 from engine.kafka.commits import Commits
-from engine.kafka.measuring import measure_lag
-from engine.kafka.places import Place, Starts
+from engine.kafka.lag import measure_lag
+from engine.kafka.partition_worker import (
+    BatchHandler,
+    BeginAgainError,
+    PartitionWorker,
+    Records,
+    Worker,
+)
+from engine.kafka.positions import Place, Starts
 from engine.kafka.starting_points import GroupOffsets, StartingPoints
-from engine.kafka.worker import BatchHandler, BeginAgainError, PartitionWorker, Records, Worker
-from engine.metrics import Metrics
+from engine.process.cancelling import cancel
+from engine.process.failures import describe
+from engine.process.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 

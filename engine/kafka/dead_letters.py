@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from aiokafka import ConsumerRecord, TopicPartition
 
+from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
-from engine.kafka.worker import Records
-from engine.timestamps import format_instant
+from engine.kafka.timestamps import format_instant
 
 _LONGEST_DETAIL = 500
 

@@ -15,8 +15,8 @@ from aiokafka.errors import (
 )
 
 from engine.kafka.connection import connection_options, single_connection_options
-from engine.settings import PREFIX, Settings
-from engine.settings_checks import bootstrap_addresses
+from engine.process.settings import PREFIX, Settings
+from engine.process.settings_checks import bootstrap_addresses
 
 _ADDRESSES = 3
 _STEP_SECONDS = 3.0

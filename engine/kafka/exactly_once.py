@@ -15,16 +15,16 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from engine.cancelling import cancel
-from engine.failures import describe
 from engine.kafka.connection import connection_options
-from engine.kafka.places import Place
+from engine.kafka.partition_worker import Records, Worker
+from engine.kafka.positions import Place
 from engine.kafka.starting_points import GroupOffsets
 from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
-from engine.kafka.worker import Records, Worker
-from engine.metrics import Metrics
-from engine.settings import Settings
+from engine.process.cancelling import cancel
+from engine.process.failures import describe
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 

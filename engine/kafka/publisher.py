@@ -20,10 +20,10 @@ from aiokafka.errors import (
 from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from engine.failures import describe, kafka_may_recover
 from engine.kafka.connection import connection_options
 from engine.kafka.topic_limits import TopicLimits
-from engine.settings import Settings
+from engine.process.failures import describe, kafka_may_recover
+from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 

@@ -9,11 +9,11 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from engine.failures import FIRST_BACKOFF, LAST_BACKOFF, kafka_may_recover
-from engine.kafka.places import Place, Starts
+from engine.kafka.positions import Place, Starts
 from engine.kafka.topic_ids import topic_ids
-from engine.metrics import Metrics
-from engine.servers import ServerErrors
+from engine.process.failures import FIRST_BACKOFF, LAST_BACKOFF, kafka_may_recover
+from engine.process.metrics import Metrics
+from engine.process.server_errors import ServerErrors
 
 log = structlog.get_logger(__name__)
 

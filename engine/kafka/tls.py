@@ -2,7 +2,7 @@
 
 import ssl
 
-from engine.settings import PREFIX, Settings, SettingsError
+from engine.process.settings import PREFIX, Settings, SettingsError
 
 
 def kafka_tls(settings: Settings) -> ssl.SSLContext:

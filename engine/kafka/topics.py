@@ -8,7 +8,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 
 from engine.kafka.connection import connection_options
-from engine.settings import Settings
+from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 

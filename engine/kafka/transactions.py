@@ -26,11 +26,11 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from engine.failures import describe
-from engine.kafka.places import Place
+from engine.kafka.partition_worker import BeginAgainError
+from engine.kafka.positions import Place
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, message_size
 from engine.kafka.topic_limits import TopicLimits
-from engine.kafka.worker import BeginAgainError
+from engine.process.failures import describe
 
 log = structlog.get_logger(__name__)
 

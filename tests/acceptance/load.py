@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Traffic
 from tests.acceptance.world import World

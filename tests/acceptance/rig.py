@@ -16,7 +16,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.settings import PREFIX
+from engine.process.settings import PREFIX
 from tests.servers.waiting import eventually
 
 READY_DEADLINE = 45.0

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from catalog.redis_connection import connect_redis
-from engine.metrics import Metrics
-from engine.state.claims import ClaimRequest, Claims
+from engine.process.metrics import Metrics
+from engine.redis.claims import ClaimRequest, Claims
 from tests.acceptance.comparison import messages_by_id
 from tests.acceptance.probe import Probe
 from tests.acceptance.rig import Rig

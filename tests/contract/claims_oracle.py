@@ -4,7 +4,7 @@ A claim forbids what was detected before its detected_at plus the delay; the rec
 claim may have it again.
 """
 
-from engine.state.claims import ClaimRequest
+from engine.redis.claims import ClaimRequest
 
 
 class ClaimsOracle:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.metrics import Metrics
+from engine.process.metrics import Metrics
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
 from catalog.models import Application, Beacon, Campaign, Company, Device, Venue
-from engine.recording.deletion import SqliteStore
-from engine.recording.ledger import Ledger
-from engine.recording.partitions import PostgresStore
-from engine.recording.postgresql import PostgresLedger
-from engine.recording.retention import Store
-from engine.recording.sqlite import SqliteLedger
+from engine.recorder.ledger import Ledger
+from engine.recorder.postgresql import PostgresLedger
+from engine.recorder.postgresql_retention import PostgresStore
+from engine.recorder.retention import Store
+from engine.recorder.sqlite import SqliteLedger
+from engine.recorder.sqlite_retention import SqliteStore
 from tests.integration.catalog.records import NOON, Records
 
 

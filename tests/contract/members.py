@@ -7,14 +7,14 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from engine.app.kafka import group_consumer
-from engine.cancelling import cancel
 from engine.kafka.consumer import PartitionedConsumer
-from engine.kafka.places import Starts
+from engine.kafka.partition_worker import BatchHandler, Records
+from engine.kafka.positions import Starts
 from engine.kafka.publisher import Outgoing, Publisher
-from engine.kafka.worker import BatchHandler, Records
-from engine.metrics import Metrics
-from engine.settings import Settings
+from engine.process.cancelling import cancel
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.wiring.kafka import group_consumer
 
 ROLE = "contract"
 Handle = Callable[[TopicPartition, Records], Awaitable[None]]

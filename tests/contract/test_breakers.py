@@ -19,7 +19,7 @@ from connectors.breaker import (
     Standing,
     Wish,
 )
-from engine.state.breakers import SharedBreakers
+from engine.connector.shared_breakers import SharedBreakers
 
 POLICY = BreakerPolicy(window=20, failures=10, pause=10.0, lease=5.0)
 NOW = float(int(time.time()))

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.metrics import Metrics
-from engine.state.claims import ClaimRequest, Claims, claim_tag
+from engine.process.metrics import Metrics
+from engine.redis.claims import ClaimRequest, Claims, claim_tag
 from tests.contract.claims_oracle import ClaimsOracle
 from tests.servers.waiting import eventually
 

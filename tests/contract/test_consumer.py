@@ -6,10 +6,10 @@ import time
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
-from engine.kafka.worker import Records
-from engine.metrics import Metrics
-from engine.settings import Settings, load_settings
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings, load_settings
 from tests.contract.members import ROLE, Seen, committed, member, publish
 from tests.servers.waiting import eventually
 

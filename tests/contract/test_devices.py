@@ -9,10 +9,10 @@ from sqlalchemy import update
 from catalog.database import Database, open_database
 from catalog.models import Device
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.messages import Device as ReceivedDevice
-from engine.messages import KnownDevice
-from engine.metrics import Metrics
-from engine.state.devices import (
+from engine.kafka.messages import Device as ReceivedDevice
+from engine.kafka.messages import KnownDevice
+from engine.process.metrics import Metrics
+from engine.redis.devices import (
     NOT_ASKED,
     DeviceKey,
     DeviceLookup,

@@ -4,8 +4,8 @@ import pytest
 from aiokafka import TopicPartition
 
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.metrics import Metrics
-from engine.state.finished import FinishedCalls, Progress
+from engine.connector.finished_calls import FinishedCalls, Progress
+from engine.process.metrics import Metrics
 
 PLACE = TopicPartition("calls", 3)
 

@@ -14,11 +14,12 @@ from catalog.index.entries import (
     campaign_field,
 )
 from catalog.redis_connection import RedisClient
-from engine.cancelling import cancel
-from engine.metrics import Metrics
-from engine.state.beacons import BeaconCache, BeaconKey, IndexedBeacon
-from engine.state.index import BeaconIndex
-from engine.state.watch import IndexWatch
+from engine.kafka.detections import BeaconKey
+from engine.process.cancelling import cancel
+from engine.process.metrics import Metrics
+from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon
+from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.index_watch import IndexWatch
 from rules.decision import decide
 from rules.model import Reason, Zone
 from tests.contract.index_writer import (

@@ -19,10 +19,11 @@ from catalog.models import (
     Statistic,
 )
 from catalog.models import StatisticDevice as StatisticDeviceRow
-from engine.kafka.places import Place
-from engine.recording.ledger import AlreadyCountedError, CompanyGoneError, Ledger
-from engine.recording.retention import DAYS_AHEAD, MOST_SKEW, Kept, Retention, Store
-from engine.recording.rows import (
+from engine.kafka.detections import BeaconKey
+from engine.kafka.positions import Place
+from engine.recorder.ledger import AlreadyCountedError, CompanyGoneError, Ledger
+from engine.recorder.retention import DAYS_AHEAD, MOST_SKEW, Kept, Retention, Store
+from engine.recorder.rows import (
     BEACON,
     VENUE,
     AuthenticationRow,
@@ -36,7 +37,6 @@ from engine.recording.rows import (
     StatisticDevice,
     StatisticKey,
 )
-from engine.state.beacons import BeaconKey
 from tests.contract.ledgers import Scene, open_scene
 
 NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)

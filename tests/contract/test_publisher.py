@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, _hash
-from engine.settings import Settings, load_settings
+from engine.process.settings import Settings, load_settings
 from tests.servers.kafka.server import KafkaServer
 
 PARTITIONS = 4

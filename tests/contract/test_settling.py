@@ -6,9 +6,9 @@ import time
 import pytest
 
 from catalog.redis_connection import RedisClient
-from engine.metrics import Metrics
-from engine.state.claims import ClaimRequest, Claims
-from engine.state.settling import ClaimSettler, Settlement
+from engine.process.metrics import Metrics
+from engine.redis.claim_settlement import ClaimSettler, Settlement
+from engine.redis.claims import ClaimRequest, Claims
 
 NOW = float(int(time.time())) + 0.25  # claims know milliseconds, calls whole seconds
 DELAY = 3600

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 from aiokafka import TopicPartition
 
-from engine.kafka.places import Place
+from engine.kafka.positions import Place
 from engine.kafka.publisher import Outgoing
-from engine.metrics import Metrics
-from engine.settings import Settings, load_settings
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings, load_settings
 from tests.contract.members import ROLE, Seen, member, publish
 from tests.servers.waiting import eventually
 

@@ -11,11 +11,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.connection import connection_options
-from engine.kafka.places import Place
+from engine.kafka.positions import Place
 from engine.kafka.publisher import MessageTooLargeError, Outgoing
 from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import TransactionalPublisher, TransactionLostError
-from engine.settings import Settings, load_settings
+from engine.process.settings import Settings, load_settings
 from tests.servers.waiting import eventually
 
 Make = Callable[..., Any]

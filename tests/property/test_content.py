@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.index.content import may_fire
-from engine.settings import Settings
+from engine.process.settings import Settings
 from rules.model import Campaign
 from rules.schedule import Schedule
 from tests.property.campaigns import DAY, anchors, campaigns, instants, zones

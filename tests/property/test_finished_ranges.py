@@ -7,10 +7,10 @@ from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connecting.transactional import TransactionalDepartures
+from engine.connector.transactional import TransactionalDepartures
 from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
 from engine.kafka.offsets import Offsets
-from engine.kafka.places import Place
+from engine.kafka.positions import Place
 
 offsets = st.integers(0, 2**62)
 

@@ -11,7 +11,7 @@ import msgspec
 from aiokafka import AIOKafkaProducer
 
 from catalog.secrets import open_cipher
-from engine.messages import (
+from engine.kafka.messages import (
     BeaconReference,
     CampaignReference,
     CompanyReference,
@@ -20,7 +20,7 @@ from engine.messages import (
     KnownDevice,
     VenueReference,
 )
-from engine.timestamps import format_instant
+from engine.kafka.timestamps import format_instant
 from tests.acceptance.connectors.customers import SECRET_KEY
 
 

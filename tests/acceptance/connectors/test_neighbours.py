@@ -13,7 +13,7 @@ from itertools import count
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 from tests.acceptance.connectors.customers import SECRET_KEY, Customer, Customers, by_path
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet

@@ -13,9 +13,9 @@ from catalog.database import open_database
 from catalog.migrate import migrate
 from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
-from engine.metrics import Metrics
-from engine.state.claims import ClaimRequest, Claims
-from engine.timestamps import parse
+from engine.kafka.timestamps import parse
+from engine.process.metrics import Metrics
+from engine.redis.claims import ClaimRequest, Claims
 from tests.acceptance.connectors.calls import bodies, call, publish
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Command, Rig

@@ -13,10 +13,10 @@ import trustme
 
 from catalog.redis_connection import connect_redis
 from connectors.signing import signature_headers
-from engine.metrics import Metrics
-from engine.state.claims import ClaimRequest, Claims
-from engine.state.past_calls import read_past_calls
-from engine.timestamps import parse
+from engine.connector.past_calls import read_past_calls
+from engine.kafka.timestamps import parse
+from engine.process.metrics import Metrics
+from engine.redis.claims import ClaimRequest, Claims
 from tests.acceptance.connectors.accounts import Account, account
 from tests.acceptance.connectors.customers import (
     DELAY,

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from catalog.database import Database
 from catalog.models import AuditEntry, Company, Statistic, Venue
-from engine import cli
+from engine.cli import application as cli
 from tests.integration.commands.proximity import Proximity
 from tests.servers.http_service import replying, serving
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from catalog.models import Beacon, Venue
-from engine.recording.rows import Place
-from engine.state.beacons import BeaconKey
-from engine.verify.snapshot import open_snapshot
+from engine.cli.verify.snapshot import open_snapshot
+from engine.kafka.detections import BeaconKey
+from engine.recorder.rows import Place
 from tests.contract.ledgers import Scene, open_scene
 
 

@@ -16,7 +16,7 @@ from catalog.limits import DEFAULT_LIMITS
 from catalog.load import LoadError, load_document
 from catalog.migrate import migrate
 from catalog.models import Beacon, Campaign
-from engine.settings import Settings
+from engine.process.settings import Settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers, harness
 from tests.integration.catalog.records import UUID

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from catalog.migrate import migrate
 from connectors.model import Content, Declined, Failed, Fault
 from connectors.request import build_request
-from engine.connecting.asked import Asked, decode_calls, question
-from engine.connecting.opening import EndpointError, EndpointOpener
-from engine.connecting.results import Answered, message_of, settlement
+from engine.connector.call_request import Asked, decode_calls, question
+from engine.connector.call_result import Answered, message_of, settlement
+from engine.connector.endpoint_opener import EndpointError, EndpointOpener
 from engine.kafka.topics import Topics
-from engine.state.devices import NOT_ASKED
-from engine.state.settling import _told
+from engine.redis.claim_settlement import _told
+from engine.redis.devices import NOT_ASKED
 from tests.acceptance.connectors.calls import call, publish
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Rig

@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from catalog.migrate import migrate
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 from tests.acceptance.connectors.calls import call
 from tests.acceptance.connectors.customers import SECRET_KEY, by_path
 from tests.acceptance.connectors.test_neighbours import Latencies

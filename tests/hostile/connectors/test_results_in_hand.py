@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectors.model import Content
-from engine.cancelling import cancel
-from engine.connecting.departures import Departure, Departures
-from engine.connecting.results import Answered
-from engine.connecting.room import RoomToLeave
+from engine.connector.call_result import Answered
+from engine.connector.result_memory import RoomToLeave
+from engine.connector.result_publisher import Departure, Departures
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
-from engine.metrics import Metrics
+from engine.process.cancelling import cancel
+from engine.process.metrics import Metrics
 from tests.integration.connectors.questions import asking, call_to
 from tests.servers.http_service import content, serving
 from tests.servers.waiting import eventually

@@ -15,7 +15,7 @@ from connectors.model import CallError, Content, Failed, Fault, Result
 from connectors.request import Request
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 from tests.integration.connectors.questions import call_to
 
 GOOD = Reply(200, {}, b'{"format": "html", "html": "x"}')

@@ -8,7 +8,7 @@ import pytest
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.metrics import Metrics
+from engine.process.metrics import Metrics
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.hostile.index.reader import Reader

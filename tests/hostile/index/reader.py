@@ -12,11 +12,12 @@ from catalog.index.drainer import OUTAGES, Drainer
 from catalog.index.writer import IndexStore
 from catalog.models import Beacon, Campaign
 from catalog.redis_connection import RedisClient
-from engine.cancelling import cancel
-from engine.metrics import Metrics
-from engine.state.beacons import BeaconCache, BeaconKey
-from engine.state.index import BeaconIndex
-from engine.state.watch import IndexWatch
+from engine.kafka.detections import BeaconKey
+from engine.process.cancelling import cancel
+from engine.process.metrics import Metrics
+from engine.trigger.beacon_cache import BeaconCache
+from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.index_watch import IndexWatch
 from rules.decision import decide
 from rules.model import Zone
 from tests.integration.catalog.records import Records

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from catalog.index.entries import WritePlace
 from catalog.redis_connection import RedisClient
-from engine.state.watch import Hearing
+from engine.trigger.index_watch import Hearing
 from tests.hostile.index.reader import Reader
 from tests.servers.waiting import eventually
 

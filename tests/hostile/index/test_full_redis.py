@@ -13,9 +13,9 @@ from catalog.index.entries import campaign_field, decode_campaign, encode
 from catalog.index.sweep import EVERY, sweep
 from catalog.models import IndexState, Venue
 from catalog.redis_connection import RedisClient
-from engine.metrics import Metrics
-from engine.readiness import Question
-from engine.state.inspection import RedisInspection
+from engine.process.metrics import Metrics
+from engine.process.readiness import Question
+from engine.redis.inspection import RedisInspection
 from rules.model import Campaign as Entry
 from tests.hostile.index.reader import Reader
 from tests.integration.catalog.records import Records, fresh_index, index_of

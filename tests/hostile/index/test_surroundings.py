@@ -9,12 +9,12 @@ from structlog.testing import capture_logs
 
 from catalog.deadline import within
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.app.stores import Stores, open_stores
-from engine.app.watching import clock_skew
-from engine.clocks import ClockSkew
-from engine.metrics import Metrics
-from engine.settings import load_settings
-from engine.state.inspection import RedisInspection
+from engine.process.clock_skew import ClockSkew
+from engine.process.metrics import Metrics
+from engine.process.settings import load_settings
+from engine.redis.inspection import RedisInspection
+from engine.wiring.server_watch import clock_skew
+from engine.wiring.stores import Stores, open_stores
 from tests.servers.redis import RedisServer
 
 MINUTES = 240.0

@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from engine.kafka.answering import BrokerProbe
-from engine.settings import load_settings
+from engine.kafka.broker_probe import BrokerProbe
+from engine.process.settings import load_settings
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
 

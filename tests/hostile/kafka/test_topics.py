@@ -11,8 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
 from engine.kafka.publisher import Outgoing
-from engine.metrics import Metrics
-from engine.settings import Settings, load_settings
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings, load_settings
 from tests.contract.members import ROLE, Seen, committed, member, publish
 from tests.servers.waiting import eventually
 
@@ -134,7 +134,7 @@ async def test_a_topic_made_anew_while_nobody_looks_is_read_whole(
 async def commit_as_before(settings: Settings, topic: str, seen: Seen) -> None:
     from aiokafka import AIOKafkaConsumer
 
-    from engine.kafka.places import Place
+    from engine.kafka.positions import Place
 
     assert len(seen.values) == 100
     async with AIOKafkaConsumer(

@@ -16,8 +16,8 @@ from catalog.models import (
     StatisticDevice,
     Venue,
 )
-from engine.recording.retention import Retention
-from engine.timestamps import format_instant
+from engine.kafka.timestamps import format_instant
+from engine.recorder.retention import Retention
 from tests.contract.ledgers import open_scene
 from tests.integration.recorder.test_recorder import (
     AUTHENTICATIONS,

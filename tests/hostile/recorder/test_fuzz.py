@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.verify.difference import Comparison
-from engine.verify.recount import Interval, Recount, Share, count_all
-from engine.verify.snapshot import open_snapshot
+from engine.cli.verify.difference import Comparison
+from engine.cli.verify.recount import Interval, Recount, Share, count_all
+from engine.cli.verify.snapshot import open_snapshot
 from tests.contract.ledgers import open_scene
 from tests.integration.recorder.test_recorder import (
     AUTHENTICATIONS,

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from catalog.models import DetectionTrace
-from engine.recording.ledger import Entry
+from engine.recorder.ledger import Entry
 from tests.contract.ledgers import open_scene
 from tests.integration.recorder.test_recorder import DETECTIONS, Rig
 

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from catalog.database import Database, open_database, writing
-from engine.recording.sqlite import to_its_end
+from engine.recorder.sqlite import to_its_end
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
 from tests.acceptance.recorder.publishing import publish

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from catalog.models import DetectionTrace, Reception
-from engine.recording.rows import DetectionRow, ReceptionRow
+from engine.recorder.rows import DetectionRow, ReceptionRow
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.contract.ledgers import Scene, open_scene

@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 from tests.acceptance.rig import Command
 from tests.acceptance.topics import PARTITIONS, TopicSet
 from tests.acceptance.traffic import Message

@@ -6,7 +6,7 @@ import pytest
 
 from api.sessions.sign_in import Passwords
 from catalog.migrate import migrate
-from engine.settings import Settings, load_settings
+from engine.process.settings import Settings, load_settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, harness
 

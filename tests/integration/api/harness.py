@@ -19,9 +19,9 @@ from catalog.database import Database
 from catalog.fields.company import ALL_PERMISSIONS
 from catalog.index.drainer import Drainer
 from catalog.models import Account, Company, Session
-from engine.app.stores import Stores, open_stores
-from engine.serve_api import build_services
-from engine.settings import Settings
+from engine.process.settings import Settings
+from engine.wiring.api import build_services
+from engine.wiring.stores import Stores, open_stores
 
 Headers = dict[str, str]
 PASSWORD = "correct horse"

@@ -14,11 +14,11 @@ from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
 from connectors.breaker import BreakerPolicy, Report
 from connectors.history import PastCall
-from engine.cancelling import cancel
-from engine.metrics import Metrics
-from engine.settings import Settings
-from engine.state.breakers import SharedBreakers
-from engine.state.past_calls import KEPT, PastCalls, read_past_calls
+from engine.connector.past_calls import KEPT, PastCalls, read_past_calls
+from engine.connector.shared_breakers import SharedBreakers
+from engine.process.cancelling import cancel
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
 from tests.integration.api.harness import Harness, Headers, harness
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually

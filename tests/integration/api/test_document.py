@@ -81,7 +81,7 @@ async def test_a_browser_is_led_to_the_page(api: Harness) -> None:
 
 
 def test_the_examples_are_of_the_demo_and_new_to_it() -> None:
-    raw = files("engine.demo").joinpath("data/catalog.json").read_bytes()
+    raw = files("engine.cli.demo").joinpath("data/catalog.json").read_bytes()
     (company,) = orjson.loads(raw)["companies"]
     (venue,) = company["venues"]
     assert examples.VENUE["name"] == venue["name"]

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from engine.cli import run
+from engine.cli.application import run
 
 
 def test_accounts_are_listed_in_both_forms(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PROXIMITY_DATABASE_URL", sqlite_url)
-    monkeypatch.setattr("engine.commands.account._password", lambda _: "a password that is long")
+    monkeypatch.setattr("engine.cli.account._password", lambda _: "a password that is long")
     create = ["account", "create", "a@b.example", "--company", "Mall", "--create-company"]
     for command in (["migrate"], [*create, "--permission", "1"]):
         assert run(command) == 0

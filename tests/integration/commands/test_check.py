@@ -11,13 +11,13 @@ from pydantic import SecretStr
 from redis import Redis
 
 from catalog.migrate import migrate
-from engine.checking.clock import check_clock
-from engine.checking.finding import State
-from engine.checking.process import check_process
-from engine.checking.redis import check_redis
-from engine.checking.sql import check_sql
+from engine.cli.check.clock import check_clock
+from engine.cli.check.finding import State
+from engine.cli.check.process import check_process
+from engine.cli.check.redis import check_redis
+from engine.cli.check.sql import check_sql
 from engine.kafka.topics import Topics
-from engine.settings import Settings, load_settings
+from engine.process.settings import Settings, load_settings
 from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity
 from tests.servers.postgres import execute

@@ -13,8 +13,8 @@ from catalog.database import open_database
 from catalog.migrate import migrate
 from catalog.models import Connector
 from catalog.secrets import open_cipher
-from engine.commands.loading import write_catalog
-from engine.settings import load_settings
+from engine.cli.catalog_loading import write_catalog
+from engine.process.settings import load_settings
 from tests.integration.commands.proximity import Proximity
 from tests.servers.http_service import Answer, content, replying, serving
 

@@ -17,7 +17,7 @@ from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Plac
 from connectors.names import Names
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 
 LOOPBACK = (IPv4Network("127.0.0.0/8"),)
 SHORT = CallLimits(connect=0.5, call=1.0)

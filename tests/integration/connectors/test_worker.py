@@ -11,8 +11,8 @@ from connectors.call import CallLimits
 from connectors.jobs import WorkerLimits
 from connectors.model import Content, Failed, Fault
 from connectors.retry import RetryPolicy
-from engine.failures import redis_may_recover
-from engine.state.breakers import SharedBreakers
+from engine.connector.shared_breakers import SharedBreakers
+from engine.process.failures import redis_may_recover
 from tests.integration.connectors.questions import SHORT, Asking, asking, call_to
 from tests.servers.http_service import Heard, content, hanging, replying, serving
 from tests.servers.redis import RedisServer

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.embedded.child import ChildProcess, ServerStartError
+from engine.cli.embedded.child import ChildProcess, ServerStartError
 from tests.servers.waiting import wait_until
 
 _PARENT = """
 import sys
 from pathlib import Path
-from engine.embedded.child import ChildProcess
+from engine.cli.embedded.child import ChildProcess
 print(ChildProcess(["sleep", "600"], log=Path(sys.argv[1])).pid, flush=True)
 sys.stdin.read()
 """

@@ -11,12 +11,12 @@ from aiokafka import AIOKafkaProducer
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError
 
-from engine.embedded.broker import PARTITIONS, EmbeddedBroker
-from engine.embedded.child import ServerStartError
-from engine.embedded.redis_server import EmbeddedRedis, bundled_redis_server, find_redis_server
-from engine.embedded.run import embedded_settings
-from engine.embedded.servers import EmbeddedServers
-from engine.settings import load_settings
+from engine.cli.embedded.broker import PARTITIONS, EmbeddedBroker
+from engine.cli.embedded.child import ServerStartError
+from engine.cli.embedded.redis_server import EmbeddedRedis, bundled_redis_server, find_redis_server
+from engine.cli.embedded.run import embedded_settings
+from engine.cli.embedded.servers import EmbeddedServers
+from engine.process.settings import load_settings
 
 
 def _accepts(address: str) -> bool:
@@ -64,7 +64,9 @@ async def test_a_redis_that_does_not_start_takes_the_others_along(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     servers = EmbeddedServers()
-    monkeypatch.setattr("engine.embedded.redis_server.find_redis_server", lambda: Path("/bin/true"))
+    monkeypatch.setattr(
+        "engine.cli.embedded.redis_server.find_redis_server", lambda: Path("/bin/true")
+    )
     with pytest.raises(ServerStartError, match="/bin/true did not start"):
         await servers.__aenter__()
     assert not _accepts(servers.kafka_bootstrap)
@@ -107,7 +109,7 @@ def test_a_server_on_path_comes_first() -> None:
 
 def test_with_no_server_at_all_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("engine.embedded.redis_server.bundled_redis_server", lambda: None)
+    monkeypatch.setattr("engine.cli.embedded.redis_server.bundled_redis_server", lambda: None)
     with pytest.raises(ServerStartError, match=r"Install the package redis-server"):
         find_redis_server()
 

@@ -10,18 +10,18 @@ from aiokafka import ConsumerRecord, TopicPartition
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.decode import decode_record
+from engine.kafka.detections import decode_record
 from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
-from engine.metrics import Metrics
-from engine.notify import notification_id
-from engine.settings import Settings, load_settings
-from engine.state.beacons import BeaconCache
-from engine.state.claims import ClaimRequest, Claims
-from engine.state.devices import DeviceLookup
-from engine.state.index import BeaconIndex
-from engine.state.settling import ClaimSettler
-from engine.trigger import Trigger
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings, load_settings
+from engine.redis.claim_settlement import ClaimSettler
+from engine.redis.claims import ClaimRequest, Claims
+from engine.redis.devices import DeviceLookup
+from engine.trigger.beacon_cache import BeaconCache
+from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.compose import notification_id
+from engine.trigger.pipeline import Trigger
 from rules.model import Campaign
 from tests.acceptance.topics import TopicSet
 from tests.contract.index_writer import PREFIX, Writer, beacon_entry, campaign_entry

@@ -14,17 +14,17 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from catalog.database import Database, open_database
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.worker import Records
-from engine.metrics import Metrics
-from engine.recorder import Recorder
-from engine.recording.asides import Asides
-from engine.recording.authentications import AuthenticationReader
-from engine.recording.days import DayRule
-from engine.recording.detections import DetectionReader
-from engine.recording.ledger import Ledger
-from engine.recording.notifications import NotificationReader
-from engine.recording.postgresql import PostgresLedger
-from engine.recording.sqlite import SqliteLedger
+from engine.kafka.partition_worker import Records
+from engine.process.metrics import Metrics
+from engine.recorder.authentications import AuthenticationReader
+from engine.recorder.detections import DetectionReader
+from engine.recorder.ledger import Ledger
+from engine.recorder.local_days import DayRule
+from engine.recorder.notifications import NotificationReader
+from engine.recorder.pipeline import Recorder
+from engine.recorder.postgresql import PostgresLedger
+from engine.recorder.sqlite import SqliteLedger
+from engine.recorder.unusable_records import Asides
 from tests.acceptance.recorder.estate import Estate, build_estate
 from tests.acceptance.recorder.flood import FRESH_MS, Flood, Message
 from tests.acceptance.recorder.written import assert_written

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from sqlalchemy import text
 
-from engine.recording.rows import DetectionRow
+from engine.recorder.rows import DetectionRow
 from tests.contract.ledgers import Scene, open_scene
 from tests.integration.catalog.records import NOON
 from tests.servers.waiting import eventually

@@ -20,17 +20,17 @@ from catalog.models import (
     Statistic,
 )
 from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
-from engine.kafka.worker import Records
-from engine.metrics import Metrics
-from engine.recorder import OffsetsError, PartitionRecorder, Recorder
-from engine.recording.asides import Asides
-from engine.recording.authentications import AuthenticationReader
-from engine.recording.days import DayRule
-from engine.recording.detections import DetectionReader, Trace
-from engine.recording.ledger import Entry, Ledger
-from engine.recording.notifications import NotificationReader
-from engine.timestamps import format_instant
+from engine.kafka.timestamps import format_instant
+from engine.process.metrics import Metrics
+from engine.recorder.authentications import AuthenticationReader
+from engine.recorder.detections import DetectionReader, Trace
+from engine.recorder.ledger import Entry, Ledger
+from engine.recorder.local_days import DayRule
+from engine.recorder.notifications import NotificationReader
+from engine.recorder.pipeline import OffsetsError, PartitionRecorder, Recorder
+from engine.recorder.unusable_records import Asides
 from tests.contract.ledgers import Scene, open_scene
 
 # Yesterday: records of a past that is too long ago for a recorder to be late count for no day.

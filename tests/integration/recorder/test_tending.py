@@ -9,11 +9,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from catalog.database import open_database
-from engine.failures import database_may_recover
-from engine.metrics import Metrics
-from engine.recording.partitions import PostgresStore
-from engine.recording.retention import Kept
-from engine.recording.rows import DetectionRow
+from engine.process.failures import database_may_recover
+from engine.process.metrics import Metrics
+from engine.recorder.postgresql_retention import PostgresStore
+from engine.recorder.retention import Kept
+from engine.recorder.rows import DetectionRow
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.written import assert_written
 from tests.contract.ledgers import open_scene

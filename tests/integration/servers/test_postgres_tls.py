@@ -8,7 +8,7 @@ import trustme
 from sqlalchemy import text
 
 from catalog.database import open_database
-from engine.cli import run
+from engine.cli.application import run
 from tests.servers.handles import DATABASE
 from tests.servers.missing import skipping
 from tests.servers.postgres_tls import PASSWORD, TlsPostgresServer

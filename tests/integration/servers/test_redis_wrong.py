@@ -5,7 +5,7 @@ from redis import Redis
 
 from catalog.redis_connection import RedisUrlError
 from catalog.redis_probe import refuse_wrong_redis
-from engine.cli import run
+from engine.cli.application import run
 from tests.servers.redis import RedisServer
 
 

@@ -4,9 +4,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from engine.decode import Heard, decode_batch
-from engine.recording.rows import DeviceKey, KnownDevice, Place
-from engine.state.beacons import BeaconKey
+from engine.kafka.detections import BeaconKey, Heard, decode_batch
+from engine.recorder.rows import DeviceKey, KnownDevice, Place
 from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 
 ZONES = ("immediate", "near", "far", "unknown")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.recording.days import DayRule, local_day
+from engine.recorder.local_days import DayRule, local_day
 from tests.property.campaigns import zones
 
 # What a datetime can tell in every time zone.

@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.recording.presence import rows_with_news
-from engine.recording.rows import DetectionRow, PresenceKey, PresenceState
+from engine.recorder.presence import rows_with_news
+from engine.recorder.rows import DetectionRow, PresenceKey, PresenceState
 
 MINUTE = timedelta(seconds=60)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -5,15 +5,15 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import given
 
-from engine.recording.days import DayRule
-from engine.recording.rows import DeviceKey, DeviceNews
-from engine.recording.tally import (
+from engine.kafka.timestamps import parse
+from engine.recorder.aggregate import (
     counted_detections,
     detection_rows,
     news_of_detections,
     statistics_of_detections,
 )
-from engine.timestamps import parse
+from engine.recorder.local_days import DayRule
+from engine.recorder.rows import DeviceKey, DeviceNews
 from tests.property.recording.detections import PLACES, Message, Scene, scenes
 from tests.unit.engine.records import RECORD_TIME
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from engine.embedded.child import free_port
+from engine.cli.embedded.child import free_port
 from tests.servers.kafka.server import KafkaServer
 
 USER, PASSWORD = "engine", "s3cret-of-the-broker"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from engine import cli
+from engine.cli import application as cli
 
 WIDTH = 80
 

@@ -1,7 +1,7 @@
 import pytest
 from aiokafka import ConsumerRecord
 
-from engine.dead_letters.letter import Letter, read_letter
+from engine.cli.dead_letters.letter import Letter, read_letter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.topics import Topics
 

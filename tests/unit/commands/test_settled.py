@@ -1,6 +1,6 @@
 import pytest
 
-from engine.dead_letters.settled import Settled
+from engine.cli.dead_letters.replayed import Settled
 
 
 def again(settled: Settled) -> Settled:

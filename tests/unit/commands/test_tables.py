@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from engine import cli
-from engine.settings import PREFIX, Settings
+from engine.cli import application as cli
+from engine.process.settings import PREFIX, Settings
 from tests.integration.commands.terminal import on_a_terminal
 
 

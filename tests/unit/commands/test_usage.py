@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine import cli
+from engine.cli import application as cli
 
 
 @pytest.mark.parametrize(

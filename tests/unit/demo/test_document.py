@@ -11,8 +11,8 @@ import pytest
 
 from catalog.fields.reading import Faults
 from catalog.load.document import read_document
-from engine.demo.document import ZONE, demo_document
-from engine.demo.readings import load_readings
+from engine.cli.demo.document import ZONE, demo_document
+from engine.cli.demo.readings import load_readings
 from rules.model import Campaign, Reason
 from rules.schedule import Schedule
 
@@ -70,7 +70,7 @@ def test_what_must_not_fire_is_closed_while_the_demo_runs(now: datetime) -> None
 def test_the_beacons_are_those_of_the_data() -> None:
     document = demo_document(NOWS[0])
     (venue,) = document["companies"][0]["venues"]
-    written = files("engine.demo").joinpath("data/beacons.csv").read_text("utf-8")
+    written = files("engine.cli.demo").joinpath("data/beacons.csv").read_text("utf-8")
     recorded = {
         int(row["beacon"]): (round(float(row["x"])), round(float(row["y"])))
         for row in csv.DictReader(written.splitlines())

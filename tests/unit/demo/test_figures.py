@@ -3,8 +3,8 @@ from math import inf
 import pytest
 from prometheus_client import generate_latest
 
-from engine.demo.figures import Figures, quantile, read_figures
-from engine.metrics import Metrics
+from engine.cli.demo.figures import Figures, quantile, read_figures
+from engine.process.metrics import Metrics
 
 
 def test_figures_are_read_from_the_metrics_as_they_are_served() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from engine.demo.figures import Figures
-from engine.demo.reasons import WORDS, Entry, why_silent
-from engine.demo.screen import Moment, drawn, open_screen
-from engine.demo.summary import Results, print_summary
+from engine.cli.demo.figures import Figures
+from engine.cli.demo.reasons import WORDS, Entry, why_silent
+from engine.cli.demo.screen import Moment, drawn, open_screen
+from engine.cli.demo.summary import Results, print_summary
 from rules.model import Beacon, Campaign, Reason, Venue, Zone
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp()  # a Friday

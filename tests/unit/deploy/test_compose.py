@@ -10,8 +10,8 @@ import pytest
 import typer
 import yaml
 
-from engine import cli
-from engine.settings import PREFIX, Settings, load_settings
+from engine.cli import application as cli
+from engine.process.settings import PREFIX, Settings, load_settings
 from tests.unit.deploy.compose import DEPLOY, ROOT, document, of_ours, services
 
 _ROLES = ("trigger", "connector", "recorder")

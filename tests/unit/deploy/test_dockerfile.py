@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from engine.settings import PREFIX, Settings
+from engine.process.settings import PREFIX, Settings
 from tests.unit.deploy.compose import DEPLOY, ROOT
 
 Instruction = tuple[str, str]

@@ -1,6 +1,7 @@
 """What a process remembers of the index."""
 
-from engine.state.beacons import BeaconCache, BeaconKey, IndexedBeacon
+from engine.kafka.detections import BeaconKey
+from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon
 from rules.model import Campaign
 from tests.unit.engine.test_notify import BEACON, campaign
 

@@ -1,6 +1,6 @@
 """Bounds on what a process holds."""
 
-from engine.budget import Ahead, InFlightBytes, size_of
+from engine.trigger.in_flight import Ahead, InFlightBytes, size_of
 from tests.unit.engine.records import record
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 
 
 async def test_what_has_ended_is_left_alone() -> None:

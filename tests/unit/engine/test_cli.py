@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.cli import run
+from engine.cli.application import run
 
 
 @pytest.mark.parametrize(

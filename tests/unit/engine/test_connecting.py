@@ -9,12 +9,11 @@ from aiokafka import ConsumerRecord
 
 from catalog.secrets import open_cipher
 from connectors.model import Content, Declined, Failed, Fault, Method, Place, Result
-from engine.connecting.asked import Asked, decode_calls, question
-from engine.connecting.opening import EndpointError, EndpointOpener
-from engine.connecting.results import Answered, message_of, settlement
+from engine.connector.call_request import Asked, decode_calls, question
+from engine.connector.call_result import Answered, message_of, settlement
+from engine.connector.endpoint_opener import EndpointError, EndpointOpener
 from engine.kafka.dead_letters import DeadLetterReason
-from engine.kafka.topics import Topics
-from engine.messages import (
+from engine.kafka.messages import (
     BeaconReference,
     CampaignReference,
     CompanyReference,
@@ -24,7 +23,8 @@ from engine.messages import (
     Notification,
     VenueReference,
 )
-from engine.state.devices import NOT_ASKED, KnownToCatalog
+from engine.kafka.topics import Topics
+from engine.redis.devices import NOT_ASKED, KnownToCatalog
 from tests.unit.connectors.questions import ENDPOINT, ID
 
 CIPHER = open_cipher("a passphrase for tests")

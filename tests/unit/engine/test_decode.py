@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.decode import canonical_uuid, decode_batch, decode_record
 from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.detections import canonical_uuid, decode_batch, decode_record
 from rules.model import Zone
 from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 

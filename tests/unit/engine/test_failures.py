@@ -8,13 +8,13 @@ from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from catalog.failures import state_passes
-from engine.failures import (
+from engine.process.failures import (
     database_may_recover,
     kafka_may_recover,
     redis_may_recover,
     until_redis_answers,
 )
-from engine.metrics import Metrics
+from engine.process.metrics import Metrics
 
 
 @pytest.mark.parametrize(

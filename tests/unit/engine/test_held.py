@@ -1,6 +1,6 @@
 """Claims that a process remembers."""
 
-from engine.state.held import HeldClaims, HeldMemory
+from engine.trigger.held_claims import HeldClaims, HeldMemory
 
 
 def remembering(most: int) -> HeldClaims:

@@ -2,7 +2,7 @@
 
 import logging
 
-from engine.logs import RepeatFilter
+from engine.process.logs import RepeatFilter
 
 
 def record(name: str, message: str, *values: object) -> logging.LogRecord:
@@ -32,4 +32,4 @@ def test_kafkas_client_is_heard_less_often():
 
 def test_our_own_lines_all_pass():
     repeats = RepeatFilter(clock=lambda: 0.0)
-    assert all(repeats.filter(record("engine.trigger", "the same")) for _ in range(3))
+    assert all(repeats.filter(record("engine.trigger.pipeline", "the same")) for _ in range(3))

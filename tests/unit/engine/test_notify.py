@@ -9,11 +9,11 @@ import orjson
 import pytest
 
 from catalog.index.entries import ConnectorEntry
-from engine.decode import Heard, decode_record
+from engine.kafka.detections import Heard, decode_record
 from engine.kafka.topics import Topics
-from engine.notify import Composer, notification_id
-from engine.state.beacons import IndexedBeacon
-from engine.state.devices import completed
+from engine.redis.devices import completed
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.compose import Composer, notification_id
 from rules.model import Beacon, Campaign, Venue, Zone
 from tests.unit.engine import records
 

@@ -1,7 +1,7 @@
 """What a batch came to, in metrics."""
 
-from engine.metrics import Metrics
-from engine.outcome import Outcome
+from engine.process.metrics import Metrics
+from engine.trigger.batch_outcome import Outcome
 from rules.decision import Decision
 from rules.model import Reason
 

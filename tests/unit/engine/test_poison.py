@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.decode import decode_batch
+from engine.kafka.detections import decode_batch
 from tests.unit.engine.records import detection, record
 
 WHOLE = (record(detection()).value or b"")[:-1]

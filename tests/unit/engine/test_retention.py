@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from engine.recording import retention
-from engine.recording.retention import Kept, Retention
+from engine.recorder import retention
+from engine.recorder.retention import Kept, Retention
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ERRORS = [

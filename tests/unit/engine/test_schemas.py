@@ -7,7 +7,7 @@ import jsonschema
 import orjson
 import pytest
 
-from engine.schemas import documents
+from engine.kafka.schemas import documents
 from tests.unit.engine.records import detection
 from tests.unit.engine.test_notify import campaign, composed
 

@@ -6,9 +6,9 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from engine.metrics import Metrics
-from engine.readiness import Question, ask_all
-from engine.servers import ServerErrors
+from engine.process.metrics import Metrics
+from engine.process.readiness import Question, ask_all
+from engine.process.server_errors import ServerErrors
 
 GONE = "server failed, trying again"
 BACK = "server answers again"

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import run
+from engine.cli.application import run
 from engine.kafka.connection import connection_options
-from engine.settings import PREFIX, Settings, SettingsError, load_settings
-from engine.settings_checks import bootstrap_addresses
+from engine.process.settings import PREFIX, Settings, SettingsError, load_settings
+from engine.process.settings_checks import bootstrap_addresses
 
 PASSWORD = "p4ssw0rd-never-shown"
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from engine.shown import HIDDEN, shown, shown_url
+from engine.process.settings_display import HIDDEN, shown, shown_url
 
 SECRET = "hunter2"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.timestamps import format_instant, parse
+from engine.kafka.timestamps import format_instant, parse
 
 TEN = 1_795_165_200.0  # 2026-11-20T10:00:00+0100
 

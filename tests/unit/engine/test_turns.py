@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from engine.cancelling import cancel
-from engine.turns import Turns
+from engine.process.cancelling import cancel
+from engine.trigger.fair_turns import Turns
 from tests.servers.waiting import eventually
 
 

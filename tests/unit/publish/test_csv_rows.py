@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from engine.publish.csv_rows import CsvRows
-from engine.publish.item import Item
+from engine.cli.publish.csv_rows import CsvRows
+from engine.cli.publish.item import Item
 
 UUID = "B5C4A7E06F0D4C8E9D5A2C1F7A9E4B10"
 HEADER = b"uuid,major,minor,udid,proximity,rssi,name,id_connector,detected_at"

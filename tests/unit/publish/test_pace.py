@@ -1,5 +1,5 @@
-from engine.publish.item import Item
-from engine.publish.pace import Pace, RecordedPace, SteadyPace, Waiting
+from engine.cli.publish.item import Item
+from engine.cli.publish.pace import Pace, RecordedPace, SteadyPace, Waiting
 
 
 class Clock:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.publish import source as source_module
-from engine.publish.source import InputFaultError, Lines, Source, numbered_lines, opened
+from engine.cli.publish import source as source_module
+from engine.cli.publish.source import InputFaultError, Lines, Source, numbered_lines, opened
 
 
 async def all_lines(source: Source) -> Lines:

@@ -4,8 +4,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.state.beacons import BeaconKey
-from engine.verify.recount import (
+from engine.cli.verify.recount import (
     ApplicationFact,
     BeaconFact,
     Catalog,
@@ -14,6 +13,7 @@ from engine.verify.recount import (
     Recount,
     Share,
 )
+from engine.kafka.detections import BeaconKey
 from tests.unit.engine.records import UUID, detection, record
 
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.verify.difference import Comparison, Difference, Written
-from engine.verify.recount import Recount, count_all
+from engine.cli.verify.difference import Comparison, Difference, Written
+from engine.cli.verify.recount import Recount, count_all
 from tests.unit.verify.records import heard, recount, sent, signed_in
 
 RIGHT = Written(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.verify.recount import Record, Share, Tally, count_all
+from engine.cli.verify.recount import Record, Share, Tally, count_all
 from tests.unit.engine.records import record
 from tests.unit.verify.records import heard, recount, sent, signed_in
 

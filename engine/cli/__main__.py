@@ -1,0 +1,5 @@
+"""`python -m engine.cli` is the command `proximity`."""
+
+from engine.cli.application import main
+
+main()

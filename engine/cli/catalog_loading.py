@@ -1,0 +1,67 @@
+"""A catalog document into SQL, and from there into the index."""
+
+import asyncio
+from functools import partial
+
+from catalog.database import Database
+from catalog.index.drain import Outcome, drain_once, rebuild_if_missing
+from catalog.index.writer import IndexStore
+from catalog.load import LoadSummary, load_document
+from catalog.redis_connection import connect_redis
+from catalog.secrets import Cipher, open_cipher
+from connectors.egress import Egress, ForbiddenError, UnresolvedError
+from engine.process.settings import Settings
+from engine.wiring.stores import catalog_limits
+
+_DRAIN_SECONDS = 5.0
+_PAUSE = 0.1
+
+
+async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
+    """Load the document `raw`. Raises SecretKeyError, LoadError, SQLAlchemyError, OSError or
+    TimeoutError; then nothing has changed."""
+    egress = Egress(
+        allow_networks=settings.connector_allow_networks,
+        deadline=settings.connector_connect_timeout,
+    )
+    return await load_document(
+        database.write,
+        raw,
+        _cipher(settings),
+        limits=catalog_limits(settings),
+        url_fault=partial(_url_fault, egress),
+    )
+
+
+async def update_index(settings: Settings, database: Database) -> None:
+    """Bring the index in Redis up to date with SQL now, within 5 s.
+
+    Raises RedisUrlError and those of catalog.index.drainer.OUTAGES: the outbox then keeps what
+    is to do, for any running trigger.
+    """
+    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
+    store = IndexStore(redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            await rebuild_if_missing(database, store)
+            while (outcome := await drain_once(database, store)) is not Outcome.IDLE:
+                if outcome is Outcome.BUSY:  # another process is at it
+                    await asyncio.sleep(_PAUSE)
+    finally:
+        await redis.aclose()
+
+
+async def _url_fault(egress: Egress, url: str) -> str | None:
+    """As the interface has it: a name that does not resolve now is accepted."""
+    try:
+        await egress.check(url)
+    except ForbiddenError as error:
+        return str(error)
+    except UnresolvedError:
+        return None
+    return None
+
+
+def _cipher(settings: Settings) -> Cipher | None:
+    key = settings.secret_key
+    return None if key is None else open_cipher(key.get_secret_value())

@@ -1,0 +1,57 @@
+"""`proximity check`: one table of all that a start would meet."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.errors import CommandError
+from engine.cli.invocation import settings_of
+from engine.cli.kafka_faults import quiet_logs
+from engine.cli.tables import echo_json, print_rows
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.cli.check.finding import Finding
+
+_HEADER = ("state", "part", "what", "found")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check")(check)
+
+
+def check(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Look at everything that a start needs, before anything starts, and change nothing.
+
+    Kafka: reachable, topics, partitions, what the login may do. Redis: version, memory and its
+    policy, persistence. SQL: migrations, rights. Their clocks; the secret, egress, ports. Exit
+    status 1 if anything is bad; warnings alone are no failure.
+    """
+    settings = settings_of(context)
+    quiet_logs(settings)
+    found = asyncio.run(_look(settings))
+    if json:
+        for each in found:
+            echo_json(each._asdict())
+    else:
+        rows = [(each.state.value, each.part, each.what, each.told) for each in found]
+        lines = (f"{state:7}  {part}: {what}: {told}" for state, part, what, told in rows)
+        print_rows(_HEADER, rows, narrow=lines)
+    faults = sum(each.state.value == "bad" for each in found)
+    if faults:
+        raise CommandError(f"{faults} of {len(found)} checks failed")
+
+
+async def _look(settings: Settings) -> "list[Finding]":
+    from engine.cli.check.kafka import check_kafka
+    from engine.cli.check.process import check_process
+    from engine.cli.check.redis import check_redis
+    from engine.cli.check.sql import check_sql
+
+    parts = (check_kafka, check_redis, check_sql, check_process)
+    return [each for found in await asyncio.gather(*(p(settings) for p in parts)) for each in found]

@@ -1,0 +1,84 @@
+"""Kafka: reachable, the topics, their partitions, and what the login may do with them."""
+
+import asyncio
+from collections.abc import Iterator
+
+from aiokafka.errors import KafkaError
+
+from engine.cli.check.finding import Finding, bad, ok, warning
+from engine.cli.check.metadata import (
+    CREATE,
+    FORBIDDEN,
+    NOT_THERE,
+    READ,
+    WRITE,
+    ClusterState,
+    TopicState,
+    ask_cluster,
+)
+from engine.kafka.diagnosis import diagnose
+from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+
+_PART = "Kafka"
+
+
+async def check_kafka(settings: Settings) -> list[Finding]:
+    """Bounded by the deadlines of `ask_cluster` and `diagnose`."""
+    topics = Topics.named(settings.topic_prefix)
+    try:
+        cluster = await ask_cluster(settings, topics.all())
+    except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+        found = await asyncio.to_thread(diagnose, settings)
+        return [
+            bad(_PART, "reachable", found.told if found else f"{type(error).__name__}: {error}")
+        ]
+    return [_reachable(settings, cluster), *_topics(settings, topics, cluster)]
+
+
+def _reachable(settings: Settings, cluster: ClusterState) -> Finding:
+    count = f"{cluster.brokers} broker{'s' * (cluster.brokers != 1)}"
+    return ok(_PART, "reachable", f"{settings.kafka_bootstrap_servers}, {count}")
+
+
+def _topics(settings: Settings, topics: Topics, cluster: ClusterState) -> Iterator[Finding]:
+    for name in topics.all():
+        state = cluster.topics.get(name)
+        if state is None or state.error == NOT_THERE:
+            yield _missing(settings, name, cluster)
+        elif state.error == FORBIDDEN:
+            yield bad(_PART, f"topic {name}", "this login may not see it")
+        elif state.error or state.leaderless:
+            why = f"error {state.error}" if state.error else f"{state.leaderless} without a leader"
+            yield bad(_PART, f"topic {name}", f"{state.partitions} partitions, {why}")
+        else:
+            yield _rights(topics, name, state)
+
+
+def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
+    partitions = settings.topic_partitions
+    if cluster.rights.has(CREATE) is False:
+        told = f"missing, and this login may not create it: make it, with {partitions} partitions"
+        return bad(_PART, f"topic {name}", told)
+    return warning(
+        _PART, f"topic {name}", f"missing: `run` creates it with {partitions} partitions"
+    )
+
+
+def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
+    # (`publish` alone writes detections, and a pipeline of yours authentications.)
+    wanted = {
+        topics.detections: (READ,),
+        topics.authentications: (READ,),
+        topics.notifications: (READ, WRITE),
+        topics.connector_calls: (READ, WRITE),
+        topics.dead_letters: (WRITE,),
+    }[name]
+    words = {READ: "read", WRITE: "write"}
+    lacking = [words[each] for each in wanted if state.rights.has(each) is False]
+    count = f"{state.partitions} partition{'s' * (state.partitions != 1)}"
+    if lacking:
+        return bad(_PART, f"topic {name}", f"{count}; this login may not {' nor '.join(lacking)}")
+    known = state.rights.has(READ) is not None
+    told = " and ".join(words[each] for each in wanted) if known else "rights are not told"
+    return ok(_PART, f"topic {name}", f"{count}, {told}")

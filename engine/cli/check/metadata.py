@@ -1,0 +1,135 @@
+"""One question to Kafka: brokers, topics, partitions, and what this login may do with them.
+
+aiokafka speaks Metadata up to version 5; what a login may do is in version 8. Unlike its own
+requests this one never makes a topic.
+"""
+
+from typing import Any, NamedTuple
+
+from aiokafka.conn import create_conn
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
+
+from engine.kafka.connection import single_connection_options
+from engine.process.settings import Settings
+from engine.process.settings_checks import bootstrap_addresses
+
+_TEXT = String("utf-8")
+_NOT_TOLD = -(2**31)
+_SECONDS = 5.0
+READ, WRITE, CREATE = 3, 4, 5
+NOT_THERE, FORBIDDEN = 3, 29
+
+
+class _Answer(Response):  # type: ignore[misc]  # aiokafka is not typed
+    API_KEY = 3
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", Array(("node", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT))),
+        ("cluster_id", _TEXT),
+        ("controller_id", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("topic", _TEXT),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("isr", Array(Int32)),
+                        ("offline", Array(Int32)),
+                    ),
+                ),
+                ("operations", Int32),
+            ),
+        ),
+        ("operations", Int32),
+    )
+
+
+class _Question(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    RESPONSE_TYPE = _Answer
+    SCHEMA = Schema(
+        ("topics", Array(_TEXT)),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_operations", Boolean),
+        ("include_topic_operations", Boolean),
+    )
+
+
+class _Metadata(Request[_Question]):  # type: ignore[misc]
+    API_KEY = 3
+
+    def __init__(self, topics: list[str]) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[_Question]) -> _Question:
+        return request_struct_class(self._topics, False, True, True)
+
+
+class Rights(NamedTuple):
+    """What the login may do; None where the cluster does not say."""
+
+    bits: int
+
+    def has(self, operation: int) -> bool | None:
+        """Whether this operation (Kafka's number) is among them."""
+        return None if self.bits == _NOT_TOLD else bool(self.bits >> operation & 1)
+
+
+class TopicState(NamedTuple):
+    """`error` is Kafka's number, 0 for none; `leaderless` partitions take nothing now."""
+
+    error: int
+    partitions: int
+    leaderless: int
+    rights: Rights
+
+
+class ClusterState(NamedTuple):
+    """The cluster as one broker sees it."""
+
+    brokers: int
+    rights: Rights
+    topics: dict[str, TopicState]
+
+
+async def ask_cluster(settings: Settings, topics: tuple[str, ...]) -> ClusterState:
+    """Raises KafkaError, OSError, TimeoutError; of several addresses the first that answers."""
+    options = single_connection_options(settings)
+    options["request_timeout_ms"] = int(_SECONDS * 1000)
+    failure: Exception | None = None
+    for host, port in bootstrap_addresses(settings.kafka_bootstrap_servers):
+        try:
+            connection = await create_conn(host, port, **options)
+        except Exception as error:  # raised below, unless another address answers
+            failure = error
+            continue
+        try:
+            return _read(await connection.send(_Metadata(list(topics))))
+        finally:
+            connection.close()
+    raise failure or OSError("no address")
+
+
+def _read(answer: Any) -> ClusterState:
+    found = answer.to_object()
+    topics = {
+        topic["topic"]: TopicState(
+            topic["error_code"],
+            len(topic["partitions"]),
+            sum(each["leader"] < 0 for each in topic["partitions"]),
+            Rights(topic["operations"]),
+        )
+        for topic in found["topics"]
+    }
+    return ClusterState(len(found["brokers"]), Rights(found["operations"]), topics)

@@ -1,0 +1,61 @@
+"""What the process itself needs: the secret, the way out, the ports."""
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+from catalog.secrets import SecretKeyError, open_cipher
+from engine.cli.check.finding import Finding, bad, ok, warning
+from engine.process.listening import PortInUseError, listen
+from engine.process.settings import PREFIX, Settings
+from engine.wiring.connector import CertificatesError, open_caller
+
+_PART = "process"
+_COMPOSE_DEFAULT = "for trying out"
+
+
+async def check_process(settings: Settings) -> list[Finding]:
+    """Opens ports and closes them again."""
+    return [_secret(settings), *(await _egress(settings)), *_ports(settings)]
+
+
+def _secret(settings: Settings) -> Finding:
+    key = settings.secret_key
+    if key is None:
+        told = "not set: connectors' parameters can be neither stored nor used"
+        return warning(_PART, "SECRET_KEY", told)
+    try:
+        open_cipher(key.get_secret_value())
+    except SecretKeyError as error:
+        return bad(_PART, "SECRET_KEY", str(error))
+    if key.get_secret_value().startswith(_COMPOSE_DEFAULT):
+        return warning(_PART, "SECRET_KEY", "the one that everybody knows: choose your own")
+    return ok(_PART, "SECRET_KEY", "set")
+
+
+async def _egress(settings: Settings) -> list[Finding]:
+    try:
+        await open_caller(settings).close()
+    except CertificatesError as error:
+        return [bad(_PART, "egress", str(error))]
+    networks = settings.connector_allow_networks
+    if not networks:
+        return [ok(_PART, "egress", "connectors lead to public addresses only")]
+    told = f"CONNECTOR_ALLOW_NETWORKS opens {', '.join(map(str, networks))}"
+    everything = any(
+        network in (ip_network("0.0.0.0/0"), ip_network("::/0")) for network in networks
+    )
+    return [(warning if everything else ok)(_PART, "egress", told)]
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    for name, host, port in (
+        ("METRICS_PORT", settings.metrics_host, settings.metrics_port),
+        ("API_PORT", settings.api_host, settings.api_port),
+        ("API_METRICS_PORT", settings.api_metrics_host, settings.api_metrics_port),
+    ):
+        try:
+            listen(host, port, setting=f"{PREFIX}{name}").close()
+        except PortInUseError as error:
+            yield bad(_PART, name, f"{error}; is the engine running already?")
+        else:
+            yield ok(_PART, name, f"{host}:{port} is free")

@@ -1,0 +1,66 @@
+"""Redis: version, what it does when it is full, whether it keeps what it has, its clock."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from catalog.redis_connection import RedisUrlError
+from catalog.redis_probe import refuse_wrong_redis, single_node
+from engine.cli.check.clock import check_clock
+from engine.cli.check.finding import Finding, bad, ok, warning
+from engine.process.settings import Settings
+from engine.process.settings_display import shown
+
+_PART = "Redis"
+_OLDEST = (6, 2)
+_FULL = 0.8
+_MIB = 1024 * 1024
+
+
+async def check_redis(settings: Settings) -> list[Finding]:
+    """Of a cluster, the node that is named. Bounded by 2 s a command."""
+    url = settings.redis_url.get_secret_value()
+    where = shown(settings.redis_url)
+    try:
+        await refuse_wrong_redis(url)
+    except RedisUrlError as error:
+        return [bad(_PART, "reachable", f"{where}: {error}")]
+    client = single_node(url)
+    try:
+        info: Mapping[str, Any] = await client.info()
+        begin = time.time()
+        seconds, micros = await client.time()
+        skew = check_clock(_PART, seconds + micros / 1e6, begin, time.time())
+    except (RedisError, OSError, TimeoutError) as error:
+        told = str(error).partition("\n")[0] or type(error).__name__
+        return [bad(_PART, "reachable", f"{where}: {told}")]
+    finally:
+        await client.aclose()
+    return [ok(_PART, "reachable", where), *_of(info), skew]
+
+
+def _of(info: Mapping[str, Any]) -> Iterator[Finding]:
+    version = str(info.get("redis_version", "unknown"))
+    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    old = parts < _OLDEST
+    yield (bad if old else ok)(_PART, "version", version + (": 6.2 or later is needed" * old))
+    yield _policy(info)
+    if info.get("aof_enabled"):
+        yield ok(_PART, "persistence", "appendonly is on")
+    else:
+        told = "appendonly is off: after its end a device may get a campaign once more"
+        yield warning(_PART, "persistence", told)
+
+
+def _policy(info: Mapping[str, Any]) -> Finding:
+    policy, limit = str(info.get("maxmemory_policy", "unknown")), int(info.get("maxmemory", 0))
+    used = int(info.get("used_memory", 0))
+    memory = f"{used // _MIB} MiB used" + (f" of {limit // _MIB}" if limit else ", no limit set")
+    if policy != "noeviction":
+        told = f"maxmemory-policy is {policy}: set noeviction, or claims and index are evicted"
+        return (bad if limit else warning)(_PART, "memory", f"{memory}; {told}")
+    if limit and used > _FULL * limit:
+        return warning(_PART, "memory", f"{memory}: nearly full")
+    return ok(_PART, "memory", f"{memory}, noeviction")

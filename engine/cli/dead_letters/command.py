@@ -1,0 +1,195 @@
+"""`proximity dead-letters`: look at what could not be processed, and put it back."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from catalog.plain_text import for_terminal
+from engine.cli.errors import CommandError, CommandInterruptedError
+from engine.cli.invocation import settings_of
+from engine.cli.kafka_faults import kafka_failures, quiet_logs
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.cli.dead_letters.letter import Letter
+    from engine.cli.dead_letters.replay import Replay, Wish
+
+_PREVIEW_BYTES = 48
+_GROUP = "dead-letters-replay"
+_WIDTH_OF_A_FILE = 200
+
+T = TypeVar("T")
+
+Reason = Annotated[str | None, typer.Option(help="Only those of this reason.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command group."""
+    group = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
+    group.command("list")(list_letters)
+    group.command("replay")(replay)
+    app.add_typer(group, name="dead-letters")
+
+
+def list_letters(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many; all are counted.")] = 100,
+    reason: Reason = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, keys and values in full.")
+    ] = False,
+) -> None:
+    """List dead letters, oldest first in each partition: where each came from, and why."""
+    _check(reason)
+    settings = settings_of(context)
+    shown = _print_json if json else None
+    counts, letters = _finish(
+        settings, _read(settings, reason, limit, shown), lambda: "nothing done"
+    )
+    if json:
+        return
+    if letters:
+        _print_table(letters)
+    total = sum(counts.values())
+    by_reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+    more = f"; the first {limit:,} are shown (--limit)" if total > limit else ""
+    typer.echo(f"{total:,} dead letters: {by_reason}{more}" if total else "no dead letters")
+
+
+def replay(
+    context: typer.Context,
+    reason: Reason = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Put back at most so many.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be put back, and change nothing.")
+    ] = False,
+    from_beginning: Annotated[
+        bool,
+        typer.Option("--from-beginning", help="Also those that were put back before."),
+    ] = False,
+) -> None:
+    """Put dead letters back on the topics they came from, key and value byte for byte.
+
+    How far it got is kept as the offsets of the group <group prefix>dead-letters-replay, so
+    that a second replay puts nothing back twice, whatever reasons were asked for. Run one at a
+    time. What fails again becomes a dead letter again. Letters of topics that are not the
+    engine's, those whose value was left out for its size, and detections that are counted already
+    (their notification was too large) are named and passed by; then the exit status is 1.
+    """
+    from engine.cli.dead_letters.replay import Wish
+
+    _check(reason)
+    settings = settings_of(context)
+    wish = Wish(reason, limit, from_beginning)
+    done: list[Replay] = []
+    put = "would be put back" if dry_run else "put back"
+
+    def told() -> str:
+        return f"{done[0].put_back if done else 0:,} dead letters {put}"
+
+    _finish(settings, _replay(settings, wish, dry_run, done), told)
+    typer.echo(told())
+    if done[0].left_out:
+        raise CommandError(f"{done[0].left_out:,} dead letters cannot be put back")
+
+
+def _check(reason: str | None) -> None:
+    from engine.kafka.dead_letters import DeadLetterReason
+
+    known = [each.value for each in DeadLetterReason]
+    if reason is not None and reason not in known:
+        raise typer.BadParameter(f"accepted: {', '.join(known)}", param_hint="reason")
+
+
+def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[], str]) -> T:
+    from engine.kafka.publisher import MessageTooLargeError
+
+    async def run() -> T:
+        try:
+            with kafka_failures(settings, done):
+                return await work
+        except asyncio.CancelledError:
+            raise CommandInterruptedError(f"interrupted; {done()}") from None
+        except MessageTooLargeError as error:
+            raise CommandError(f"the broker refuses {error}; {done()}") from None
+
+    quiet_logs(settings)
+    return asyncio.run(run())
+
+
+async def _read(
+    settings: Settings, reason: str | None, limit: int, show: "Callable[[Letter], None] | None"
+) -> "tuple[Counter[str], list[Letter]]":
+    """The counts by reason, and the first letters, unless `show` took them."""
+    from engine.cli.dead_letters.reader import open_reader
+    from engine.kafka.topics import Topics
+
+    counts: Counter[str] = Counter()
+    first: list[Letter] = []
+    take = show or first.append
+    async with open_reader(settings, Topics.named(settings.topic_prefix).dead_letters) as reader:
+        async for letters in reader.letters({}):
+            for letter in letters:
+                if reason in (None, letter.reason):
+                    if counts.total() < limit:
+                        take(letter)
+                    counts[letter.reason] += 1
+    return counts, first
+
+
+async def _replay(settings: Settings, wish: "Wish", dry_run: bool, done: "list[Replay]") -> None:
+    from engine.cli.dead_letters.reader import open_reader, settled_under
+    from engine.cli.dead_letters.replay import Replay
+    from engine.kafka.publisher import Publisher
+    from engine.kafka.topics import Topics
+
+    topics = Topics.named(settings.topic_prefix)
+    group = f"{settings.group_prefix}{_GROUP}"
+    publisher = None if dry_run else Publisher.from_settings(settings)
+    try:
+        if publisher is not None:
+            await publisher.start()
+        async with open_reader(settings, topics.dead_letters, group) as reader:
+            work = Replay(
+                reader=reader,
+                publisher=publisher,
+                topics=topics,
+                settled=await settled_under(settings, group, reader.partitions),
+                wish=wish,
+                on_left_out=_tell_left_out,
+            )
+            done.append(work)
+            await work.run()
+    finally:
+        if publisher is not None:
+            await publisher.close()
+
+
+def _tell_left_out(letter: "Letter", obstacle: str) -> None:
+    place = f"dead letter {letter.partition}/{letter.offset}"
+    typer.echo(f"{place} is not put back: {obstacle}", err=True)
+
+
+def _print_json(letter: "Letter") -> None:
+    import orjson
+
+    typer.echo(for_terminal(orjson.dumps(letter.as_json()).decode()))
+
+
+def _print_table(letters: "list[Letter]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("from", "reason", "detail", "failed at", "value", box=None)
+    for letter in letters:
+        cells = (letter.origin, letter.reason, letter.detail, letter.failed_at)
+        value = letter.shown_value(_PREVIEW_BYTES)
+        table.add_row(*(Text(for_terminal(cell)) for cell in (*cells, value)))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH_OF_A_FILE)
+    console.print(table)

@@ -1,0 +1,105 @@
+"""Receives what the engine sends, as a push sender would, and keeps count."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from engine.kafka.connection import connection_options
+from engine.kafka.messages import CampaignReference, KnownDevice
+from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+
+
+class _Sent(msgspec.Struct):
+    """What notifications and connector calls have in common here."""
+
+    id: str
+    campaign: CampaignReference
+    device: KnownDevice
+
+
+_decode = msgspec.json.Decoder(_Sent).decode
+
+
+class Receiver:
+    """`sends` and `phones` by campaign id; `first` has each campaign's first notification as
+    received. Repeats are dropped by their id. `on_notification` is called for each one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.sends: Counter[int] = Counter()
+        self.phones: defaultdict[int, set[str]] = defaultdict(set)
+        self.first: dict[int, bytes] = {}
+        self.on_notification: Callable[[bytes], None] = _nothing
+        self._topics = Topics.named(settings.topic_prefix)
+        self._seen: set[str] = set()
+        self._asked: set[str] = set()
+        self._unanswered: set[str] = set()
+        self._deadline = settings.kafka_request_timeout
+        self._consumer = AIOKafkaConsumer(
+            self._topics.notifications,
+            self._topics.connector_calls,
+            self._topics.dead_letters,
+            **connection_options(settings),
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
+        )
+
+    async def run(self) -> None:
+        """Receive until cancelled. Raises KafkaError."""
+        # A start that is broken off would leave its connection behind.
+        starting = asyncio.create_task(self._start())
+        try:
+            await asyncio.shield(starting)
+            while True:
+                for place, records in (await self._consumer.getmany(timeout_ms=200)).items():
+                    for record in records:
+                        self._take(place.topic, record.value or b"")
+        finally:
+            await asyncio.wait([starting])
+            async with asyncio.timeout(self._deadline):
+                await self._consumer.stop()
+
+    async def _start(self) -> None:
+        async with asyncio.timeout(self._deadline):
+            await self._consumer.start()
+
+    async def has_all(self) -> bool:
+        """Whether all that is published is received, and every call to the customer answered."""
+        if self._asked - self._seen - self._unanswered:
+            return False
+        partitions = self._consumer.assignment()
+        async with asyncio.timeout(self._deadline):
+            ends = await self._consumer.end_offsets(partitions)
+            return all([await self._consumer.position(tp) >= ends[tp] for tp in partitions])
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """Where the partitions that the recorder counts end now."""
+        topics = (self._topics.detections, self._topics.notifications)
+        number = len(self._consumer.partitions_for_topic(self._topics.notifications) or ())
+        places = [TopicPartition(topic, each) for topic in topics for each in range(number)]
+        async with asyncio.timeout(self._deadline):
+            found: dict[TopicPartition, int] = await self._consumer.end_offsets(places)
+        return found
+
+    def _take(self, topic: str, value: bytes) -> None:
+        try:
+            sent = _decode(value)
+        except msgspec.DecodeError:
+            return  # a dead letter that never was a call
+        if topic == self._topics.connector_calls:
+            self._asked.add(sent.id)
+        elif topic == self._topics.dead_letters:
+            self._unanswered.add(sent.id)
+        elif sent.id not in self._seen:
+            self._seen.add(sent.id)
+            self.sends[sent.campaign.id] += 1
+            self.phones[sent.campaign.id].add(sent.device.udid)
+            self.first.setdefault(sent.campaign.id, value)
+            self.on_notification(value)
+
+
+def _nothing(_: bytes) -> None:
+    return None

@@ -1,0 +1,119 @@
+"""What the demo shows while it runs: a live table on a terminal, a line now and then elsewhere."""
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+from rich.columns import Columns
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from engine.cli.demo.figures import Figures
+
+_EVERY = 5.0  # seconds between plain lines
+_BAR = 28
+
+
+class Moment(NamedTuple):
+    """The state of the demo `seconds` after the first detection; `sends` by campaign name."""
+
+    seconds: float
+    published: int
+    in_all: int
+    figures: Figures
+    sends: Mapping[str, int]
+
+
+class Screen(Protocol):
+    """Shows one moment after the other."""
+
+    def show(self, moment: Moment) -> None: ...
+
+
+class PlainScreen:
+    """A line every five seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = _EVERY
+
+    def show(self, moment: Moment) -> None:
+        """Print a line if it is time."""
+        if moment.seconds < self._next:
+            return
+        self._next = moment.seconds + _EVERY
+        figures = moment.figures
+        self._console.print(
+            f"{moment.seconds:3.0f} s: {figures.decided:,} of {moment.in_all:,} detections, "
+            f"{sum(moment.sends.values()):,} notifications, {latency_words(figures)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+class LiveScreen:
+    """Tables that change in place."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def show(self, moment: Moment) -> None:
+        """Draw the moment."""
+        self._live.update(drawn(moment), refresh=True)
+
+
+def drawn(moment: Moment) -> Group:
+    """A moment as rich shows it."""
+    share = Text(f" {moment.published:,} of {moment.in_all:,} detections, {moment.seconds:.0f} s")
+    bar = ProgressBar(total=moment.in_all, completed=moment.published, width=_BAR)
+    head = Table.grid()
+    head.add_row(bar, share)
+    detections = counted("detections decided", moment.figures.detections)
+    campaigns = counted("sent, by campaign", moment.sends)
+    latency = Text(f"detection to notification: {latency_words(moment.figures)}")
+    return Group(head, Text(), Columns([detections, campaigns], padding=(0, 3)), Text(), latency)
+
+
+def counted(title: str, counts: Mapping[str, int]) -> Table:
+    """A table of names and numbers, as they come."""
+    table = Table(title, "", box=None, pad_edge=False, min_width=30)
+    table.columns[1].justify = "right"
+    for name, count in counts.items():
+        table.add_row(Text(name), f"{count:,}")
+    return table
+
+
+def latency_words(figures: Figures) -> str:
+    """The latency in words."""
+    middle, worst = (figures.latency_quantile(q) for q in (0.5, 0.99))
+    if middle is None or worst is None:
+        return "no notification yet"
+    return f"p50 {middle * 1000:.0f} ms, p99 {worst * 1000:.0f} ms"
+
+
+@contextmanager
+def open_screen(console: Console) -> Iterator[Screen]:
+    """The screen that suits the console; the engine's warnings appear above a live one."""
+    if not console.is_terminal:
+        yield PlainScreen(console)
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live, _logs_above():
+        yield LiveScreen(live)
+
+
+@contextmanager
+def _logs_above() -> Iterator[None]:
+    """Live redirects sys.stderr, but the log handlers hold the stream that it was before."""
+    handlers = [h for h in logging.getLogger().handlers if type(h) is logging.StreamHandler]
+    before = [handler.setStream(sys.stderr) for handler in handlers]
+    try:
+        yield
+    finally:
+        for handler, stream in zip(handlers, before, strict=True):
+            if stream is not None:
+                handler.setStream(stream)

@@ -1,0 +1,127 @@
+"""What the demo says at its end."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from catalog.plain_text import for_terminal
+from engine.cli.demo.figures import Figures
+from engine.cli.demo.reasons import WORDS, Entry, why_silent
+from engine.cli.demo.screen import latency_words
+from rules.model import Reason
+
+_NAMES = 23
+
+
+class Results(NamedTuple):
+    """Everything that the summary tells. `sends`, `phones` and `first` are by campaign id; `at` is
+    the instant (epoch s) for which the reasons hold, `walked` the recorded seconds; `counted` has
+    what SQL says: detections of active beacons, and notifications."""
+
+    entries: Sequence[Entry]
+    figures: Figures
+    sends: Mapping[int, int]
+    phones: Mapping[int, int]
+    first: Mapping[int, bytes]
+    at: float
+    walked: float
+    took: float
+    walkers: int
+    beacons: int
+    counted: tuple[int, int]
+
+
+def print_summary(console: Console, results: Results) -> None:
+    """Print it all: what a stranger should see last stands last."""
+    figures = results.figures
+    aimed_at = {beacon.id for entry in results.entries for beacon in entry.beacons}
+    if results.first:
+        _print_example(console, results)
+    _say(
+        console,
+        f"{figures.decided:,} real readings, taken by {results.walkers} phones in "
+        f"{results.walked / 60:.0f} minutes of walking",
+        f"through a university library, were replayed in {results.took:.0f} s. They came from",
+        f"{results.beacons} beacons, {len(aimed_at)} of which have campaigns.",
+    )
+    _print_table(console, "What was heard", heard(figures.detections))
+    _print_table(console, "What did not fire, and why", silent(results))
+    _print_table(console, "What fired", fired(results))
+    total = sum(results.sends.values())
+    _say(
+        console,
+        f"{total:,} notifications, {figures.held_back:,} more held back; latency "
+        f"{latency_words(figures)}.",
+        f"SQL has counted {results.counted[0]:,} detections of active beacons and "
+        f"{results.counted[1]:,} notifications.",
+    )
+
+
+def _print_example(console: Console, results: Results) -> None:
+    """One whole notification; that of the connector campaign, if there is one."""
+    by_format = {entry.campaign.id: entry.campaign.format for entry in results.entries}
+    asked = [number for number in results.first if by_format.get(number) == "connector"]
+    number = (asked or list(results.first))[0]
+    source = " (the content is from the customer's service)" if asked else ""
+    _say(console, f"A notification, as a push sender gets it{source}:", end=False)
+    for line in _pretty(results.first[number]).splitlines():
+        shown = Text(line)
+        if console.is_terminal:
+            shown.truncate(console.width, overflow="ellipsis")
+        console.print(shown, soft_wrap=True)
+    console.print()
+
+
+def heard(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    """Rows of count, reason and what it means, the most frequent first."""
+    ordered = sorted(detections.items(), key=lambda count: -count[1])
+    return [(f"{count:,}", reason, WORDS[Reason(reason)]) for reason, count in ordered]
+
+
+def fired(results: Results) -> list[tuple[str, str, str]]:
+    """Rows of count, campaign and to how many phones."""
+    rows = []
+    for entry in results.entries:
+        campaign = entry.campaign
+        if count := results.sends.get(campaign.id, 0):
+            phones = results.phones[campaign.id]
+            to = f"{campaign.format}, to {phones} {'phone' if phones == 1 else 'phones'}"
+            if campaign.format == "connector":
+                to += "; asked of its service"
+            rows.append((f"{count:,}", campaign.name, to))
+    return rows
+
+
+def silent(results: Results) -> list[tuple[str, str, str]]:
+    """Rows of nothing, campaign and why."""
+    return [
+        ("0", entry.campaign.name, why_silent(entry, results.at))
+        for entry in results.entries
+        if not results.sends.get(entry.campaign.id)
+    ]
+
+
+def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, str]]) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", min_width=6, no_wrap=True)
+    table.add_column(no_wrap=True, min_width=_NAMES)
+    table.add_column()
+    for row in rows:
+        table.add_row(*(Text(for_terminal(cell)) for cell in row))
+    console.print(Text(title, style="bold"), table, Text(), sep="\n")
+
+
+def _say(console: Console, *lines: str, end: bool = True) -> None:
+    shown: list[RenderableType] = [Text(line) for line in lines]
+    console.print(*shown, *([Text()] if end else []), sep="\n")
+
+
+def _pretty(value: bytes) -> str:
+    """A line for each field."""
+    fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    lines = [f'  "{name}": {bytes(raw).decode()}' for name, raw in fields.items()]
+    return "{\n" + ",\n".join(lines) + "\n}"

@@ -1,0 +1,30 @@
+"""`proximity migrate`: bring the SQL schema up to date."""
+
+import asyncio
+
+import typer
+
+from engine.cli.errors import CommandError
+from engine.cli.invocation import settings_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("migrate")(migrate)
+
+
+def migrate(context: typer.Context) -> None:
+    """Create or upgrade the tables in DATABASE_URL. Safe to run again, and at once from many."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.migrate import migrate as upgrade
+
+    settings = settings_of(context)
+    try:
+        applied = asyncio.run(upgrade(settings.database_url.get_secret_value()))
+    except (SQLAlchemyError, ValueError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error)
+        raise CommandError(f"cannot migrate the database: {reason.splitlines()[0]}") from None
+    for revision in applied:
+        typer.echo(f"applied {revision}")
+    typer.echo("the database is up to date")

@@ -1,0 +1,102 @@
+"""`proximity notifications tail`: what leaves the engine, as it leaves."""
+
+import asyncio
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.errors import CommandError
+from engine.cli.invocation import settings_of
+from engine.cli.kafka_faults import first_contact, kafka_failures, quiet_logs
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.cli.notifications.line import Selection
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command group."""
+    group = typer.Typer(help="What the engine has published for push senders.")
+    group.callback(invoke_without_command=False)(_notifications)
+    group.command("tail")(tail)
+    app.add_typer(group, name="notifications")
+
+
+def _notifications() -> None:
+    """Notifications on their way to phones."""
+
+
+def tail(
+    context: typer.Context,
+    udid: Annotated[str | None, typer.Option(help="Only to this device.")] = None,
+    campaign: Annotated[str | None, typer.Option(help="Only of this campaign: id or name.")] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Also those that the topic has already.")
+    ] = False,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="The whole message, a line each, as it was published.")
+    ] = False,
+) -> None:
+    """Show each notification as it comes, until Ctrl-C.
+
+    A line each: the time, the campaign, the device, and what the phone shows. Reading disturbs
+    nobody: no consumer group is joined and nothing is committed.
+    """
+    from engine.cli.notifications.line import Selection
+
+    settings = settings_of(context)
+    quiet_logs(settings)
+    shown = _Shown(Selection(udid, campaign), json, count)
+    asyncio.run(_tail(settings, shown, from_beginning))
+
+
+class _Shown:
+    """Prints what is selected; `full` once there are as many as were asked for."""
+
+    def __init__(self, selection: "Selection", json: bool, count: int | None) -> None:
+        self._selection = selection
+        self._json = json
+        self._left = count
+
+    @property
+    def full(self) -> bool:
+        return self._left == 0
+
+    def take(self, value: bytes | None) -> None:
+        from engine.cli.notifications.line import compact, one_line, read_notification
+
+        notification = read_notification(value)
+        if notification is None:
+            typer.echo("a record that is no notification is passed by", err=True)
+        elif self._selection.takes(notification):
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            text = compact(value or b"") if self._json else one_line(notification, width=width)
+            typer.echo(text)
+            self._left = None if self._left is None else self._left - 1
+
+
+async def _tail(settings: Settings, shown: _Shown, from_beginning: bool) -> None:
+    from engine.cli.notifications.feed import TopicMissingError, open_feed
+    from engine.kafka.topics import Topics
+
+    topic = Topics.named(settings.topic_prefix).notifications
+    with kafka_failures(settings, lambda: "nothing more is shown"):
+        await first_contact(settings, _reachable(settings))
+        try:
+            async with open_feed(settings, topic, from_beginning=from_beginning) as feed:
+                typer.echo(f"reading {topic}; Ctrl-C ends", err=True)
+                async for record in feed.records():
+                    shown.take(record.value)
+                    if shown.full:
+                        return
+        except TopicMissingError:
+            raise CommandError(f"there is no topic {topic} yet: `proximity run` makes it") from None
+
+
+async def _reachable(settings: Settings) -> None:
+    from engine.kafka.topics import ensure_topics
+
+    await ensure_topics(settings, ())

@@ -1,0 +1,51 @@
+"""A notification on one line, and which ones a person wants to see."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from engine.kafka.messages import Notification
+from engine.kafka.timestamps import parse
+
+_decode = msgspec.json.Decoder(Notification).decode
+
+
+class Selection(NamedTuple):
+    """All, or those of a device, of a campaign (its id or its name in any case), or of both."""
+
+    udid: str | None = None
+    campaign: str | None = None
+
+    def takes(self, notification: Notification) -> bool:
+        """Whether it is one of them."""
+        campaign = notification.campaign
+        names = (str(campaign.id), campaign.name.casefold())
+        wanted = self.campaign is None or self.campaign.casefold() in names
+        return wanted and self.udid in (None, notification.device.udid)
+
+
+def read_notification(value: bytes | None) -> Notification | None:
+    """What the record's value says; None if it is no notification."""
+    try:
+        return _decode(value or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def compact(value: bytes) -> str:
+    """The same JSON on one line, every field as it was published."""
+    return msgspec.json.format(value, indent=-1).decode()
+
+
+def one_line(notification: Notification, *, width: int | None = None) -> str:
+    """When, which campaign, to whom, and what the phone shows; cut to `width` columns."""
+    at = datetime.fromtimestamp(parse(notification.triggered_at)).astimezone()
+    told = (
+        f"{at:%H:%M:%S}  {notification.campaign.name} -> {notification.device.udid}: "
+        f"{notification.title}. {notification.push} [{notification.format}]"
+    )
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in told)
+    if width is None or len(shown) <= width:
+        return shown
+    return f"{shown[: width - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -1,0 +1,185 @@
+"""`proximity publish`: detections from a file to the topic, as an ingestion pipeline would."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.errors import CommandError, CommandInterruptedError
+from engine.cli.invocation import settings_of
+from engine.cli.kafka_faults import first_contact, kafka_failures, quiet_logs
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.cli.publish.item import LineReader
+    from engine.cli.publish.pace import Pace
+    from engine.cli.publish.sender import Sender
+    from engine.cli.publish.source import Source
+    from engine.kafka.publisher import Publisher
+
+_CSV_SUFFIXES = (".csv",)
+_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+
+
+class Format(StrEnum):
+    """What `--format` takes."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("publish")(publish)
+
+
+def publish(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(help="JSON Lines, a JSON array, or CSV; - reads standard input.")
+    ],
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="Else by suffix: .jsonl, .ndjson, .json or .csv; - is jsonl."
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Detections a second; else as fast as it goes.")
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Keep the distances of detected_at, this much faster."),
+    ] = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Set detected_at to the time of publishing.")
+    ] = False,
+    as_is: Annotated[
+        bool,
+        typer.Option("--as-is", help="JSON Lines: publish every line, also what is not JSON."),
+    ] = False,
+) -> None:
+    """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
+
+    Every detection is checked as the engine checks it, before it is sent. JSON goes out byte for
+    byte: a detection a line, or one array of them. CSV needs a header; its columns: uuid, major,
+    minor, proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector,
+    detected_at, ip. Required are uuid, major, minor, udid, and one of proximity and rssi; an
+    empty cell is an absent field. The first line that cannot be published ends the run: what
+    stands before it is published (of an array nothing), nothing behind it.
+    """
+    if rate is not None and speed is not None:
+        raise typer.BadParameter(
+            "goes without --rate: one of them sets the pace", param_hint="speed"
+        )
+    form = form or _form_of(file)
+    if as_is and (now or speed is not None or form is Format.CSV):
+        raise typer.BadParameter(
+            "publishes JSON Lines unread: not with --now, --speed or CSV", param_hint="as-is"
+        )
+    settings = settings_of(context)
+    _publish(settings, file, _reader(form, speed is not None, as_is), _pace(rate, speed), now)
+
+
+def _form_of(file: Path) -> Format:
+    suffix = file.suffix.lower()
+    if suffix in _CSV_SUFFIXES:
+        return Format.CSV
+    if suffix in _JSON_SUFFIXES or str(file) == "-":
+        return Format.JSONL
+    raise typer.BadParameter(
+        f"cannot tell the format of {file} by its suffix: say --format jsonl or --format csv",
+        param_hint="file",
+    )
+
+
+def _reader(form: Format, recorded: bool, as_is: bool) -> "LineReader":
+    from engine.cli.publish.csv_rows import CsvRows
+    from engine.cli.publish.json_array import JsonInput
+    from engine.cli.publish.json_lines import JsonLines
+
+    if form is Format.CSV:
+        return CsvRows(recorded=recorded)
+    return JsonLines(as_is=True) if as_is else JsonInput(recorded=recorded)
+
+
+def _pace(rate: float | None, speed: float | None) -> "Pace":
+    from engine.cli.publish.pace import Pace, RecordedPace, SteadyPace
+
+    if rate is not None:
+        return SteadyPace(rate)
+    return Pace() if speed is None else RecordedPace(speed)
+
+
+def _publish(
+    settings: Settings, file: Path, reader: "LineReader", pace: "Pace", stamp: bool
+) -> None:
+    from engine.cli.publish.source import opened
+
+    quiet_logs(settings)
+    try:
+        source = opened(file)
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
+    with source:
+        asyncio.run(_run(settings, source, reader, pace, stamp))
+
+
+async def _run(
+    settings: Settings, source: "Source", reader: "LineReader", pace: "Pace", stamp: bool
+) -> None:
+    from engine.cli.publish.sender import Sender
+    from engine.cli.publish.source import InputFaultError
+    from engine.kafka.publisher import MessageTooLargeError, Publisher
+    from engine.kafka.topics import Topics, ensure_topics
+
+    topic = Topics.named(settings.topic_prefix).detections
+    publisher = Publisher.from_settings(settings)
+    deadline = 3 * settings.kafka_request_timeout
+    sender = Sender(publisher=publisher, topic=topic, pace=pace, stamp=stamp, deadline=deadline)
+    begin = time.monotonic()
+
+    def published() -> str:
+        return f"{sender.sent:,} had been published"
+
+    with kafka_failures(settings, published):
+        try:
+            ready = first_contact(settings, ensure_topics(settings, (topic,)))
+            await _send(source, reader, sender, publisher, ready)
+        except asyncio.CancelledError:
+            raise CommandInterruptedError(f"interrupted; {published()}") from None
+        except InputFaultError as error:
+            raise CommandError(f"{error}; {published()}") from None
+        except MessageTooLargeError as error:
+            raise CommandError(f"the broker refuses {error}; at least {published()}") from None
+    seconds = time.monotonic() - begin
+    rate = sender.sent / seconds
+    typer.echo(
+        f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s ({rate:,.0f}/s)"
+    )
+
+
+async def _send(
+    source: "Source",
+    reader: "LineReader",
+    sender: "Sender",
+    publisher: "Publisher",
+    ready: Awaitable[None],
+) -> None:
+    from engine.cli.publish.progress import shown_progress
+    from engine.cli.publish.run import Run
+
+    run = Run(source=source, reader=reader, sender=sender)
+    try:
+        await ready
+        await publisher.start()
+        with shown_progress(sys.stderr, source.size) as progress:
+            sender.on_sent = lambda: progress.update(sender.sent, run.read)
+            await run.publish()
+    finally:
+        await publisher.close()

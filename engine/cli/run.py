@@ -1,0 +1,138 @@
+"""`proximity run`: the roles, as processes."""
+
+import asyncio
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from engine.cli.errors import CommandError
+from engine.cli.invocation import settings_of
+from engine.cli.kafka_faults import first_contact, kafka_fault
+from engine.cli.server_urls import refuse_wrong_servers, url_faults
+from engine.process.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class Role(StrEnum):
+    """What `--role` takes; `all` is every role there is, in one process."""
+
+    TRIGGER = "trigger"
+    CONNECTOR = "connector"
+    RECORDER = "recorder"
+    ALL = "all"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run")(run)
+
+
+def run(
+    context: typer.Context,
+    role: Annotated[Role, typer.Option(help="Which role to run.")] = Role.ALL,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=256, help="Processes; each takes its own metrics port, upward."),
+    ] = 1,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Start broker, Redis and SQLite on loopback.")
+    ] = False,
+    write_env: Annotated[
+        Path | None,
+        typer.Option(help="With --embedded: write the servers' addresses here, for --env-file."),
+    ] = None,
+) -> None:
+    """Run until SIGTERM or SIGINT; then drain, commit and exit with 0."""
+    settings = settings_of(context)
+    if embedded and workers > 1:
+        raise typer.BadParameter(
+            "--embedded runs one worker: its broker's groups hold one member", param_hint="workers"
+        )
+    if write_env is not None and not embedded:
+        raise typer.BadParameter("goes with --embedded", param_hint="write-env")
+    if workers > 1:
+        from engine.process.supervisor import supervise
+
+        raise typer.Exit(supervise(role.value, workers, settings, context.find_root().obj.env_file))
+    _run_one(settings, _names(role), embedded, write_env)
+
+
+def _names(role: Role) -> tuple[str, ...]:
+    from engine.wiring.run import ROLES
+
+    return ROLES if role is Role.ALL else (role.value,)
+
+
+def _run_one(
+    settings: Settings, names: tuple[str, ...], embedded: bool, write_env: Path | None
+) -> None:
+    from engine.process.logs import configure_logs
+
+    configure_logs(settings)
+    asyncio.run(_embedded(settings, names, write_env) if embedded else _serve(settings, names))
+
+
+async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
+    from aiokafka.errors import KafkaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.secrets import SecretKeyError
+    from engine.kafka.dead_letters import TooManyDeadLettersError
+    from engine.kafka.topics import Topics, ensure_topics
+    from engine.process.garbage_collection import settle_garbage_collector
+    from engine.process.lifecycle import ServiceDiedError, stop_on_signals
+    from engine.process.listening import PortInUseError
+    from engine.process.metrics import Metrics, engine_version
+    from engine.process.settings_display import shown_servers
+    from engine.process.work_done import finished_work
+    from engine.wiring.connector import CertificatesError
+    from engine.wiring.run import run_roles
+    from engine.wiring.stores import SchemaError
+
+    stop = asyncio.Event()
+    metrics, begin = Metrics(), time.monotonic()
+    names_shown = ",".join(names)
+    servers = shown_servers(settings)
+    log.info("starting", version=engine_version(), roles=names_shown, **servers)
+
+    def started(port: int) -> None:
+        log.info("started", roles=names_shown, metrics=f"{settings.metrics_host}:{port}")
+
+    settle_garbage_collector()
+    try:
+        with url_faults(), stop_on_signals(stop):
+            topics = Topics.named(settings.topic_prefix).all()
+            await refuse_wrong_servers(settings)
+            await first_contact(settings, ensure_topics(settings, topics))
+            await run_roles(settings, names, stop, on_started=started, metrics=metrics)
+    except (KafkaError, TimeoutError) as error:
+        why = kafka_fault(settings, error)
+        where = settings.kafka_bootstrap_servers
+        raise CommandError(f"Kafka at {where} does not serve: {why}") from error
+    except SQLAlchemyError as error:
+        raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
+    except (SchemaError, PortInUseError) as error:
+        raise CommandError(str(error)) from error
+    except (SecretKeyError, CertificatesError) as error:
+        raise CommandError(str(error)) from error
+    except (TooManyDeadLettersError, ServiceDiedError) as error:
+        raise CommandError(str(error)) from error
+    finally:
+        seconds = round(time.monotonic() - begin, 1)
+        log.info("stopped", seconds=seconds, **finished_work(metrics.registry))
+
+
+async def _embedded(settings: Settings, names: tuple[str, ...], write_env: Path | None) -> None:
+    from engine.cli.embedded.child import ServerStartError
+    from engine.cli.embedded.run import embedded_settings
+
+    try:
+        async with embedded_settings(settings, write_env) as own:
+            await _serve(own, names)
+    except ServerStartError as error:
+        raise CommandError(f"--embedded: {' '.join(str(error).split())}") from error

@@ -1,0 +1,63 @@
+"""`proximity settings`: every setting, its value, its source, secrets hidden."""
+
+import os
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
+
+import typer
+
+from engine.cli.invocation import Invocation
+from engine.cli.tables import echo_json, print_rows
+from engine.process.settings import PREFIX, Settings
+from engine.process.settings_display import shown
+from engine.process.settings_sources import read_env_file
+
+
+class _Row(NamedTuple):
+    name: str
+    value: str
+    default: str
+    source: str
+    meaning: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("settings")(settings)
+
+
+def settings(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print every setting with its value, its default, where it comes from and what it means."""
+    rows = list(_rows(context.find_root().obj))
+    if json:
+        for row in rows:
+            echo_json(row._asdict())
+        return
+    keys = ("name", "value", "default", "source", "meaning")
+    print_rows(keys, rows, narrow=_blocks(rows))
+
+
+def _rows(invocation: Invocation) -> Iterable[_Row]:
+    current = invocation.settings()
+    written = {} if invocation.env_file is None else read_env_file(invocation.env_file)
+    environment = {key.upper() for key in os.environ}
+    for name, field in Settings.model_fields.items():
+        variable = PREFIX + name.upper()
+        source = "default"
+        if variable in environment:
+            source = "environment"
+        elif variable in written:
+            source = str(invocation.env_file)
+        value = shown(getattr(current, name))
+        yield _Row(variable, value, shown(field.default), source, field.description or "")
+
+
+def _blocks(rows: Iterable[_Row]) -> Iterable[str]:
+    """For a narrow screen: a line with the name and its value, then what it means."""
+    for row in rows:
+        yield f"{row.name}={row.value}"
+        changed = f" [{row.source}; default: {row.default or 'none'}]"
+        yield f"    {row.meaning}{'' if row.source == 'default' else changed}"

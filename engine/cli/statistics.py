@@ -1,0 +1,194 @@
+"""`proximity statistics`: what was detected and sent, by day."""
+
+import asyncio
+import csv
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from catalog.plain_text import for_csv
+from engine.cli.errors import CommandError
+from engine.cli.invocation import settings_of
+from engine.cli.kafka_faults import quiet_logs
+from engine.cli.tables import echo_json, print_rows
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from catalog.statistics import Choice, StatisticLine
+
+_WEEK = timedelta(days=6)
+_FIGURES = 3
+_SHORTEST_NAME = 16
+
+Keep = Callable[["StatisticLine"], None]
+
+
+class Kind(StrEnum):
+    """What `--kind` takes."""
+
+    VENUE = "venue"
+    BEACON = "beacon"
+    CAMPAIGN = "campaign"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("statistics")(statistics)
+
+
+def statistics(
+    context: typer.Context,
+    first: Annotated[
+        str | None, typer.Option("--from", help="First day, 2026-11-20; else a week up to --to.")
+    ] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last day; else today.")] = None,
+    company: Annotated[str | None, typer.Option(help="Only of this company: name or id.")] = None,
+    venue: Annotated[str | None, typer.Option(help="Only of this venue: name or id.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only lines of this kind.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--csv", help="Write CSV into this file; - is standard output.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Show detections, devices and notifications by day, venue, beacon and campaign.
+
+    A day is that of the venue's time zone (UTC without one) in which the beacon was heard.
+    Devices are distinct within their line: they do not add up. Test devices are left out. The
+    role recorder keeps these figures up to date.
+    """
+
+    if json and file is not None:
+        raise typer.BadParameter("goes without --csv", param_hint="json")
+    settings = settings_of(context)
+    quiet_logs(settings)
+    choice = _choice(first, last, company, venue, kind)
+    if json:
+        asyncio.run(_read(settings, choice, lambda line: echo_json(line._asdict())))
+    elif file is None:
+        lines: list[StatisticLine] = []
+        asyncio.run(_read(settings, choice, lines.append))
+        _show(lines, choice)
+    elif str(file) == "-":
+        _export(settings, choice, sys.stdout)
+    else:
+        with _opened(file) as stream:
+            count = _export(settings, choice, stream)
+        typer.echo(f"{count:,} lines written to {file}")
+
+
+def _choice(
+    first: str | None, last: str | None, company: str | None, venue: str | None, kind: Kind | None
+) -> "Choice":
+    from catalog.statistics import Choice
+
+    end = _day(last, "to") if last else datetime.now(UTC).date()
+    begin = _day(first, "from") if first else end - _WEEK
+    if begin > end:
+        raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
+    return Choice(begin, end, company, venue, kind.value if kind else None)
+
+
+def _day(text: str, option: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("a day is written 2026-11-20", param_hint=option) from None
+
+
+def _opened(file: Path) -> TextIO:
+    try:
+        return file.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _export(settings: Settings, choice: "Choice", stream: TextIO) -> int:
+    """Write CSV with a header; how many lines follow it."""
+    from catalog.statistics import StatisticLine
+
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(StatisticLine._fields)
+
+    def keep(line: StatisticLine) -> None:
+        writer.writerow(for_csv(line))
+
+    return asyncio.run(_read(settings, choice, keep))
+
+
+async def _read(settings: Settings, choice: "Choice", keep: Keep) -> int:
+    """Give every line to `keep`; how many there are."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.database import DatabaseUrlError, open_database
+    from catalog.migrate import pending_on
+    from catalog.statistics import statistic_lines
+
+    try:
+        database = open_database(settings.database_url.get_secret_value())
+    except DatabaseUrlError as error:
+        raise CommandError(str(error)) from None
+    count = 0
+    try:
+        if await pending_on(database.engine):
+            raise CommandError("the database lacks what this version needs; run: proximity migrate")
+        async with database.read() as session:
+            async for line in statistic_lines(session, choice):
+                keep(line)
+                count += 1
+    except (SQLAlchemyError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
+        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
+    finally:
+        await database.close()
+    return count
+
+
+def _show(lines: "list[StatisticLine]", choice: "Choice") -> None:
+    if not lines:
+        typer.echo(f"nothing from {choice.first} to {choice.last}")
+        return
+    header = ("day", "company", "venue", "kind", "id", "name")
+    figures = ("detections", "devices", "notifications")
+    rows = [(*_place(line), line.kind, str(line.id), *_end(line)) for line in lines]
+    print_rows((*header, *figures), rows, narrow=_blocks(lines), numbers=_FIGURES)
+
+
+def _place(line: "StatisticLine") -> tuple[str, str, str]:
+    return str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})"
+
+
+def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
+    detections, devices = f"{line.detections:,}", f"{line.devices:,}"
+    return line.name or "deleted", detections, devices, f"{line.notifications:,}"
+
+
+def _blocks(lines: "list[StatisticLine]") -> Iterator[str]:
+    """For a narrow screen: day and venue once, then a table that has room for the names."""
+    room = max(
+        _SHORTEST_NAME, shutil.get_terminal_size().columns - len(_row("", "", 0, "", *"   "))
+    )
+    place = None
+    for line in lines:
+        if _place(line) != place:
+            place = _place(line)
+            yield f"{place[0]}  {place[1]}, {place[2]}"
+            yield _row("kind", "id", room, "name", "detections", "devices", "notifications")
+        name, *figures = _end(line)
+        if len(name) > room:
+            yield f"  {name}"
+            name = ""
+        yield _row(line.kind, str(line.id), room, name, *figures)
+
+
+def _row(kind: str, number: str, room: int, name: str, *figures: str) -> str:
+    detections, devices, notifications = figures
+    return (
+        f"  {kind:8}  {number:>4}  {name:{room}}  {detections:>10}  {devices:>7}  "
+        f"{notifications:>13}"
+    )

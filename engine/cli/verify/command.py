@@ -1,0 +1,181 @@
+"""`proximity verify`: what the topics add up to, against what SQL says."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from catalog.plain_text import for_terminal
+from engine.cli.errors import CommandError
+from engine.cli.invocation import settings_of
+from engine.cli.kafka_faults import kafka_failures, quiet_logs
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.cli.verify.difference import Difference
+    from engine.cli.verify.run import Findings, Wish
+
+# A statement that reads all devices takes longer than those of the engine's daily work.
+_STATEMENT_SECONDS = 3600.0
+_WIDTH_OF_A_FILE = 160
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("verify")(verify)
+
+
+def verify(
+    context: typer.Context,
+    passes: Annotated[
+        int,
+        typer.Option(min=1, max=1000, help="Read the topics so often, each time for a share."),
+    ] = 1,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Show at most so many differences; all are counted.")
+    ] = 1000,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail on differences that an edit may explain, too.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, every difference.")
+    ] = False,
+) -> None:
+    """Count the topics again, from their beginning to where SQL is, and compare with SQL.
+
+    Compared are nb_beacon and nb_campaign of every device, and the rows of receptions, of
+    authentications and (where TRACE is all) of detections that TRACE_RETENTION keeps for sure.
+    SQL is read in one transaction that changes nothing and stays open until the end; recorders
+    may go on. Which beacons and keys count is taken from the catalog as it is now: a difference
+    that an edit of it may explain is marked. Memory: about 300 bytes a device and 100 a
+    notification of the topics; --passes 4 takes a quarter of it and four times as long. Exit
+    status 0: all is equal, but for what later edits of the catalog may explain (unless --strict);
+    1: there are differences, or nothing was recorded.
+    """
+
+    settings = settings_of(context)
+    quiet_logs(settings)
+    report = _Report(json, limit)
+    findings = asyncio.run(_verify(settings, _wish(settings, passes), report))
+    report.show()
+    _conclude(findings, report, strict=strict)
+
+
+def _wish(settings: Settings, passes: int) -> "Wish":
+    from engine.cli.verify.run import Wish
+
+    traces = settings.trace == "all"
+    return Wish(retention=settings.trace_retention, traces=traces, passes=passes)
+
+
+class _Report:
+    """Takes the differences as they are found."""
+
+    def __init__(self, json: bool, limit: int) -> None:
+        self.count = self.explained = 0
+        self._json = json
+        self._limit = limit
+        self._kept: list[Difference] = []
+
+    def add(self, difference: "Difference") -> None:
+        """One more."""
+        self.count += 1
+        self.explained += difference.may_be_edit
+        if self._json:
+            import orjson
+
+            typer.echo(for_terminal(orjson.dumps(difference.as_json()).decode()))
+        elif len(self._kept) < self._limit:
+            self._kept.append(difference)
+
+    def show(self) -> None:
+        """Print what is kept as a table."""
+        if not self._kept:
+            return
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("company", "device", "udid", "figure", "topics", "SQL", "", box=None)
+        for each in self._kept:
+            device = "missing" if each.device_id is None else str(each.device_id)
+            note = "an edit of the catalog may explain it" if each.may_be_edit else ""
+            numbers = (f"{each.topics:,}", f"{each.sql:,}")
+            cells = (str(each.company_id), device, each.udid, each.figure, *numbers, note)
+            table.add_row(*(Text(for_terminal(cell)) for cell in cells))
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=_WIDTH_OF_A_FILE)
+        console.print(table)
+        if self.count > len(self._kept):
+            typer.echo(f"the first {len(self._kept):,} are shown (--limit)")
+
+
+async def _verify(settings: Settings, wish: "Wish", report: _Report) -> "Findings":
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.database import DatabaseUrlError, open_database
+    from catalog.migrate import pending_on
+    from engine.cli.verify.progress import shown_progress
+    from engine.cli.verify.run import NothingRecordedError, Told
+    from engine.cli.verify.run import verify as recount
+
+    url = settings.database_url.get_secret_value()
+    try:
+        database = open_database(url, command_timeout=_STATEMENT_SECONDS)
+    except DatabaseUrlError as error:
+        raise CommandError(str(error)) from None
+    try:
+        if await pending_on(database.engine):
+            raise CommandError("the database lacks what this version needs; run: proximity migrate")
+        with (
+            kafka_failures(settings, lambda: "nothing is compared to the end"),
+            shown_progress(sys.stderr) as shown,
+        ):
+            told = Told(begin=shown.begin, read=shown.read, difference=report.add)
+            return await recount(settings, database, wish, told)
+    except NothingRecordedError:
+        raise CommandError(
+            "nothing to compare: no recorder has recorded anything of these topics in this "
+            "database; start one with: proximity run --role recorder"
+        ) from None
+    except (SQLAlchemyError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
+        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
+    finally:
+        await database.close()
+
+
+def _conclude(findings: "Findings", report: _Report, *, strict: bool) -> None:
+    """The summary on standard error, and the exit status."""
+    typer.echo(
+        f"compared {findings.devices:,} devices with {findings.records:,} records "
+        f"({findings.malformed:,} of them malformed)",
+        err=True,
+    )
+    for topic in sorted(findings.past):
+        typer.echo(
+            f"another topic {topic} was recorded before this one: what it added is in SQL too, so "
+            "SQL can only be seen to have too little",
+            err=True,
+        )
+    for place, begin in findings.incomplete.items():
+        typer.echo(
+            f"{place.topic}/{place.partition} begins at {begin:,}: what was before is gone, so "
+            "SQL can only be seen to have too little",
+            err=True,
+        )
+    for fault in findings.faults:
+        typer.echo(for_terminal(fault), err=True)
+    if findings.faults or report.count > report.explained or (strict and report.count):
+        explained = f", {report.explained:,} of them perhaps edits" if report.explained else ""
+        raise CommandError(f"{report.count:,} differences{explained}")
+    if report.count:
+        typer.echo(
+            f"no differences but {report.count:,} that later edits of the catalog may explain "
+            "(--strict makes them a failure)",
+            err=True,
+        )
+    else:
+        typer.echo("no differences", err=True)

@@ -1,0 +1,208 @@
+"""What the topics add up to. Pure, and written without the recorder's code: it checks that."""
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+from aiokafka import ConsumerRecord
+
+from engine.kafka.detections import BeaconKey, decode_record
+from engine.kafka.messages import Authentication, Device, Timestamp
+from engine.kafka.timestamps import parse
+
+Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
+DeviceKey: TypeAlias = tuple[int, str]  # company id, udid
+
+_DAY = 86_400.0
+# What the decoders raise for a record that is a dead letter, and so counts nothing.
+_MALFORMED = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class _Numbered(msgspec.Struct):
+    # No record of SQL has a greater id; the recorder makes a dead letter of it.
+    id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Notification(msgspec.Struct):
+    id: UUID
+    campaign: _Numbered
+    company: _Numbered
+    venue: _Numbered
+    beacon: _Numbered
+    device: Device
+    detected_at: Timestamp
+
+
+_decode_notification = msgspec.json.Decoder(_Notification).decode
+_decode_authentication = msgspec.json.Decoder(Authentication).decode
+
+
+class Interval(NamedTuple):
+    """Instants from `since` up to, not including, `until`; epoch seconds."""
+
+    since: float
+    until: float
+
+    def has(self, instant: float) -> bool:
+        """Whether the instant lies in it."""
+        return self.since <= instant < self.until
+
+
+class Share(NamedTuple):
+    """One of `passes` parts into which devices fall, so that each part fits into memory."""
+
+    number: int = 0
+    passes: int = 1
+
+    def has(self, udid: str) -> bool:
+        """Whether the device belongs to this part."""
+        return self.passes == 1 or zlib.crc32(udid.encode()) % self.passes == self.number
+
+
+class BeaconFact(NamedTuple):
+    """A beacon of the catalog: whose it is, and whether it and its venue are active now.
+
+    `before` are the companies of beacons with the same triple that were deleted.
+    """
+
+    company_id: int
+    active: bool
+    before: frozenset[int] = frozenset()
+
+
+class ApplicationFact(NamedTuple):
+    """An application of the catalog: whose it is, and until when its key is good."""
+
+    company_id: int
+    active: bool
+    expire_on: datetime | None
+
+
+class Catalog(NamedTuple):
+    """What decides which records count, as it is now."""
+
+    beacons: Mapping[BeaconKey, BeaconFact]
+    companies: frozenset[int]
+    applications: Mapping[str, ApplicationFact]
+
+
+class Tally(msgspec.Struct):
+    """What the topics say of one device.
+
+    `traces`, `receptions` and `authentications` are those of the time whose rows are all kept.
+    `uncounted` are detections at beacons that are not active now, or were deleted, `refused`
+    authentications with keys that are not good now: they counted if they were when recorded.
+    `contested` of the `detections` were made at beacons that had another owner, or none, before:
+    they did not count if that was so when they were recorded.
+    """
+
+    detections: int = 0
+    notifications: int = 0
+    traces: int = 0
+    receptions: int = 0
+    authentications: int = 0
+    uncounted: int = 0
+    contested: int = 0
+    refused: int = 0
+
+
+class Recount:
+    """Counts the records of one share of the devices, one by one.
+
+    `kept` is the time whose rows of traces are all there.
+    """
+
+    def __init__(
+        self, catalog: Catalog, *, kept: Interval, path_loss_exponent: float, share: Share
+    ) -> None:
+        self.devices: dict[DeviceKey, Tally] = {}
+        self.unknown: Counter[str] = Counter()
+        self._catalog = catalog
+        self._kept = kept
+        self._path_loss_exponent = path_loss_exponent
+        self._share = share
+        self._seen: set[bytes] = set()
+
+    def add_detection(self, record: Record) -> None:
+        """Count a record of `detections`. Raises what its decoder raises."""
+        heard = decode_record(record, self._path_loss_exponent)
+        udid = heard.message.device.udid
+        if not self._share.has(udid):
+            return
+        beacon = self._catalog.beacons.get(heard.key)
+        if beacon is None:
+            self.unknown[udid] += 1
+            return
+        for company_id in beacon.before - {beacon.company_id}:
+            self._of(company_id, udid).uncounted += 1
+        tally = self._of(beacon.company_id, udid)
+        if not beacon.active:
+            tally.uncounted += 1
+            return
+        tally.detections += 1
+        tally.contested += bool(beacon.before)
+        tally.traces += self._has_a_row(heard.detected_at, record)
+
+    def add_notification(self, record: Record) -> None:
+        """Count a record of `notifications`, unless its id was counted before."""
+        message = _decode_notification(record.value or b"")
+        detected_at = parse(message.detected_at)
+        udid, company_id = _udid(message.device), message.company.id
+        if not self._share.has(udid) or company_id not in self._catalog.companies:
+            return
+        if message.id.bytes in self._seen:
+            return
+        self._seen.add(message.id.bytes)
+        tally = self._of(company_id, udid)
+        tally.notifications += 1
+        tally.receptions += self._kept.has(detected_at)
+
+    def add_authentication(self, record: Record) -> None:
+        """Count a record of `authentications`."""
+        message = _decode_authentication(record.value or b"")
+        written = message.authenticated_at
+        at = record.timestamp / 1000 if written is None else parse(written)
+        udid = _udid(message.device)
+        if "\0" in message.api_key:
+            raise ValueError("an api_key has no NUL character")
+        application = self._catalog.applications.get(message.api_key)
+        if application is None or not self._share.has(udid) or not self._has_a_row(at, record):
+            return
+        end = application.expire_on
+        tally = self._of(application.company_id, udid)
+        if application.active and (end is None or at < end.timestamp()):
+            tally.authentications += 1
+        else:
+            tally.refused += 1
+
+    def _has_a_row(self, at: float, record: Record) -> bool:
+        """No row is written of what is dated more than a day ahead of its record."""
+        return self._kept.has(at) and at <= record.timestamp / 1000 + _DAY
+
+    def _of(self, company_id: int, udid: str) -> Tally:
+        key = (company_id, udid)
+        tally = self.devices.get(key)
+        if tally is None:
+            tally = self.devices[key] = Tally()
+        return tally
+
+
+def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
+    """Count the records; how many of them are malformed."""
+    malformed = 0
+    for record in records:
+        try:
+            count(record)
+        except _MALFORMED:
+            malformed += 1
+    return malformed
+
+
+def _udid(device: Device) -> str:
+    if "\0" in device.udid:
+        raise ValueError("a udid has no NUL character")
+    return device.udid

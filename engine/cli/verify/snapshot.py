@@ -1,0 +1,128 @@
+"""SQL at one moment: offsets, catalog and figures of one transaction that changes nothing."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from aiokafka import TopicPartition
+from sqlalchemy import Subquery, and_, func, null, select, text, type_coerce
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from catalog.database import Database
+from catalog.models import (
+    Application,
+    AuthenticationTrace,
+    Beacon,
+    Company,
+    DetectionTrace,
+    Device,
+    Reception,
+    RecorderOffset,
+    RecorderPast,
+    Venue,
+)
+from catalog.models.base import Instant
+from engine.cli.verify.difference import Written
+from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
+from engine.kafka.detections import BeaconKey
+
+Traces = DetectionTrace | AuthenticationTrace | Reception
+
+
+class Snapshot:
+    """Reads within the transaction; what is committed meanwhile is not seen."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def offsets(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        """The first record of each partition that is not recorded, where any is."""
+        offset = RecorderOffset
+        query = select(offset.topic, offset.partition, offset.next_offset)
+        rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
+        return {TopicPartition(topic, number): at for topic, number, at in rows}
+
+    async def now(self) -> float:
+        """The present on SQL's clock, in epoch seconds."""
+        now = await self._connection.scalar(select(type_coerce(func.current_timestamp(), Instant)))
+        return float(now.timestamp()) if now is not None else 0.0
+
+    async def past(self, topics: Collection[str]) -> set[str]:
+        """Those of the topics of whose name there was another one before, that was recorded."""
+        query = select(RecorderPast.topic).where(RecorderPast.topic.in_(topics))
+        return set(await self._connection.scalars(query))
+
+    async def catalog(self) -> Catalog:
+        """Every beacon, company and application."""
+        companies = await self._connection.scalars(select(Company.id))
+        return Catalog(await self._beacons(), frozenset(companies), await self._applications())
+
+    async def devices(self, share: Share, kept: Interval, traces: bool) -> AsyncIterator[Written]:
+        """The devices of a share; their traces of the time that is `kept`."""
+        heard, received, signed_in = (
+            _counts(table, kept) for table in (DetectionTrace, Reception, AuthenticationTrace)
+        )
+        query = select(
+            Device.id,
+            Device.company_id,
+            Device.udid,
+            Device.nb_beacon,
+            Device.nb_campaign,
+            func.coalesce(heard.c.rows, 0) if traces else null(),
+            func.coalesce(received.c.rows, 0),
+            func.coalesce(signed_in.c.rows, 0),
+        )
+        for counts in (heard, received, signed_in) if traces else (received, signed_in):
+            query = query.outerjoin(counts, counts.c.device_id == Device.id)
+        async with self._connection.stream(query) as rows:
+            async for row in rows:
+                if share.has(row.udid):
+                    yield Written._make(row)
+
+    async def _beacons(self) -> dict[BeaconKey, BeaconFact]:
+        # Deleted beacons are known, and not active; of several with a triple the living one counts.
+        living = and_(Beacon.deleted_at.is_(None), Venue.deleted_at.is_(None))
+        active = and_(living, Beacon.active, Venue.active)
+        query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
+        query = query.join(Venue).order_by(living, Beacon.deleted_at)
+        found: dict[BeaconKey, BeaconFact] = {}
+        async with self._connection.stream(query) as rows:
+            async for uuid, major, minor, company_id, is_active in rows:
+                key = BeaconKey(uuid, major, minor)
+                old = found.get(key)
+                # Of several with a triple the living one comes last.
+                before = frozenset() if old is None else old.before | {old.company_id}
+                found[key] = BeaconFact(company_id, bool(is_active), before)
+        return found
+
+    async def _applications(self) -> dict[str, ApplicationFact]:
+        of = Application
+        query = select(of.api_key, of.company_id, of.active, of.expire_on)
+        async with self._connection.stream(query) as rows:
+            return {
+                key: ApplicationFact(company_id, active, expire_on)
+                async for key, company_id, active, expire_on in rows
+            }
+
+
+@asynccontextmanager
+async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
+    """A snapshot for as long as the context lasts. Raises SQLAlchemyError or OSError."""
+    async with database.engine.connect() as connection:
+        if database.dialect == "postgresql":
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+        async with connection.begin():
+            if database.dialect == "postgresql":
+                # It waits for Kafka, for as long as that takes.
+                await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield Snapshot(connection)
+
+
+def _counts(table: type[Traces], kept: Interval) -> Subquery:
+    """Rows of that time, by device."""
+    since, until = (datetime.fromtimestamp(instant, UTC) for instant in kept)
+    query = select(table.device_id, func.count().label("rows"))
+    query = query.where(table.create_on >= since, table.create_on < until)
+    return query.group_by(table.device_id).subquery()

@@ -1,0 +1,94 @@
+"""Which calls behind the committed offset are finished already, so that a crash repeats few.
+
+Calls finish in any order and commits have no gaps: one call that waits for its service's breaker
+keeps back what finished after it, for minutes. Redis remembers that meanwhile, by record; if it
+cannot, calls are repeated under the same id, which costs the customer's service only.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import TopicPartition
+from redis.asyncio import Redis, RedisCluster
+
+from engine.process.failures import redis_may_recover
+from engine.process.metrics import Metrics
+
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Calls of one partition finished just now: offset -> id; and the offset done without gap."""
+
+    finished: dict[int, str] = field(default_factory=dict)
+    done: int | None = None
+
+
+class FinishedCalls:
+    """One sorted set a partition: `<offset>:<id>`, by offset. `life` and `deadline` in seconds.
+
+    The id tells a topic that was made anew, which counts from 0 again.
+    """
+
+    def __init__(
+        self,
+        *,
+        redis: Redis | RedisCluster,
+        prefix: str,
+        life: float,
+        deadline: float,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._life_ms = int(life * 1000)
+        self._deadline = deadline
+        self._metrics = metrics
+        self._clock = clock
+        self._away_until = float("-inf")
+
+    async def load(self, partition: TopicPartition) -> dict[int, str]:
+        """The ids of finished calls by their offset; empty if Redis does not answer in time."""
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline.zrange(self._key(partition), 0, -1)
+        answers = await self._run(pipeline)
+        finished: dict[int, str] = {}
+        for member in answers[0] if answers else ():
+            offset, _, id_ = member.decode().partition(":")
+            finished[int(offset)] = id_
+        return finished
+
+    async def note(self, progress: Mapping[TopicPartition, Progress]) -> None:
+        """Remember, and forget what lies before `done`. Skipped while Redis does not answer."""
+        if self._clock() < self._away_until:
+            return
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for partition, made in progress.items():
+            key = self._key(partition)
+            members = {f"{offset}:{id_}": offset for offset, id_ in made.finished.items()}
+            pipeline.zadd(key, members)
+            if made.done is not None:
+                pipeline.zremrangebyscore(key, "-inf", f"({made.done}")
+            pipeline.pexpire(key, self._life_ms)
+        await self._run(pipeline)
+
+    async def _run(self, pipeline: Any) -> list[Any] | None:
+        try:
+            async with asyncio.timeout(self._deadline):
+                answers = list(await pipeline.execute())
+        except Exception as error:  # sorted: goes without, or up and stops the process
+            if not redis_may_recover(error):
+                raise
+            self._metrics.redis_errors.failed(error, "finished calls")
+            self._away_until = self._clock() + _PAUSE_SECONDS
+            return None
+        self._metrics.redis_errors.answered("finished calls")
+        return answers
+
+    def _key(self, partition: TopicPartition) -> str:
+        return f"{self._prefix}finished:{partition.topic}:{partition.partition}"

@@ -1,0 +1,115 @@
+"""The last outcomes of each company's connector calls, for its account holders to see.
+
+Kept in Redis, a short list a company. Nothing waits for it: outcomes are gathered and written a
+few times a second, and what cannot be written is dropped.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+from redis.exceptions import RedisError
+
+from catalog.redis_connection import RedisClient
+from connectors.history import CallHistory, PastCall, ShownBreaker
+from engine.connector.shared_breakers import breaker_key
+from engine.process.metrics import Metrics
+
+KEPT = 50
+_KEPT_SECONDS = 24 * 3600
+_GATHER_SECONDS = 0.25
+_MOST_COMPANIES = 2000  # in hand at a time
+_COMPANIES_A_WRITE = 100
+_WHAT = "past calls"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(PastCall).decode
+
+
+class PastCalls:
+    """Takes outcomes in; `run` must run. `deadline` (seconds) bounds one write."""
+
+    def __init__(
+        self, *, redis: RedisClient, prefix: str, deadline: float, metrics: Metrics
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._deadline = deadline
+        self._errors = metrics.redis_errors
+        self._in_hand: dict[int, deque[PastCall]] = {}
+        self._arrived = asyncio.Event()
+
+    def note(self, company_id: int, call: PastCall) -> None:
+        """Remember it soon. Only the newest of a company are worth it."""
+        calls = self._in_hand.get(company_id)
+        if calls is None:
+            if len(self._in_hand) >= _MOST_COMPANIES:
+                return
+            calls = self._in_hand[company_id] = deque(maxlen=KEPT)
+        calls.append(call)
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Write what is in hand, until cancelled; then what is left."""
+        try:
+            while True:
+                await self._arrived.wait()
+                await asyncio.sleep(_GATHER_SECONDS)
+                await self._write()
+        finally:
+            await self._write()
+
+    async def _write(self) -> None:
+        self._arrived.clear()
+        gathered, self._in_hand = self._in_hand, {}
+        companies = list(gathered.items())
+        for start in range(0, len(companies), _COMPANIES_A_WRITE):
+            pipeline: Any = self._redis.pipeline(transaction=False)
+            for company_id, calls in companies[start : start + _COMPANIES_A_WRITE]:
+                key = _key(self._prefix, company_id)
+                pipeline.lpush(key, *map(_encode, calls))
+                pipeline.ltrim(key, 0, KEPT - 1)
+                pipeline.expire(key, _KEPT_SECONDS)
+            try:
+                async with asyncio.timeout(self._deadline):
+                    await pipeline.execute()
+            except (RedisError, OSError, TimeoutError) as error:
+                # Whatever it is, no call waits for it.
+                self._errors.failed(error, _WHAT)
+                return
+            self._errors.answered(_WHAT)
+
+
+async def read_past_calls(
+    redis: RedisClient, prefix: str, company_id: int, *, now: float, deadline: float
+) -> CallHistory:
+    """What Redis knows. `now` in epoch seconds. Raises RedisError, OSError or TimeoutError."""
+    pipeline: Any = redis.pipeline(transaction=False)
+    pipeline.lrange(_key(prefix, company_id), 0, KEPT - 1)
+    pipeline.hmget(breaker_key(prefix, company_id), "w", "u")
+    async with asyncio.timeout(deadline):
+        written, (outcomes, open_until) = await pipeline.execute()
+    calls = [call for each in written if (call := _read(each)) is not None]
+    return CallHistory(_breaker(outcomes, open_until, now), calls)
+
+
+def _read(written: bytes) -> PastCall | None:
+    """None for what another version wrote."""
+    try:
+        return _decode(written)
+    except msgspec.DecodeError:
+        return None
+
+
+def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> ShownBreaker:
+    """As scripts/breaker.lua keeps it."""
+    told = outcomes or b""
+    if open_until is None:
+        return ShownBreaker("closed", len(told), told.count(b"1"), 0.0)
+    wait = max(0.0, int(open_until) / 1000 - now)
+    return ShownBreaker("open" if wait else "half_open", 0, 0, wait)
+
+
+def _key(prefix: str, company_id: int) -> str:
+    return f"{prefix}calls:{company_id}"

@@ -1,0 +1,85 @@
+"""Whether Kafka answers now: a broker is asked for real, on a connection of its own.
+
+Nothing is remembered: a producer or a consumer that has nothing to send learns of a broker that
+hangs only after its request timeout.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from aiokafka import AIOKafkaClient
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
+
+from engine.kafka.connection import connection_options
+from engine.process.cancelling import cancel
+from engine.process.settings import Settings
+
+_DEADLINE = 1.5
+_CLOSE_SECONDS = 2.0
+
+
+class BrokerProbe:
+    """Asks any one broker for its cluster. Those who ask at once share one question.
+
+    `on_error` is called for each question that nobody answered. `deadline` in seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_error: Callable[[], None] = lambda: None,
+        deadline: float = _DEADLINE,
+    ) -> None:
+        self._options = connection_options(settings) | {"request_timeout_ms": int(deadline * 1000)}
+        self._on_error = on_error
+        self._deadline = deadline
+        self._client: AIOKafkaClient | None = None
+        self._asking: asyncio.Task[bool] | None = None
+
+    async def answers(self) -> bool:
+        """Whether a broker answers within the deadline. Does not raise what aiokafka raises."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask(), name="kafka probe")
+        # The question goes on past the deadline, to the end of aiokafka's own: a connection that
+        # is cancelled while it is made stays open for ever.
+        await asyncio.wait([self._asking], timeout=self._deadline)
+        return self._asking.done() and self._asking.result()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._asking is not None:
+            await asyncio.wait([self._asking], timeout=_CLOSE_SECONDS)
+            await cancel([self._asking])
+        await self._disconnect()
+
+    async def _ask(self) -> bool:
+        answered = False
+        with suppress(KafkaError, OSError, TimeoutError):  # that is the answer
+            answered = await self._ask_any(await self._connected())
+        if not answered:
+            self._on_error()
+            await self._disconnect()
+        return answered
+
+    async def _connected(self) -> AIOKafkaClient:
+        if self._client is None:
+            self._client = AIOKafkaClient(**self._options)
+            await self._client.bootstrap()
+        return self._client
+
+    async def _ask_any(self, client: AIOKafkaClient) -> bool:
+        for broker in client.cluster.brokers():
+            with suppress(KafkaError, OSError, TimeoutError):  # another one may answer
+                await client.send(broker.nodeId, MetadataRequest([]))
+                return True
+        return False
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await client.close()

@@ -1,0 +1,120 @@
+"""From a Kafka record to a detection that the rules understand, or to a dead letter."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+from aiokafka import ConsumerRecord
+
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.messages import Detection
+from engine.kafka.partition_worker import Records
+from engine.kafka.timestamps import parse
+from rules.model import Zone
+from rules.proximity import parse_zone, zone_from_rssi
+
+_HIGHEST = 65535
+_UUID = re.compile(
+    r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
+)
+_decode = msgspec.json.Decoder(Detection).decode
+
+
+class BeaconKey(NamedTuple):
+    """The triple that names one beacon; `uuid` in lower case with dashes."""
+
+    uuid: str
+    major: int
+    minor: int
+
+
+class Heard(msgspec.Struct, gc=False):
+    """A decoded detection. `detected_at` in epoch seconds: the message's, else the record's."""
+
+    record: ConsumerRecord[bytes, bytes]
+    message: Detection
+    key: BeaconKey
+    zone: Zone
+    detected_at: float
+
+
+class Decoded(msgspec.Struct):
+    """A decoded batch. `dead_positions` are those of the dead letters in it, ascending."""
+
+    heard: list[Heard]
+    dead: list[DeadLetter]
+    dead_positions: list[int]
+
+
+def decode_batch(records: Records, path_loss_exponent: float) -> Decoded:
+    """Decode every record; what cannot be decoded becomes a dead letter, in its place."""
+    batch = Decoded([], [], [])
+    keep = batch.heard.append
+    for position, record in enumerate(records):
+        try:
+            keep(decode_record(record, path_loss_exponent))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            batch.dead.append(DeadLetter(record, failure_reason(error), str(error)))
+            batch.dead_positions.append(position)
+    return batch
+
+
+def decode_record(record: ConsumerRecord[bytes, bytes], path_loss_exponent: float) -> Heard:
+    """One detection.
+
+    Raises msgspec.DecodeError (not JSON), RecursionError (JSON nested too deep to be read) or
+    ValueError (a field is wrong).
+    """
+    message = _decode(record.value or b"")
+    major, minor = message.major, message.minor
+    if "\0" in message.device.udid:
+        raise ValueError("a udid has no NUL character - at `$.device.udid`")
+    detected_at = message.detected_at
+    return Heard(
+        record,
+        message,
+        BeaconKey(
+            canonical_uuid(message.uuid),
+            major if type(major) is int else _number(major),
+            minor if type(minor) is int else _number(minor),
+        ),
+        _zone(message, path_loss_exponent),
+        record.timestamp / 1000 if detected_at is None else parse(detected_at),
+    )
+
+
+@lru_cache(maxsize=65_536)
+def canonical_uuid(text: str) -> str:
+    """Lower case with dashes, from any case with or without them. Raises ValueError."""
+    lower = text.strip().lower()
+    if not _UUID.fullmatch(lower):
+        raise ValueError("32 hexadecimal digits, with or without dashes - at `$.uuid`")
+    digits = lower.replace("-", "")
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _number(digits: str | int) -> int:
+    number = int(digits)
+    if number > _HIGHEST:
+        raise ValueError(f"major and minor are at most {_HIGHEST}")
+    return number
+
+
+def _zone(message: Detection, path_loss_exponent: float) -> Zone:
+    """An explicit proximity wins over rssi."""
+    proximity = message.proximity
+    if proximity is not None:
+        return parse_zone(proximity)
+    if message.rssi is None:
+        raise ValueError("one of proximity and rssi is required")
+    return zone_from_rssi(message.rssi, message.tx_power, path_loss_exponent)
+
+
+def failure_reason(error: Exception) -> DeadLetterReason:
+    """Why a record could not be decoded."""
+    if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
+        return DeadLetterReason.MALFORMED_JSON
+    if isinstance(error, UnicodeDecodeError | RecursionError):
+        return DeadLetterReason.MALFORMED_JSON
+    return DeadLetterReason.INVALID_FIELD

@@ -1,0 +1,138 @@
+"""The published schemas: JSON Schema for each message and one AsyncAPI document.
+
+Generated from the types that decode and encode the messages, so they cannot drift:
+`python -m engine.kafka.schemas docs/schemas` writes them, and a test compares.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.messages import Authentication, ConnectorCall, Detection, Notification
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_MESSAGES: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "detections": (Detection, "receive"),
+    "authentications": (Authentication, "receive"),
+    "notifications": (Notification, "send"),
+    "connector-calls": (ConnectorCall, "send"),
+}
+_NOTIFICATION_HEADERS = {
+    "type": "object",
+    "required": ["id", "campaign"],
+    "properties": {
+        "id": {"type": "string", "format": "uuid", "description": "the message's id"},
+        "campaign": {"type": "string", "description": "the campaign's id"},
+    },
+}
+_DEAD_LETTER_HEADERS = {
+    "type": "object",
+    "required": ["reason", "detail", "topic", "partition", "offset", "failed_at"],
+    "properties": {
+        "reason": {"type": "string", "enum": [reason.value for reason in DeadLetterReason]},
+        "detail": {"type": "string", "description": "for a person"},
+        "topic": {"type": "string", "description": "where the original lies"},
+        "partition": {"type": "string", "pattern": "^[0-9]+$"},
+        "offset": {"type": "string", "pattern": "^[0-9]+$"},
+        "failed_at": {"type": "string", "examples": ["2026-11-20T10:00:00+0000"]},
+    },
+}
+
+
+def json_schemas() -> dict[str, dict[str, Any]]:
+    """A JSON Schema (2020-12) by topic name, without the prefix."""
+    schemas = {
+        name: {"$schema": _DIALECT, **msgspec.json.schema(type_)}
+        for name, (type_, _) in _MESSAGES.items()
+    }
+    _require_proximity_or_rssi(schemas["detections"]["$defs"])
+    return schemas
+
+
+def asyncapi(version: str) -> dict[str, Any]:
+    """The AsyncAPI 3 document of all topics. Topic names carry the default prefix."""
+    types = [type_ for type_, _ in _MESSAGES.values()]
+    _, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    _require_proximity_or_rssi(components)
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Proximity engine",
+            "version": version,
+            "description": (
+                "Beacon detections in, campaign notifications out. The key of every message is "
+                "the device's udid. TOPIC_PREFIX (proximity. by default) stands in front of "
+                "every topic."
+            ),
+        },
+        "defaultContentType": "application/json",
+        "channels": _channels(),
+        "operations": _operations(),
+        "components": {"schemas": components},
+    }
+
+
+def _require_proximity_or_rssi(definitions: dict[str, Any]) -> None:
+    """What decode.py checks and the type cannot say."""
+    definitions["Detection"]["anyOf"] = [{"required": ["proximity"]}, {"required": ["rssi"]}]
+
+
+def _channels() -> dict[str, Any]:
+    channels = {name: _channel(name, type_) for name, (type_, _) in _MESSAGES.items()}
+    channels["dead-letters"] = {
+        "address": "proximity.dead-letters",
+        "messages": {
+            "DeadLetter": {
+                "summary": "The original key and value, byte for byte.",
+                "contentType": "application/octet-stream",
+                "headers": _DEAD_LETTER_HEADERS,
+                "payload": {},
+            }
+        },
+    }
+    return channels
+
+
+def _channel(name: str, type_: type[msgspec.Struct]) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "summary": (type_.__doc__ or "").splitlines()[0],
+        "payload": {"$ref": f"#/components/schemas/{type_.__name__}"},
+    }
+    if type_ in (Notification, ConnectorCall):
+        message["headers"] = _NOTIFICATION_HEADERS
+    return {"address": f"proximity.{name}", "messages": {type_.__name__: message}}
+
+
+def _operations() -> dict[str, Any]:
+    actions = {name: action for name, (_, action) in _MESSAGES.items()} | {"dead-letters": "send"}
+    return {
+        f"{action}-{name}": {"action": action, "channel": {"$ref": f"#/channels/{name}"}}
+        for name, action in actions.items()
+    }
+
+
+def documents() -> dict[str, str]:
+    """Every published file by name, ready to write."""
+    files: dict[str, Any] = {
+        f"{name}.schema.json": schema for name, schema in json_schemas().items()
+    }
+    files["asyncapi.json"] = asyncapi("1")
+    return {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
+
+
+def main() -> None:
+    """Write the files into the directory given as the argument."""
+    directory = Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in documents().items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Starting and stopping: signals, named background services, the order of a shutdown.
+
+A shutdown has these steps (docs/architecture.md numbers them too):
+1. SIGTERM or SIGINT sets `stop`; /readyz says no.
+2. Each consumer stops fetching; the batches in hand finish within DRAIN_TIMEOUT.
+3. Their offsets are committed and the group is left.
+4. Background services (index watch, outbox drain) are cancelled.
+5. The publisher closes; then Redis and SQL, each within a deadline.
+A second signal ends the process at once.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine, Iterator
+from types import FrameType
+
+import structlog
+
+from engine.process.cancelling import cancel
+from engine.process.failures import describe
+
+log = structlog.get_logger(__name__)
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class ServiceDiedError(Exception):
+    """A background service ended although nothing told it to."""
+
+
+@contextlib.contextmanager
+def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT; die of the second one."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        log.info("stopping", signal=number.name)
+        stop.set()
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+            signal.signal(each, _die)
+
+    for each in _SIGNALS:
+        loop.add_signal_handler(each, on_signal, each)
+    try:
+        yield
+    finally:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+
+
+def _die(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+async def run_services(
+    *,
+    foreground: dict[str, Coroutine[None, None, None]],
+    background: dict[str, Coroutine[None, None, None]],
+    stop: asyncio.Event,
+) -> None:
+    """Run all until every foreground service has ended; then cancel the background ones.
+
+    Foreground services end by themselves once `stop` is set. The first error of any service
+    sets `stop`, lets the foreground drain, and is raised. A background service that ends
+    without being told is an error too.
+    """
+    front = {asyncio.create_task(work, name=name) for name, work in foreground.items()}
+    back = {asyncio.create_task(work, name=name) for name, work in background.items()}
+    try:
+        await _until_the_front_ends(front, back, stop)
+    finally:
+        await cancel(front | back)
+
+
+async def _until_the_front_ends(
+    front: set[asyncio.Task[None]], back: set[asyncio.Task[None]], stop: asyncio.Event
+) -> None:
+    failure: BaseException | None = None
+    running = front | back
+    while running & front:
+        ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            error = task.exception()
+            if error is None and task in back:
+                error = ServiceDiedError(f"the background service {task.get_name()!r} ended")
+            if error is not None:
+                log.error("service failed", service=task.get_name(), error=describe(error))
+                failure = failure or error
+                stop.set()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,80 @@
+"""Structured logs on standard error: JSON for machines, one readable line for a terminal."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+import structlog
+
+from engine.process.settings import Settings
+
+_REPEAT_SECONDS = 10.0
+# Whether Kafka answers is said by ourselves, once; aiokafka has a dozen sentences for it.
+_KAFKA_REPEAT_SECONDS = 120.0
+_QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic")
+
+
+class RepeatFilter(logging.Filter):
+    """Lets the same sentence of a library through once in 10 seconds; of aiokafka, in 2 minutes.
+
+    While a broker is away aiokafka says so many times a second, for as long as it lasts.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is news. Sentences are told apart by their form, not their values."""
+        if not record.name.startswith(_QUIET):
+            return True
+        key, now = (record.name, str(record.msg)), self._clock()
+        is_kafka = record.name.startswith("aiokafka")
+        seconds = _KAFKA_REPEAT_SECONDS if is_kafka else _REPEAT_SECONDS
+        is_news = now - self._last.get(key, float("-inf")) >= seconds
+        if is_news:
+            self._last[key] = now
+        return is_news
+
+
+def configure_logs(settings: Settings) -> None:
+    """Route structlog and the standard library's loggers to standard error."""
+    json = settings.log_format == "json" or (
+        settings.log_format == "auto" and not sys.stderr.isatty()
+    )
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    tail: list[structlog.typing.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        *([structlog.processors.format_exc_info] if json else []),
+        last,
+    ]
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=tail)
+    )
+    handler.addFilter(RepeatFilter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.log_level.upper())
+    for noisy in _QUIET:
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

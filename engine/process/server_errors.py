@@ -1,0 +1,74 @@
+"""What is known of the servers that the process needs: counted, and said once."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+from prometheus_client import Counter
+
+from engine.process.failures import describe
+
+log = structlog.get_logger(__name__)
+
+_QUIET_SECONDS = 10.0
+_FORGOTTEN_SECONDS = 60.0
+
+
+class ServerErrors:
+    """The failed calls to one server: a counter, one line when it goes, one when it is back.
+
+    `what` names a kind of call. Some kinds may fail while others succeed (a Redis that is full
+    answers a ping), so the server is back when each kind that failed has succeeded, or was not
+    tried for a minute. A server that comes and goes has a line every 10 s at most.
+    """
+
+    def __init__(
+        self, server: str, counter: Counter, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._server = server
+        self._counter = counter
+        self._clock = clock
+        self._failing: dict[str, float] = {}
+        self._since = 0.0
+        self._failures = 0
+        self._said = False
+        self._back_at = float("-inf")
+
+    def inc(self) -> None:
+        """Count a failed call, without a word."""
+        self._counter.inc()
+
+    def failed(self, error: BaseException, what: str) -> None:
+        """A call failed and will be tried again."""
+        self.inc()
+        self.lost(what, describe(error))
+
+    def lost(self, what: str, error: str) -> None:
+        """The same for a call that is counted already."""
+        now = self._clock()
+        if not self._failing:
+            self._since, self._failures, self._said = now, 0, False
+        self._failing[what] = now
+        self._failures += 1
+        if not self._said and now >= self._back_at + _QUIET_SECONDS:
+            self._said = True
+            log.error("server failed, trying again", server=self._server, what=what, error=error)
+
+    def answered(self, what: str) -> None:
+        """A call succeeded. Costs nothing while none has failed."""
+        if not self._failing:
+            return
+        now = self._clock()
+        for kind, last in list(self._failing.items()):
+            if kind == what or now - last > _FORGOTTEN_SECONDS:
+                del self._failing[kind]
+        if self._failing:
+            return
+        if self._said:
+            self._back_at = now
+            log.warning(
+                "server answers again",
+                server=self._server,
+                seconds=round(now - self._since, 1),
+                failures=self._failures,
+            )

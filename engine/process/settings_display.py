@@ -1,0 +1,59 @@
+"""Settings as a person, a log or a screen may see them: whole, but for what is secret."""
+
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from pydantic import SecretStr
+
+from engine.process.settings import Settings
+
+HIDDEN = "********"
+_SECRET_PARAMETERS = ("password", "sslpassword")
+
+
+def shown(value: object) -> str:
+    """A setting's value; of a secret only that it is set, of a URL all but its secret part."""
+    if isinstance(value, SecretStr):
+        secret = value.get_secret_value()
+        return shown_url(secret) if "://" in secret else HIDDEN * bool(secret)
+    if isinstance(value, tuple):
+        return ",".join(str(part) for part in value)
+    return "" if value is None else str(value)
+
+
+def shown_url(url: str) -> str:
+    """The URL without its password. One that is not written as URLs are is hidden whole."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        query = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return HIDDEN
+    if "@" in parts.path or "@" in parts.query or "@" in parts.fragment:
+        return HIDDEN  # a password with a slash, say: where it ends is not certain
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _password = user.partition(":")
+    # Without a colon it may be a password in the wrong place.
+    told = f"{name}:{HIDDEN}" if colon else HIDDEN
+    place = f"{told}@{host}" if at else host
+    written = url.replace(parts.netloc, place, 1) if at else url
+    for key, given in query:
+        if key in _SECRET_PARAMETERS and given:
+            written = written.partition("?")[0] + "?" + _without(query)
+            break
+    return written
+
+
+def _without(query: list[tuple[str, str]]) -> str:
+    hidden = [(key, HIDDEN if key in _SECRET_PARAMETERS else given) for key, given in query]
+    return urlencode(hidden, safe="*/,:")
+
+
+def shown_servers(settings: Settings) -> dict[str, str]:
+    """Where a process goes, for its first line of log."""
+    security = settings.kafka_security_protocol
+    kafka = settings.kafka_bootstrap_servers
+    return {
+        "kafka": kafka if security == "PLAINTEXT" else f"{kafka} ({security})",
+        "redis": shown(settings.redis_url),
+        "database": shown(settings.database_url),
+    }

@@ -1,0 +1,184 @@
+"""What the process remembers of the index: beacons ready to decide, bounded, dropped when told."""
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from catalog.index.entries import BeaconEntry, ConnectorEntry, campaign_field, connector_field
+from engine.kafka.detections import BeaconKey
+from engine.kafka.messages import BeaconReference, CompanyReference, VenueReference
+from rules.decision import Target
+from rules.model import Beacon, Campaign
+
+log = structlog.get_logger(__name__)
+
+_OF_A_CAMPAIGN = 1000  # bytes of an object, its schedule and its share of the caches, about
+
+
+class IndexedBeacon:
+    """A beacon ready to decide and to notify: compiled once, used for every detection.
+
+    `connector` is its company's, where a campaign wants it. `depends_on` names the fields of the
+    index that it was made from, besides its own. `shares` is the cache's.
+    """
+
+    __slots__ = (
+        "campaigns",
+        "company_reference",
+        "connector",
+        "depends_on",
+        "reference",
+        "shares",
+        "target",
+        "venue_reference",
+    )
+
+    def __init__(
+        self, beacon: Beacon, campaigns: Iterable[Campaign], connector: ConnectorEntry | None
+    ) -> None:
+        usable = [campaign for campaign in campaigns if _has_known_zone(beacon, campaign)]
+        venue = beacon.venue
+        self.campaigns = tuple(usable)
+        self.shares: list[_SharedCampaign] = []
+        self.reference = BeaconReference(
+            beacon.id, beacon.name, beacon.uuid, beacon.major, beacon.minor
+        )
+        self.venue_reference = VenueReference(venue.id, venue.name)
+        self.company_reference = CompanyReference(venue.company_id)
+        self.connector = connector
+        self.target = Target.of_beacon(beacon, usable, connector is not None)
+        self.depends_on = frozenset(
+            [connector_field(venue.company_id), *(campaign_field(c.id) for c in usable)]
+        )
+
+
+def assemble(
+    entry: BeaconEntry,
+    campaigns: Mapping[int, Campaign],
+    connectors: Mapping[int, ConnectorEntry],
+) -> IndexedBeacon:
+    """A beacon from its entry. A campaign that is not there (any more) is left out."""
+    made = IndexedBeacon(
+        entry.beacon,
+        [campaigns[i] for i in entry.campaigns if i in campaigns],
+        connectors.get(entry.beacon.venue.company_id),
+    )
+    made.depends_on |= {campaign_field(i) for i in entry.campaigns}
+    return made
+
+
+class _SharedCampaign:
+    """A campaign, how many bytes it sends, and how many remembered beacons have it."""
+
+    __slots__ = ("beacons", "campaign", "size")
+
+    def __init__(self, campaign: Campaign) -> None:
+        self.campaign = campaign
+        texts = (campaign.content, campaign.title, campaign.push, campaign.name)
+        self.size = _OF_A_CAMPAIGN + sum(len(text) for text in texts if text is not None)
+        self.beacons = 0
+
+
+class BeaconCache:
+    """Beacons by key; None for a triple that is known to be unknown.
+
+    `known` is read directly in the hot path, and changed here alone. `version` counts the drops:
+    what was read from Redis while it moved may be old, and is used once but not kept. Bounded in
+    beacons and in bytes of what campaigns send; beacons share their campaigns.
+    """
+
+    def __init__(self, most_beacons: int, most_bytes: int = 128 * 1024 * 1024) -> None:
+        self.known: dict[BeaconKey, IndexedBeacon | None] = {}
+        self.version = 0
+        self._most_beacons = most_beacons
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._campaigns: dict[int, _SharedCampaign] = {}
+
+    def shared(self, campaigns: Mapping[int, Campaign]) -> dict[int, Campaign]:
+        """The same campaigns, by id; where an equal one is remembered, that one."""
+        return {number: self._same(campaign) for number, campaign in campaigns.items()}
+
+    def _same(self, campaign: Campaign) -> Campaign:
+        held = self._campaigns.get(campaign.id)
+        return held.campaign if held is not None and held.campaign == campaign else campaign
+
+    def keep(self, beacons: Mapping[BeaconKey, IndexedBeacon | None], version: int) -> None:
+        """Remember what was read since the cache had `version`."""
+        if version != self.version:
+            return
+        for key, beacon in beacons.items():
+            self._forget(key)
+            self.known[key] = beacon
+            if beacon is not None:
+                self._hold(beacon)
+        if len(self.known) > self._most_beacons or self._bytes > self._most_bytes:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """The oldest go, with a tenth to spare so that it is not done every time."""
+        most_beacons, most_bytes = self._most_beacons * 9 // 10, self._most_bytes * 9 // 10
+        for key in list(self.known):
+            if len(self.known) <= most_beacons and self._bytes <= most_bytes:
+                return
+            self._forget(key)
+
+    def _hold(self, beacon: IndexedBeacon) -> None:
+        for campaign in beacon.campaigns:
+            held = self._campaigns.get(campaign.id)
+            if held is None or held.campaign is not campaign:
+                # Another version, if there is one, is on its way out, and counted there.
+                held = self._campaigns[campaign.id] = _SharedCampaign(campaign)
+            if not held.beacons:
+                self._bytes += held.size
+            held.beacons += 1
+            beacon.shares.append(held)
+
+    def _forget(self, key: BeaconKey) -> None:
+        beacon = self.known.pop(key, None)
+        if beacon is None:
+            return
+        for held in beacon.shares:
+            held.beacons -= 1
+            if not held.beacons:
+                self._bytes -= held.size
+                if self._campaigns.get(held.campaign.id) is held:
+                    del self._campaigns[held.campaign.id]
+        beacon.shares.clear()
+
+    def drop(self, fields: Iterable[str]) -> None:
+        """Forget what was made from these fields of the index."""
+        self.version += 1
+        changed = set(fields)
+        keys = {_key_of(field) for field in changed if field.startswith("b:")}
+        dependent = {field for field in changed if not field.startswith("b:")}
+        if dependent:
+            keys.update(
+                key
+                for key, beacon in self.known.items()
+                if beacon is not None and not dependent.isdisjoint(beacon.depends_on)
+            )
+        for key in keys:
+            self._forget(key)
+
+    def drop_all(self) -> None:
+        """Forget everything."""
+        self.version += 1
+        self.known.clear()
+        self._campaigns.clear()
+        self._bytes = 0
+
+
+def _key_of(field: str) -> BeaconKey:
+    _, uuid, major, minor = field.split(":")
+    return BeaconKey(uuid, int(major), int(minor))
+
+
+def _has_known_zone(beacon: Beacon, campaign: Campaign) -> bool:
+    """A zone that this machine's tz database lacks silences its campaign, not the process."""
+    try:
+        Target.of_beacon(beacon, [campaign])
+    except ValueError as error:
+        log.exception("campaign left out", campaign=campaign.id, error=str(error))
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""Beacons from the Redis index, behind the process's own cache.
+
+The index is complete: an entry that is not there is a beacon that does not exist, provided the
+marker beside it says that the index is built. Without the marker nothing is decided.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from catalog.index.entries import (
+    MARKER_FIELD,
+    BeaconEntry,
+    ConnectorEntry,
+    IndexKeys,
+    beacon_field,
+    bucket,
+    campaign_field,
+    connector_field,
+    decode_beacon,
+    decode_campaign,
+    decode_connector,
+)
+from catalog.redis_connection import RedisClient
+from engine.kafka.detections import BeaconKey
+from engine.process.failures import until_redis_answers
+from engine.process.metrics import Metrics
+from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
+from rules.model import Campaign
+
+
+class IndexNotBuiltError(Exception):
+    """A bucket has no marker: Redis lost its memory, or the index was never built."""
+
+
+class BeaconIndex:
+    """Resolves beacon keys. `built` is cleared when the marker is missing; IndexWatch sets it."""
+
+    def __init__(
+        self,
+        *,
+        redis: RedisClient,
+        prefix: str,
+        cache: BeaconCache,
+        deadline: float,
+        metrics: Metrics,
+    ) -> None:
+        self.built = asyncio.Event()
+        self.cache = cache
+        self._redis = redis
+        self._keys = IndexKeys(prefix)
+        self._deadline = deadline
+        self._errors = metrics.redis_errors
+        self._process_hit = metrics.index_lookups.labels("process", "hit")
+        self._process_miss = metrics.index_lookups.labels("process", "miss")
+        self._redis_hit = metrics.index_lookups.labels("redis", "hit")
+        self._redis_miss = metrics.index_lookups.labels("redis", "unknown")
+
+    async def resolve(
+        self, keys: Collection[BeaconKey], lookups: int
+    ) -> Mapping[BeaconKey, IndexedBeacon | None]:
+        """Beacons for `keys`, None for unknown ones; from memory alone when all are remembered.
+
+        Waits for as long as Redis does not answer or the index is not built. `lookups` is the
+        number of detections that ask, for the metric.
+        """
+        known = self.cache.known
+        missing = [key for key in keys if key not in known]
+        self._process_hit.inc(max(0, lookups - len(missing)))
+        if not missing:
+            return known
+        self._process_miss.inc(len(missing))
+        found = {key: known[key] for key in keys if key in known}
+        loaded = await self._load_when_built(missing)
+        unknown = sum(beacon is None for beacon in loaded.values())
+        self._redis_hit.inc(len(loaded) - unknown)
+        self._redis_miss.inc(unknown)
+        return found | loaded
+
+    async def _load_when_built(
+        self, keys: list[BeaconKey]
+    ) -> dict[BeaconKey, IndexedBeacon | None]:
+        while True:
+            await self.built.wait()
+            version = self.cache.version
+            try:
+                loaded = await until_redis_answers(
+                    lambda: self._load(keys), self._errors, "reading the index"
+                )
+            except IndexNotBuiltError:
+                self.built.clear()
+                continue
+            self.cache.keep(loaded, version)
+            return loaded
+
+    async def _load(self, keys: list[BeaconKey]) -> dict[BeaconKey, IndexedBeacon | None]:
+        async with asyncio.timeout(self._deadline):
+            values = await self._read([beacon_field(*key) for key in keys])
+            entries = {
+                key: decode_beacon(value)
+                for key in keys
+                if (value := values[beacon_field(*key)]) is not None
+            }
+            campaigns = await self._campaigns(entries.values())
+            connectors = await self._connectors(entries.values(), campaigns)
+        return {
+            key: assemble(entries[key], campaigns, connectors) if key in entries else None
+            for key in keys
+        }
+
+    async def _campaigns(self, entries: Iterable[BeaconEntry]) -> dict[int, Campaign]:
+        ids = {i for entry in entries for i in entry.campaigns}
+        values = await self._read([campaign_field(i) for i in ids])
+        campaigns = [decode_campaign(value) for value in values.values() if value is not None]
+        return self.cache.shared({campaign.id: campaign for campaign in campaigns})
+
+    async def _connectors(
+        self, entries: Iterable[BeaconEntry], campaigns: Mapping[int, Campaign]
+    ) -> dict[int, ConnectorEntry]:
+        companies = {
+            entry.beacon.venue.company_id
+            for entry in entries
+            if any(i in campaigns and campaigns[i].format == "connector" for i in entry.campaigns)
+        }
+        values = await self._read([connector_field(company) for company in companies])
+        connectors = [decode_connector(value) for value in values.values() if value is not None]
+        return {connector.company_id: connector for connector in connectors}
+
+    async def _read(self, fields: list[str]) -> dict[str, bytes | None]:
+        """Fields by name, in one round trip, with their buckets' markers in the same reads."""
+        if not fields:
+            return {}
+        by_bucket: dict[int, list[str]] = {}
+        for field in fields:
+            by_bucket.setdefault(bucket(field), []).append(field)
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for number, names in by_bucket.items():
+            pipeline.hmget(self._keys.bucket(number), [MARKER_FIELD, *names])
+        values: dict[str, bytes | None] = {}
+        for names, reply in zip(by_bucket.values(), await pipeline.execute(), strict=True):
+            marker, *found = reply
+            if marker is None:
+                raise IndexNotBuiltError
+            values.update(zip(names, found, strict=True))
+        return values

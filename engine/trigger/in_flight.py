@@ -1,0 +1,70 @@
+"""How much of the stream a process holds: in bytes, and ahead of what is committed."""
+
+from collections import deque
+from operator import attrgetter
+
+from engine.kafka.partition_worker import Records
+
+_SMALLEST_TURN = 64 * 1024
+_LARGEST_TURN = 1024 * 1024
+_TURNS = 4
+
+_size = attrgetter("serialized_value_size")
+
+
+class InFlightBytes:
+    """Counts the bytes of records that are fetched and not finished, against a bound.
+
+    Messages are composed a turn at a time, so that all turns together stay within a sixteenth
+    of the bound (a third with those that hang, engine/trigger/fair_turns.py), or a little over the
+    largest message each if that is more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = 0
+        self.turns = _TURNS
+        self.turn_bytes = min(_LARGEST_TURN, max(_SMALLEST_TURN, most // 64))
+
+    def has_room(self) -> bool:
+        """Whether more may be fetched."""
+        return self._held < self._most
+
+    def hold(self, size: int) -> None:
+        """These bytes are in hand now; a negative size gives them back."""
+        self._held += size
+
+
+def size_of(records: Records) -> int:
+    """The bytes of the records' values."""
+    return sum(map(_size, records))
+
+
+class Ahead:
+    """How far a partition has been taken in beyond what is behind it for good, in records.
+
+    That is what is committed, or, as long as nobody tells it, what is done. Records finish in any
+    order, so this is what a crash may repeat.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pieces: deque[tuple[int, int]] = deque()  # end offset, records
+        self._records = 0
+        self._committed: int | None = None
+
+    def take(self, end: int, records: int) -> None:
+        """So many records up to the offset `end` were taken in."""
+        self._pieces.append((end, records))
+        self._records += records
+
+    def note_committed(self, offset: int) -> None:
+        """Everything before `offset` is committed."""
+        self._committed = offset
+
+    def has_room(self, more: int, done: int | None) -> bool:
+        """Whether so many records more stay within the bound; always when nothing is ahead."""
+        behind = done if self._committed is None else self._committed
+        while behind is not None and self._pieces and self._pieces[0][0] <= behind:
+            self._records -= self._pieces.popleft()[1]
+        return not self._records or self._records + more <= self._most

@@ -1,0 +1,217 @@
+"""The management interface as a process: opens what it needs, serves, closes."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+import structlog
+from fastapi import FastAPI
+from sqlalchemy import text
+
+from api.app import build_app
+from api.metrics import ApiMetrics
+from api.services import Limits, Services
+from api.sessions.attempts import Allowance, Attempts
+from api.sessions.check import Sessions
+from api.sessions.gate import PasswordGate
+from api.sessions.revision import AccessRevision
+from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
+from api.sessions.turns import Turns
+from catalog.index.drainer import Drainer
+from catalog.secrets import open_cipher
+from connectors.egress import Egress
+from connectors.history import CallHistory
+from engine.connector.past_calls import read_past_calls
+from engine.connector.trial_call import company_trials
+from engine.process.bounded_http import BoundedServer, HttpLimits
+from engine.process.health import HealthServer
+from engine.process.lifecycle import run_services
+from engine.process.listening import listen
+from engine.process.metrics import Metrics, engine_version
+from engine.process.settings import PREFIX, Settings
+from engine.wiring.connector import open_caller, open_endpoints, user_agent
+from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
+
+log = structlog.get_logger(__name__)
+
+_READY_SECONDS = 2.0
+
+Ready = Callable[[], Awaitable[Mapping[str, bool]]]
+
+
+class ApiServer(BoundedServer):
+    """Serves one application until told to stop.
+
+    Opens its port at once, so that a taken one is known. Raises PortInUseError.
+    """
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        self._socket = listen(settings.api_host, settings.api_port, setting=f"{PREFIX}API_PORT")
+        self.port: int = self._socket.getsockname()[1]
+        super().__init__(
+            app,
+            _http_limits(settings),
+            proxy_headers=bool(settings.api_trusted_proxies),
+            forwarded_allow_ips=[str(network) for network in settings.api_trusted_proxies],
+            timeout_graceful_shutdown=int(settings.drain_timeout) or 1,
+        )
+
+    async def serve_until(self, stop: asyncio.Event) -> None:
+        """Serve; at `stop` finish the requests in hand within DRAIN_TIMEOUT."""
+        serving = asyncio.create_task(self.serve(sockets=[self._socket]))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        self.should_exit = True
+        stopping.cancel()
+        await serving
+
+
+async def serve_api(
+    settings: Settings,
+    stop: asyncio.Event,
+    *,
+    on_started: Callable[[int, int], None] | None = None,
+) -> None:
+    """Serve until `stop` is set. Raises what stopped it otherwise.
+
+    `on_started` is called with the port and the metrics port once both are open.
+    """
+    metrics = Metrics()
+    passwords = Passwords()
+    async with open_stores(settings) as stores, contextlib.AsyncExitStack() as stack:
+        stack.callback(passwords.close)
+        await refuse_old_schema(stores)
+        drainer = Drainer(
+            database=stores.database,
+            store=stores.index_store,
+            clock=time.monotonic,
+            on_lag=metrics.index_lag.set,
+        )
+        revision = AccessRevision(database=stores.database, clock=time.monotonic)
+        services = build_services(settings, stores, drainer, revision, passwords)
+        ready = partial(_ready, stores, stop)
+        app = build_app(
+            services=services,
+            metrics=ApiMetrics(metrics.registry),
+            version=engine_version(),
+            ready=ready,
+            cors_origins=settings.api_cors_origins,
+        )
+        server = ApiServer(app, settings)
+        health = _health(settings, metrics, ready)
+        log.info("serving", host=settings.api_host, port=server.port, metrics_port=health.port)
+        if on_started is not None:
+            on_started(server.port, health.port)
+        await run_services(
+            foreground={"management interface": server.serve_until(stop)},
+            background={
+                "outbox drain": drainer.run(asyncio.Event()),
+                "access revision": revision.run(),
+                "metrics port": health.run(),
+            },
+            stop=stop,
+        )
+
+
+def build_services(
+    settings: Settings,
+    stores: Stores,
+    drainer: Drainer,
+    revision: AccessRevision,
+    passwords: Passwords,
+) -> Services:
+    """What the operations work with. Raises SecretKeyError and CertificatesError."""
+    key = settings.secret_key
+    if key is None:
+        log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
+    clock = partial(datetime.now, UTC)
+    allowance = Allowance(
+        failures=settings.login_attempts_account,
+        window=settings.login_window,
+    )
+    attempts = Attempts(
+        redis=stores.redis, prefix=settings.redis_prefix, allowance=allowance, clock=time.monotonic
+    )
+    return Services(
+        database=stores.database,
+        sessions=Sessions(database=stores.database, revision=revision, clock=clock),
+        sign_in=SignIn(
+            database=stores.database,
+            gate=PasswordGate(turns=Turns(at_once=PASSWORD_WORKERS), attempts=attempts),
+            passwords=passwords,
+            clock=clock,
+        ),
+        cipher=None if key is None else open_cipher(key.get_secret_value()),
+        nudge=drainer.nudge,
+        check_url=_egress(settings).check,
+        try_connector=company_trials(
+            stores.database, open_endpoints(settings), open_caller(settings), agent=user_agent()
+        ),
+        past_calls=partial(_past_calls, stores, settings),
+        clock=clock,
+        limits=Limits(
+            body_bytes=settings.api_max_body,
+            body_seconds=settings.api_body_timeout,
+            answer_seconds=settings.api_answer_timeout,
+            whole_answer_seconds=settings.api_list_timeout,
+        ),
+        catalog_limits=catalog_limits(settings),
+    )
+
+
+async def _past_calls(stores: Stores, settings: Settings, company_id: int) -> CallHistory:
+    return await read_past_calls(
+        stores.redis,
+        settings.redis_prefix,
+        company_id,
+        now=time.time(),
+        deadline=settings.redis_timeout,
+    )
+
+
+def _egress(settings: Settings) -> Egress:
+    """One guard for the process: how many names it looks up at once is bounded, and it does so
+    beside the loop's threads, in which SQL and Redis look up theirs."""
+    return Egress(
+        allow_networks=settings.connector_allow_networks,
+        deadline=settings.connector_connect_timeout,
+    )
+
+
+def _http_limits(settings: Settings) -> HttpLimits:
+    return HttpLimits(
+        # One byte a chunk takes six.
+        message_bytes=8 * settings.api_max_body,
+        connections=settings.api_connections,
+        head_seconds=settings.api_head_timeout,
+        idle_seconds=settings.api_idle_timeout,
+        stall_seconds=settings.api_answer_timeout,
+    )
+
+
+def _health(settings: Settings, metrics: Metrics, ready: Ready) -> HealthServer:
+    async def is_ready() -> bool:
+        return all((await ready()).values())
+
+    return HealthServer(
+        registry=metrics.registry,
+        checks={"serving": is_ready},
+        host=settings.api_metrics_host,
+        port=settings.api_metrics_port,
+    )
+
+
+async def _ready(stores: Stores, stop: asyncio.Event) -> Mapping[str, bool]:
+    return {"running": not stop.is_set(), "database": await _database_answers(stores)}
+
+
+async def _database_answers(stores: Stores) -> bool:
+    try:
+        async with asyncio.timeout(_READY_SECONDS), stores.database.read() as session:
+            await session.execute(text("SELECT 1"))
+    except Exception:  # a check that cannot be made is the answer: not ready
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""The consumer of a role and the publisher of a process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from engine.kafka.broker_probe import BrokerProbe
+from engine.kafka.connection import connection_options
+from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.exactly_once import Transactions, WorkerMaker
+from engine.kafka.publisher import Publisher
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.wiring.role import Parts
+
+
+def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
+    """A member of the role's group; it commits nothing by itself."""
+    session_ms = int(settings.kafka_session_timeout * 1000)
+    return AIOKafkaConsumer(
+        **connection_options(settings),
+        group_id=_group(settings, role),
+        enable_auto_commit=False,
+        # Every partition is placed (engine/kafka/starting_points.py); no jump goes unseen.
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=session_ms // 5,
+        # A revoked partition finishes its batch first; the group waits for that.
+        rebalance_timeout_ms=int((settings.drain_timeout + settings.kafka_request_timeout) * 1000),
+        partition_assignment_strategy=[StickyPartitionAssignor],
+    )
+
+
+def _group(settings: Settings, role: str) -> str:
+    return f"{settings.group_prefix}{role}"
+
+
+def role_consumer(
+    parts: Parts, role: str, consumer: AIOKafkaConsumer | None = None
+) -> "partial[PartitionedConsumer]":
+    """What every role's consumer has in common; the role adds its topics, workers and bounds."""
+    settings = parts.settings
+    return partial(
+        PartitionedConsumer,
+        consumer=consumer or group_consumer(settings, role),
+        role=role,
+        metrics=parts.metrics,
+        commit_interval=settings.commit_interval,
+        drain_timeout=settings.drain_timeout,
+    )
+
+
+def transactional_consumer(
+    parts: Parts, role: str, make_worker: WorkerMaker
+) -> tuple["partial[PartitionedConsumer]", Transactions]:
+    """The same with transactions; `make_worker` makes workers that publish within them."""
+    consumer = group_consumer(parts.settings, role)
+    transactions = Transactions(
+        parts.settings,
+        consumer=consumer,
+        group=_group(parts.settings, role),
+        metrics=parts.metrics,
+        make=make_worker,
+    )
+    make = role_consumer(parts, role, consumer=consumer)
+    return partial(make, worker_for=transactions.worker_for, starts=transactions), transactions
+
+
+@asynccontextmanager
+async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[Publisher]:
+    """A started publisher, closed at the end."""
+    publisher = Publisher.from_settings(settings, on_error=metrics.kafka_errors.inc)
+    try:
+        await publisher.start()
+        yield publisher
+    finally:
+        await publisher.close()
+
+
+@asynccontextmanager
+async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[BrokerProbe]:
+    """What readiness asks whether Kafka answers; closed at the end."""
+    probe = BrokerProbe(settings, on_error=metrics.kafka_errors.inc)
+    try:
+        yield probe
+    finally:
+        await probe.close()

@@ -1,0 +1,44 @@
+"""What a role is to the process that runs it."""
+
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.publisher import Publisher
+from engine.process.clock_skew import ClockSkew
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.wiring.stores import Stores
+
+Service = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A role, put together and not started.
+
+    `consumer` ends when it is told to; each of `background`, by name, runs until it is cancelled.
+    `checks`, by name, say whether the role is able to do its work; they do not wait. `needs` names
+    the servers besides Kafka and Redis without which it cannot (engine.wiring.readiness).
+    """
+
+    name: str
+    consumer: PartitionedConsumer
+    background: Mapping[str, Service] = field(default_factory=dict)
+    checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
+    needs: Collection[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the roles of one process share. Without `clocks` nobody measures them."""
+
+    settings: Settings
+    stores: Stores
+    publisher: Publisher
+    metrics: Metrics
+    clocks: ClockSkew | None = None
+
+
+Builder = Callable[[Parts], Role]

@@ -1,0 +1,96 @@
+"""The roles of a process, run until it is told to stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from engine.process.health import HealthServer
+from engine.process.lifecycle import run_services
+from engine.process.metrics import Metrics
+from engine.process.readiness import Check
+from engine.process.settings import Settings
+from engine.redis.inspection import RedisInspection
+from engine.wiring.connector import build_connector
+from engine.wiring.kafka import open_broker_probe, open_publisher
+from engine.wiring.readiness import server_questions
+from engine.wiring.recorder import build_recorder
+from engine.wiring.role import Builder, Parts, Role
+from engine.wiring.server_watch import ServerWatch, clock_skew
+from engine.wiring.stores import open_stores, refuse_old_schema
+from engine.wiring.trigger import build_trigger
+
+BUILDERS: Mapping[str, Builder] = {
+    "trigger": build_trigger,
+    "connector": build_connector,
+    "recorder": build_recorder,
+}
+ROLES = tuple(BUILDERS)
+
+
+async def run_roles(
+    settings: Settings,
+    names: Collection[str],
+    stop: asyncio.Event,
+    *,
+    on_started: Callable[[int], None] | None = None,
+    metrics: Metrics | None = None,
+) -> None:
+    """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
+
+    `on_started` is called with the metrics port once everything is connected.
+    """
+    metrics = metrics or Metrics()
+    async with (
+        open_stores(settings) as stores,
+        open_publisher(settings, metrics) as publisher,
+        open_broker_probe(settings, metrics) as probe,
+    ):
+        await refuse_old_schema(stores)
+        clocks = clock_skew(settings, stores, metrics)
+        parts = Parts(
+            settings=settings, stores=stores, publisher=publisher, metrics=metrics, clocks=clocks
+        )
+        roles = [BUILDERS[name](parts) for name in names]
+        questions = server_questions(settings, stores, probe, metrics)
+        inspection = RedisInspection(
+            redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
+        )
+        watch = ServerWatch(questions=questions.values(), inspection=inspection, clocks=clocks)
+        health = HealthServer(
+            registry=metrics.registry,
+            checks=_checks(roles, questions, stop),
+            host=settings.metrics_host,
+            port=settings.metrics_port,
+        )
+        if on_started is not None:
+            on_started(health.port)
+        background = {name: work() for role in roles for name, work in role.background.items()}
+        await run_services(
+            foreground={role.name: role.consumer.run(stop) for role in roles},
+            background=background
+            | {
+                "outbox drain": stores.drain_outbox(metrics.index_lag.set),
+                "metrics port": health.run(),
+                "server watch": watch.run(),
+            },
+            stop=stop,
+        )
+
+
+def _checks(
+    roles: Collection[Role], questions: Mapping[str, Check], stop: asyncio.Event
+) -> dict[str, Check]:
+    """Those of all roles; a name that several have stands for all of them."""
+    by_name: dict[str, list[Callable[[], bool]]] = {"running": [lambda: not stop.is_set()]}
+    for role in roles:
+        for name, check in role.checks.items():
+            by_name.setdefault(name, []).append(check)
+    answering: dict[str, Check] = {name: _answering(found) for name, found in by_name.items()}
+    needed = {"kafka", "redis", *(name for role in roles for name in role.needs)}
+    return answering | {name: ask for name, ask in questions.items() if name in needed}
+
+
+def _answering(checks: Collection[Callable[[], bool]]) -> Callable[[], Awaitable[bool]]:
+    async def answer() -> bool:
+        return all(check() for check in checks)
+
+    return answer

@@ -1,0 +1,100 @@
+"""Redis and SQL, as every role finds them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from catalog.database import Database, open_database
+from catalog.deadline import within
+from catalog.index.drainer import Drainer
+from catalog.index.standing import LagShown
+from catalog.index.writer import IndexStore
+from catalog.limits import CatalogLimits
+from catalog.migrate import pending_on
+from catalog.redis_connection import RedisClient, connect_redis
+from engine.process.failures import database_may_recover, describe
+from engine.process.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+_CLOSE_SECONDS = 5.0
+_SCHEMA_SECONDS = 3.0
+
+
+class SchemaError(Exception):
+    """The tables are not those of this version; the message says what to run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stores:
+    """What the roles of a process share to the outside, open until the process ends."""
+
+    redis: RedisClient
+    database: Database
+    index_store: IndexStore
+
+    async def redis_answers(self) -> bool:
+        """Whether Redis answers now. Raises what redis-py raises when it does not."""
+        return bool(await self.redis.ping())
+
+    async def drain_outbox(self, on_lag: LagShown) -> None:
+        """Until cancelled. Every process that knows SQL does: no writer has to live on for it.
+
+        `on_lag` is told how many generations the index is behind SQL.
+        """
+        drainer = Drainer(
+            database=self.database, store=self.index_store, clock=time.monotonic, on_lag=on_lag
+        )
+        await drainer.run(asyncio.Event())
+
+
+@asynccontextmanager
+async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
+    """Redis and SQL clients; neither is contacted before it is used."""
+    async with AsyncExitStack() as stack:
+        redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
+        stack.push_async_callback(_close, "Redis", redis.aclose)
+        database = open_database(settings.database_url.get_secret_value())
+        stack.push_async_callback(_close, "SQL", database.close)
+        store = IndexStore(redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
+        yield Stores(redis=redis, database=database, index_store=store)
+
+
+def catalog_limits(settings: Settings) -> CatalogLimits:
+    """What a company may put into the catalog."""
+    return CatalogLimits(
+        campaign_content=settings.campaign_content_bytes,
+        venue_campaigns=settings.venue_campaigns,
+        venue_beacons=settings.venue_beacons,
+        beacon_open_campaigns=settings.beacon_open_campaigns,
+    )
+
+
+async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
+    """Nothing waits for what is done here: a process that is to end does."""
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await close()
+    except TimeoutError:
+        log.warning("closing took too long", what=what, seconds=_CLOSE_SECONDS)
+
+
+async def refuse_old_schema(stores: Stores) -> None:
+    """Raise SchemaError if SQL answers and lacks migrations; SQL that is away, or hangs, is no
+    obstacle."""
+    try:
+        missing = await within(_SCHEMA_SECONDS, pending_on(stores.database.engine))
+    except Exception as error:  # sorted: a role can wait for SQL, but not for a wrong one
+        if not database_may_recover(error):
+            raise
+        log.warning("SQL does not answer, going on without it", error=describe(error))
+        return
+    if missing:
+        raise SchemaError(
+            f"the database lacks {len(missing)} migration(s), first {missing[0]}: "
+            "run `proximity migrate`"
+        )

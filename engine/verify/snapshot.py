@@ -22,6 +22,7 @@ from catalog.models import (
     Venue,
 )
 from catalog.models.base import Instant
+from engine.kafka.places import Place
 from engine.state.beacons import BeaconKey
 from engine.verify.difference import Written
 from engine.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
@@ -35,12 +36,12 @@ class Snapshot:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def offsets(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+    async def places(self, topics: Collection[str]) -> dict[TopicPartition, Place]:
         """The first record of each partition that is not recorded, where any is."""
         offset = RecorderOffset
-        query = select(offset.topic, offset.partition, offset.next_offset)
+        query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
         rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
-        return {TopicPartition(topic, number): at for topic, number, at in rows}
+        return {TopicPartition(topic, number): Place(*place) for topic, number, *place in rows}
 
     async def now(self) -> float:
         """The present on SQL's clock, in epoch seconds."""

@@ -43,6 +43,12 @@ def test_our_own_lines_all_pass():
     assert all(repeats.filter(record("engine.trigger", "the same")) for _ in range(3))
 
 
+def fail(why: str, variable: str) -> None:
+    """With a variable that a traceback may show."""
+    if variable:
+        raise ValueError(why)
+
+
 @pytest.fixture
 def configured() -> Iterator[None]:
     """Logs as a command has them; those of the tests are restored."""
@@ -66,7 +72,7 @@ def test_a_log_line_does_nothing_to_a_terminal_and_shows_no_variables(
     logging.getLogger("uvicorn.tested").error("from a library: %s", ESCAPES)
     secret = "a passphrase"[::-1]
     try:
-        raise ValueError(f"why {ESCAPES}, {len(secret)}")
+        fail(f"why {ESCAPES}", secret)
     except ValueError:
         log.exception("failed")
     told = capsys.readouterr().err

@@ -21,7 +21,8 @@ def _connect(path: str, **options: Any) -> sqlite3.Connection:
     if path != ":memory:" and not options.get("uri"):
         with suppress(OSError):  # it is there; or it cannot be made, which SQLite says
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    return sqlite3.connect(path, **options)
+    connection: sqlite3.Connection = sqlite3.connect(path, **options)
+    return connection
 
 
 class _Connection(aiosqlite.Connection):

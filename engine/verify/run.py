@@ -112,13 +112,13 @@ def _kept(now: float, retention: int) -> Interval:
 def _span(tp: TopicPartition, place: Place, bounds: tuple[int, int], topic_id: str | None) -> Span:
     name, (begin, end) = f"{tp.topic}/{tp.partition}", bounds
     recorded = place.offset
+    fault: str | None = None
     if not place.may_be_of(topic_id):
         fault = (
             f"{name}: the topic was made anew since SQL recorded it, and nothing of the new one "
             "is recorded yet: let a recorder read it, and compare again"
         )
         return Span(0, 0, fault, is_whole=False)
-    fault = None
     if end < recorded:
         fault = f"{name}: SQL has recorded up to {recorded}, but the topic ends at {end}"
     return Span(min(begin, recorded), min(end, recorded), fault, is_whole=begin == 0)

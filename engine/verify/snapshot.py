@@ -41,7 +41,10 @@ class Snapshot:
         offset = RecorderOffset
         query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
         rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
-        return {TopicPartition(topic, number): Place(*place) for topic, number, *place in rows}
+        return {
+            TopicPartition(topic, number): Place(at, topic_id)
+            for topic, number, at, topic_id in rows
+        }
 
     async def now(self) -> float:
         """The present on SQL's clock, in epoch seconds."""

@@ -67,10 +67,10 @@ class TopicSet:
             yield send
             await send.settle()
 
-    async def read(self, short: str, *, isolation: str = "read_uncommitted") -> list[Record]:
+    async def read(self, short: str) -> list[Record]:
         """Every record of a topic, partition by partition, in order of offset."""
         records: list[Record] = []
-        async with self._reader(isolation=isolation) as consumer:
+        async with self._reader() as consumer:
             ends = await self._ends(consumer, short)
             consumer.assign(list(ends))
             for tp in ends:
@@ -120,14 +120,9 @@ class TopicSet:
             await eventually(done, deadline=deadline, what="all is committed")
 
     @asynccontextmanager
-    async def _reader(
-        self, group: str | None = None, isolation: str = "read_uncommitted"
-    ) -> AsyncIterator[AIOKafkaConsumer]:
+    async def _reader(self, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
-            group_id=group,
-            enable_auto_commit=False,
-            isolation_level=isolation,
+            bootstrap_servers=self._bootstrap, group_id=group, enable_auto_commit=False
         )
         await consumer.start()
         try:

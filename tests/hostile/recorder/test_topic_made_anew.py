@@ -30,7 +30,7 @@ CATCH_UP = 60.0
 class Recorded(NamedTuple):
     """How many records SQL has of the topics that there are now, and their ids."""
 
-    count: int
+    records: int
     ids: frozenset[str]
 
 
@@ -81,7 +81,7 @@ async def has_recorded(
 ) -> bool:
     assert recorder.process.poll() is None, recorder.output
     recorded = await read_recorded(database)
-    return recorded.count == count and not recorded.ids & before
+    return recorded.records == count and not recorded.ids & before
 
 
 async def has_said_so(recorder: Command) -> bool:

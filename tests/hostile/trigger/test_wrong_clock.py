@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import PARTITIONS, TopicSet
 from tests.acceptance.traffic import Message
+from tests.hostile.kafka.stream import CommittedTopics
 from tests.hostile.recorder.wrong_clock import WrongClock
 from tests.hostile.trigger.neighbours import Neighbours
 from tests.hostile.trigger.test_junk import junk
@@ -57,6 +58,7 @@ async def test_what_the_brokers_refuse_for_its_date_leaves_all_the_same(
     topics: TopicSet,
     producer: AIOKafkaProducer,
     kafka_bootstrap: str,
+    topic_prefix: str,
     redis_url: str,
     sqlite_url: str,
     tmp_path: Path,
@@ -83,9 +85,10 @@ async def test_what_the_brokers_refuse_for_its_date_leaves_all_the_same(
     await topics.until_done()
     assert trigger.process.poll() is None, trigger.output
 
+    committed = CommittedTopics(kafka_bootstrap, topic_prefix, "none")
     expected = {dated if records == "right" else -1}
     for topic, key in (("notifications", b"quiet "), ("dead-letters", b"junk ")):
-        found = await topics.read(topic, isolation="read_committed")
+        found = await committed.read(topic)
         assert len({each.key for each in found if each.key.startswith(key)}) == PHONES
         assert len(found) == PHONES
         assert {each.timestamp for each in found} == expected

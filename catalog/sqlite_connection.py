@@ -1,7 +1,9 @@
 """A connection to SQLite that can be told to stop twice."""
 
 import asyncio
+import os
 import sqlite3
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,7 +12,17 @@ import aiosqlite
 
 def open_sqlite(path: str, **options: Any) -> aiosqlite.Connection:
     """A connection that opens when it is awaited; `options` are those of sqlite3.connect."""
-    return _Connection(partial(sqlite3.connect, path, **options), iter_chunk_size=64)
+    return _Connection(partial(_connect, path, **options), iter_chunk_size=64)
+
+
+def _connect(path: str, **options: Any) -> sqlite3.Connection:
+    """A file that is made here is its owner's alone, as are SQLite's files beside it: it holds
+    hashes of passwords, and who was where. One that is there keeps the mode that it has."""
+    if path != ":memory:" and not options.get("uri"):
+        with suppress(OSError):  # it is there; or it cannot be made, which SQLite says
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection: sqlite3.Connection = sqlite3.connect(path, **options)
+    return connection
 
 
 class _Connection(aiosqlite.Connection):

@@ -104,4 +104,5 @@ def _notification(
         device=completed(message.device, known),
     )
     headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
-    return Outgoing(topic, message.device.udid.encode(), _encode(notification), headers)
+    udid = message.device.udid.encode()
+    return Outgoing(topic, udid, _encode(notification), headers, asked.record.timestamp)

@@ -69,7 +69,7 @@ class DeadLetter(NamedTuple):
             ("offset", str(record.offset).encode()),
             ("failed_at", format_instant(failed_at).encode()),
         ]
-        return Outgoing(topic, record.key, record.value, headers)
+        return Outgoing(topic, record.key, record.value, headers, record.timestamp)
 
 
 class TooManyDeadLettersError(Exception):

@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from engine.kafka.connection import connection_options
+from engine.kafka.dating import Dating
 from engine.kafka.partition_worker import Records, Worker
 from engine.kafka.positions import Place
 from engine.kafka.starting_points import GroupOffsets
@@ -64,6 +65,7 @@ class Transactions(GroupOffsets):
         self._errors = metrics.kafka_errors
         self._make = make
         self._limits = TopicLimits()
+        self._dating = Dating()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
         self._places: dict[TopicPartition, Place] = {}
         self._starting = asyncio.Semaphore(_STARTED_AT_ONCE)
@@ -140,6 +142,7 @@ class Transactions(GroupOffsets):
             partition=partition,
             group=self._group,
             limits=self._limits,
+            dating=self._dating,
         )
 
 

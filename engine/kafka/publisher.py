@@ -10,6 +10,7 @@ from zlib import crc32
 import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
+    InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
@@ -21,6 +22,7 @@ from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from engine.kafka.connection import connection_options
+from engine.kafka.dating import DatedBy, Dating
 from engine.kafka.topic_limits import TopicLimits
 from engine.process.failures import describe, kafka_may_recover
 from engine.process.settings import Settings
@@ -33,9 +35,11 @@ _FIRST_BACKOFF = 0.1
 _LAST_BACKOFF = 5.0
 
 # The brokers refuse whatever this producer sends next: it lost count when they refused a batch as
-# too large, or they have forgotten it. (Closed: another task has gone on with a fresh one.)
+# too large or for its date, or they have forgotten it. (Closed: another task has gone on with a
+# fresh one.)
 _COUNT_LOST = (
     MessageSizeTooLargeError,
+    InvalidTimestampError,
     OutOfOrderSequenceNumber,
     UnknownProducerId,
     ProducerFenced,
@@ -54,7 +58,7 @@ _RENEWALS_AT_ONCE = 3
 
 class Outgoing(NamedTuple):
     """One message to publish. A message without a key goes to partition 0. `timestamp` (epoch
-    milliseconds): by default this host's clock says it."""
+    milliseconds) is that of the record behind it: it is used where this host's clock is refused."""
 
     topic: str
     key: bytes | None
@@ -77,6 +81,7 @@ class _Batch(NamedTuple):
     builder: BatchBuilder
     topic: str
     partition: int
+    dated: DatedBy
     messages: list[Outgoing]
 
 
@@ -84,12 +89,21 @@ class _Failed(NamedTuple):
     batch: _Batch
     error: BaseException
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the batch was refused for its date and cannot be dated otherwise."""
+        if not isinstance(self.error, InvalidTimestampError):
+            return False
+        _, _, _, dated, messages = self.batch
+        return dated is DatedBy.NOBODY or any(message.timestamp is None for message in messages)
+
 
 class _Attempts:
     """How far one list of messages has come."""
 
-    def __init__(self, messages: Sequence[Outgoing], limits: TopicLimits) -> None:
+    def __init__(self, messages: Sequence[Outgoing], limits: TopicLimits, dating: Dating) -> None:
         self._limits = limits
+        self._dating = dating
         self.too_large: list[Outgoing] = []
         self.open: list[Outgoing] = []
         for message in messages:
@@ -103,6 +117,8 @@ class _Attempts:
         self.open = []
         for batch, error in failed:
             refused = isinstance(error, MessageSizeTooLargeError)
+            if isinstance(error, InvalidTimestampError):
+                self._dating.refused(batch.topic, batch.dated)
             if refused:
                 self._limits.note(
                     batch.topic, [message_size(message) for message in batch.messages]
@@ -121,7 +137,8 @@ def message_size(message: Outgoing) -> int:
 class Publisher:
     """Publishes lists of messages and returns when the brokers have acknowledged all of them.
 
-    Safe to share between tasks. `make` gives a producer that is not started yet.
+    Safe to share between tasks. `make` gives a producer that is not started yet, `dating` the
+    time that each record carries.
     """
 
     def __init__(
@@ -130,6 +147,7 @@ class Publisher:
         make: Callable[[], AIOKafkaProducer],
         deadline: float,
         on_error: Callable[[], None] = lambda: None,
+        dating: Dating | None = None,
     ) -> None:
         self._make = make
         self._on_error = on_error
@@ -138,10 +156,14 @@ class Publisher:
         self._deadline = deadline
         self._partitions: dict[str, int] = {}
         self._limits = TopicLimits()
+        self._dating = dating or Dating()
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, on_error: Callable[[], None] = lambda: None
+        cls,
+        settings: Settings,
+        on_error: Callable[[], None] = lambda: None,
+        dating: Dating | None = None,
     ) -> "Publisher":
         """A publisher with its own idempotent producer; `start` connects it. `on_error` is called
         for each try that failed and is followed by another."""
@@ -153,7 +175,8 @@ class Publisher:
             max_batch_size=_LARGEST_MESSAGE + _ROOM_FOR_HEADERS,
             linger_ms=0,
         )
-        return cls(make=make, deadline=settings.kafka_request_timeout, on_error=on_error)
+        deadline = settings.kafka_request_timeout
+        return cls(make=make, deadline=deadline, on_error=on_error, dating=dating)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""
@@ -172,9 +195,9 @@ class Publisher:
         """Publish all, trying again while the error may pass; repeats keep their content.
 
         Raises MessageTooLargeError when all others are published, and KafkaError for what no
-        retry mends (authorisation).
+        retry mends (authorisation; this host's clock, where a message has no other time).
         """
-        attempts = _Attempts(messages, self._limits)
+        attempts = _Attempts(messages, self._limits, self._dating)
         backoff = _FIRST_BACKOFF
         renewals = 0
         while attempts.open:
@@ -209,6 +232,9 @@ class Publisher:
         except (KafkaError, TimeoutError) as error:
             return error  # nothing is known about any of them: all stay open
         attempts.note(failed)
+        final = next((each.error for each in failed if each.is_final), None)
+        if final is not None:
+            raise final
         lost = [error for _, error in failed if isinstance(error, _COUNT_LOST)]
         others = [error for _, error in failed if not isinstance(error, _COUNT_LOST)]
         return next(iter(others + lost), None)
@@ -255,18 +281,19 @@ class Publisher:
 
     def _batches(self, producer: AIOKafkaProducer, messages: Iterable[Outgoing]) -> list[_Batch]:
         """Messages in batches by topic and partition, in order within their partition."""
-        open_batches: dict[tuple[str, int], _Batch] = {}
+        open_batches: dict[tuple[str, int, DatedBy], _Batch] = {}
         batches: list[_Batch] = []
         for message in messages:
             topic, key, value, headers, timestamp = message
-            place = (topic, 0 if key is None else self._partition(topic, key))
+            dated, at = self._dating.of(topic, timestamp)
+            place = (topic, 0 if key is None else self._partition(topic, key), dated)
             batch = open_batches.get(place)
             size = len(value or b"")
             if batch is None or not self._limits.joins(topic, size, batch.builder.size()):
                 batch = _Batch(producer.create_batch(), *place, [])
                 open_batches[place] = batch
                 batches.append(batch)
-            batch.builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
+            batch.builder.append(timestamp=at, key=key, value=value, headers=headers)
             batch.messages.append(message)
             if not self._limits.joins(topic, size, 0):
                 del open_batches[place]  # a large one stays alone

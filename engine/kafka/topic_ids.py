@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from aiokafka import AIOKafkaClient
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, NodeNotReadyError
+from aiokafka.errors import KafkaError, NodeNotReadyError
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     AbstractType,
@@ -124,7 +124,7 @@ async def topic_ids(client: AIOKafkaClient, topics: Collection[str]) -> dict[str
     for broker in client.cluster.brokers():
         try:
             answer = await client.send(broker.nodeId, _TopicIdsRequest(topics))
-        except (IncompatibleBrokerVersion, NotImplementedError):
+        except NotImplementedError:  # aiokafka's way to say that the broker is older than 2.8
             return {}
         except (KafkaError, OSError, TimeoutError) as error:  # another one may answer
             last = error

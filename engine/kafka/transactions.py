@@ -20,12 +20,14 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     IllegalOperation,
+    InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
 
+from engine.kafka.dating import Dating
 from engine.kafka.partition_worker import BeginAgainError
 from engine.kafka.positions import Place
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, message_size
@@ -52,8 +54,9 @@ class TransactionLostError(BeginAgainError):
 class TransactionalPublisher(Publisher):
     """Publishes within a transaction, which begins with the first message, until `commit`.
 
-    For one assignment of `partition` to a member of `group`. A refusal for size ends the
-    transaction too: `limits`, shared by all, remember it, so that no two end of one message.
+    For one assignment of `partition` to a member of `group`. A refusal for size or date ends the
+    transaction too: `limits` and `dating`, shared by all, remember it, so that no two end of one
+    message.
     Raises TransactionLostError, and what a person has to mend (authorisation).
     """
 
@@ -65,8 +68,9 @@ class TransactionalPublisher(Publisher):
         partition: TopicPartition,
         group: str,
         limits: TopicLimits,
+        dating: Dating | None = None,
     ) -> None:
-        super().__init__(make=make, deadline=deadline)
+        super().__init__(make=make, deadline=deadline, dating=dating)
         self._source = partition
         self._group = group
         self._limits = limits
@@ -89,6 +93,8 @@ class TransactionalPublisher(Publisher):
         for each in failed:
             if isinstance(each.error, MessageSizeTooLargeError):
                 self._limits.note(each.batch.topic, list(map(message_size, each.batch.messages)))
+            elif isinstance(each.error, InvalidTimestampError):
+                self._dating.refused(each.batch.topic, each.batch.dated)
         if failed:
             raise _sorted(failed[0].error) from failed[0].error
         if too_large:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
+from catalog.plain_text import for_terminal
 from engine.process.settings import Settings
 
 _REPEAT_SECONDS = 10.0
@@ -50,9 +51,8 @@ def configure_logs(settings: Settings) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
-    )
+    # (A traceback with the values of variables would show secrets.)
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -66,8 +66,8 @@ def configure_logs(settings: Settings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     tail: list[structlog.typing.Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        *([structlog.processors.format_exc_info] if json else []),
-        last,
+        structlog.processors.format_exc_info,
+        *([structlog.processors.JSONRenderer()] if json else [_harmless, plain]),
     ]
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=tail)
@@ -78,3 +78,15 @@ def configure_logs(settings: Settings) -> None:
     root.setLevel(settings.log_level.upper())
     for noisy in _QUIET:
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def _harmless(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Text from outside does nothing to the terminal, and begins no line that looks like ours."""
+    for name, value in event.items():
+        if not isinstance(value, str):
+            continue  # shown as Python writes it, which is harmless
+        lines = value.split("\n") if name == "exception" else [value]
+        event[name] = "\n".join(map(for_terminal, lines))
+    return event

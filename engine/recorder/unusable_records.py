@@ -3,14 +3,9 @@
 import time
 from collections.abc import Callable
 
-import structlog
-from aiokafka.errors import InvalidTimestampError
-
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.publisher import MessageTooLargeError, Publisher
 from engine.process.metrics import Metrics
-
-log = structlog.get_logger(__name__)
 
 
 class Asides:
@@ -36,7 +31,7 @@ class Asides:
         now = self._clock()
         messages = {id(letter): letter.outgoing(self._topic, now) for letter in letters}
         try:
-            await self._publish(list(messages.values()), letters)
+            await self._publisher.publish(list(messages.values()))
         except MessageTooLargeError as error:
             refused = {id(message) for message in error.messages}
             letters = [
@@ -45,20 +40,9 @@ class Asides:
             ]
             again = [letter for letter in letters if id(letter) not in messages]
             empty = [each.outgoing(self._topic, now)._replace(value=None) for each in again]
-            await self._publish(empty, again)
+            await self._publisher.publish(empty)
         for letter in letters:
             self._metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()
-
-    async def _publish(self, messages: list[Outgoing], letters: list[DeadLetter]) -> None:
-        try:
-            await self._publisher.publish(messages)
-        except InvalidTimestampError:
-            # This host's clock is wrong by an hour or more; Kafka took what the records say.
-            log.error("Kafka refuses this host's clock: it is wrong")  # noqa: TRY400
-            dated = zip(messages, letters, strict=True)
-            await self._publisher.publish(
-                [message._replace(timestamp=letter.record.timestamp) for message, letter in dated]
-            )
 
 
 def _without_value(letter: DeadLetter) -> DeadLetter:

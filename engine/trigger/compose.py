@@ -79,7 +79,7 @@ class Composer:
             value = _encode(Notification(**content, **firing))  # type: ignore[arg-type]
         udid = heard.message.device.udid.encode()
         headers = [("id", id_.encode()), ("campaign", b"%d" % campaign.id)]
-        return Outgoing(topic, udid, value, headers)
+        return Outgoing(topic, udid, value, headers, heard.record.timestamp)
 
     def _firing(
         self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, id_: str, now: float

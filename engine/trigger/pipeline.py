@@ -305,8 +305,9 @@ class PartitionTrigger:
         self._shared.in_flight.hold(size)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and self._failure is None:
-            self._failure = task.exception()
+        if not task.cancelled():
+            failure = task.exception()  # asked of each, or asyncio tells that nobody has
+            self._failure = self._failure or failure
         self._on_progress()
 
     @contextmanager

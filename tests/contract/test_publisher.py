@@ -1,12 +1,15 @@
 """Publishing on both brokers: where a message lands, in what order, and what is too large."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import InvalidTimestampError
 
+from engine.kafka.dating import Dating
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, _hash
 from engine.process.settings import Settings, load_settings
 from tests.servers.kafka.server import KafkaServer
@@ -235,3 +238,23 @@ async def test_a_broker_that_is_away_is_waited_for(
     values = [record.value for record in await read(bootstrap, topic)]
     assert values[0] == b"before"
     assert set(values[1:]) == {b"while"}
+
+
+async def test_a_message_without_a_cause_fails_where_our_clock_is_refused(
+    kafka_bootstrap: str, topic: str
+) -> None:
+    """It has no other time (a detection of `proximity publish`); the publisher goes on."""
+    settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap)
+    dating = Dating(clock=lambda: time.time() + 7200)
+    publisher = Publisher.from_settings(settings, dating=dating)
+    await publisher.start()
+    try:
+        now = int(time.time() * 1000)
+        for value in (b"first", b"second"):
+            with pytest.raises(InvalidTimestampError):
+                await publisher.publish([Outgoing(topic, b"k", b"none", [])])
+            await publisher.publish([Outgoing(topic, b"k", value, [], now)])
+    finally:
+        await publisher.close()
+    found = [(each.value, each.timestamp) for each in await read(kafka_bootstrap, topic)]
+    assert found == [(b"first", now), (b"second", now)]

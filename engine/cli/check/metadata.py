@@ -104,7 +104,8 @@ class ClusterState(NamedTuple):
 
 
 async def ask_cluster(settings: Settings, topics: tuple[str, ...]) -> ClusterState:
-    """Raises KafkaError, OSError, TimeoutError; of several addresses the first that answers."""
+    """The first of several addresses that answers. Raises KafkaError, OSError, TimeoutError, and
+    NotImplementedError where the broker is older than Kafka 2.3."""
     options = single_connection_options(settings)
     options["request_timeout_ms"] = int(_SECONDS * 1000)
     failure: Exception | None = None

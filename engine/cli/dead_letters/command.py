@@ -56,7 +56,8 @@ def list_letters(
     total = sum(counts.values())
     by_reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
     more = f"; the first {limit:,} are shown (--limit)" if total > limit else ""
-    typer.echo(f"{total:,} dead letters: {by_reason}{more}" if total else "no dead letters")
+    told = f"{total:,} dead letters: {by_reason}{more}" if total else "no dead letters"
+    typer.echo(for_terminal(told))
 
 
 def replay(
@@ -170,7 +171,7 @@ async def _replay(settings: Settings, wish: "Wish", dry_run: bool, done: "list[R
 
 def _tell_left_out(letter: "Letter", obstacle: str) -> None:
     place = f"dead letter {letter.partition}/{letter.offset}"
-    typer.echo(f"{place} is not put back: {obstacle}", err=True)
+    typer.echo(for_terminal(f"{place} is not put back: {obstacle}"), err=True)
 
 
 def _print_json(letter: "Letter") -> None:

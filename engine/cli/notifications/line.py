@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from catalog.plain_text import for_terminal
 from engine.kafka.messages import Notification
 from engine.kafka.timestamps import parse
 
@@ -34,18 +35,26 @@ def read_notification(value: bytes | None) -> Notification | None:
 
 
 def compact(value: bytes) -> str:
-    """The same JSON on one line, every field as it was published."""
-    return msgspec.json.format(value, indent=-1).decode()
+    """The same JSON on one line, every field as it was published, harmless to a terminal."""
+    return for_terminal(msgspec.json.format(value, indent=-1).decode())
 
 
 def one_line(notification: Notification, *, width: int | None = None) -> str:
     """When, which campaign, to whom, and what the phone shows; cut to `width` columns."""
-    at = datetime.fromtimestamp(parse(notification.triggered_at)).astimezone()
+    at = _time_of_day(notification.triggered_at)
     told = (
-        f"{at:%H:%M:%S}  {notification.campaign.name} -> {notification.device.udid}: "
+        f"{at}  {notification.campaign.name} -> {notification.device.udid}: "
         f"{notification.title}. {notification.push} [{notification.format}]"
     )
     shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in told)
     if width is None or len(shown) <= width:
         return shown
     return f"{shown[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _time_of_day(written: str) -> str:
+    """Here; of what is no time, or none that this host's calendar has, dashes."""
+    try:
+        return f"{datetime.fromtimestamp(parse(written)).astimezone():%H:%M:%S}"
+    except (ValueError, OverflowError):
+        return "--:--:--"

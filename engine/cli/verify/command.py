@@ -170,7 +170,8 @@ def _conclude(findings: "Findings", report: _Report, *, strict: bool) -> None:
         typer.echo(for_terminal(fault), err=True)
     if findings.faults or report.count > report.explained or (strict and report.count):
         explained = f", {report.explained:,} of them perhaps edits" if report.explained else ""
-        raise CommandError(f"{report.count:,} differences{explained}")
+        partly = ", and not all could be compared" if findings.faults else ""
+        raise CommandError(f"{report.count:,} differences{explained}{partly}")
     if report.count:
         typer.echo(
             f"no differences but {report.count:,} that later edits of the catalog may explain "

@@ -1,6 +1,6 @@
 """`proximity verify`, step by step: one snapshot of SQL, the topics up to its offsets, compare."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from aiokafka import TopicPartition
@@ -10,6 +10,7 @@ from engine.cli.verify.difference import Comparison, Difference
 from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import Snapshot, open_snapshot
 from engine.cli.verify.topics import TopicReader, open_topics, present
+from engine.kafka.positions import Place
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 
@@ -32,11 +33,15 @@ class Wish(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What a partition still holds of what is recorded, and what is wrong with it, if anything."""
+    """What a partition still holds of what is recorded, and what is wrong with it, if anything.
+
+    `is_whole`: nothing that is recorded of this name is gone from the topic.
+    """
 
     begin: int
     end: int
     fault: str | None
+    is_whole: bool
 
     @property
     def records(self) -> int:
@@ -82,12 +87,16 @@ async def verify(settings: Settings, database: Database, wish: Wish, told: Told)
     topics = Topics.named(settings.topic_prefix)
     async with open_snapshot(database) as snapshot, open_topics(settings) as reader:
         names = (topics.detections, topics.notifications, topics.authentications)
-        offsets = await snapshot.offsets(names)
-        bounds = await reader.bounds(await present(settings, offsets))
+        places = await snapshot.places(names)
+        ids = await reader.ids(names)
+        bounds = await reader.bounds(await present(settings, places))
         past = await snapshot.past(names)
-        if not offsets and not past:
+        if not places and not past:
             raise NothingRecordedError
-        spans = _spans(offsets, bounds)
+        spans = {
+            tp: _span(tp, place, bounds.get(tp, (0, 0)), ids.get(tp.topic))
+            for tp, place in sorted(places.items())
+        }
         told.begin(sum(span.records for span in spans.values()) * wish.passes)
         kept = _kept(await snapshot.now(), wish.retention)
         run = _Run(settings, topics, snapshot, reader, spans, past, kept, wish, told)
@@ -100,18 +109,19 @@ def _kept(now: float, retention: int) -> Interval:
     return Interval(max(0.0, now - (retention - 1) * _DAY), now + _DAY)
 
 
-def _spans(
-    offsets: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, Span]:
-    spans = {}
-    for tp, recorded in sorted(offsets.items()):
-        begin, end = bounds.get(tp, (0, 0))
-        fault = None
-        if end < recorded:
-            place = f"{tp.topic}/{tp.partition}"
-            fault = f"{place}: SQL has recorded up to {recorded}, but the topic ends at {end}"
-        spans[tp] = Span(min(begin, recorded), min(end, recorded), fault)
-    return spans
+def _span(tp: TopicPartition, place: Place, bounds: tuple[int, int], topic_id: str | None) -> Span:
+    name, (begin, end) = f"{tp.topic}/{tp.partition}", bounds
+    recorded = place.offset
+    fault: str | None = None
+    if not place.may_be_of(topic_id):
+        fault = (
+            f"{name}: the topic was made anew since SQL recorded it, and nothing of the new one "
+            "is recorded yet: let a recorder read it, and compare again"
+        )
+        return Span(0, 0, fault, is_whole=False)
+    if end < recorded:
+        fault = f"{name}: SQL has recorded up to {recorded}, but the topic ends at {end}"
+    return Span(min(begin, recorded), min(end, recorded), fault, is_whole=begin == 0)
 
 
 class _Run:
@@ -173,7 +183,7 @@ class _Run:
             self._topics.notifications: ("nb_campaign", "reception"),
             self._topics.authentications: ("authentication_trace",),
         }
-        cut = self._past | {tp.topic for tp, span in self._spans.items() if span.begin > 0}
+        cut = self._past | {tp.topic for tp, span in self._spans.items() if not span.is_whole}
         return {figure for topic in cut for figure in figures[topic]}
 
     async def _read_into(self, recount: Recount) -> None:

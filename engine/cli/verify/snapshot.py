@@ -25,6 +25,7 @@ from catalog.models.base import Instant
 from engine.cli.verify.difference import Written
 from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
 from engine.kafka.detections import BeaconKey
+from engine.kafka.positions import Place
 
 Traces = DetectionTrace | AuthenticationTrace | Reception
 
@@ -35,12 +36,15 @@ class Snapshot:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def offsets(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+    async def places(self, topics: Collection[str]) -> dict[TopicPartition, Place]:
         """The first record of each partition that is not recorded, where any is."""
         offset = RecorderOffset
-        query = select(offset.topic, offset.partition, offset.next_offset)
+        query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
         rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
-        return {TopicPartition(topic, number): at for topic, number, at in rows}
+        return {
+            TopicPartition(topic, number): Place(at, topic_id)
+            for topic, number, at, topic_id in rows
+        }
 
     async def now(self) -> float:
         """The present on SQL's clock, in epoch seconds."""

@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from engine.kafka.connection import connection_options
+from engine.kafka.topic_ids import topic_ids
 from engine.process.settings import Settings
 
 _POLL_SECONDS = 0.2
@@ -32,6 +33,12 @@ class TopicReader:
             begins = await self._consumer.beginning_offsets(list(partitions))
             ends = await self._consumer.end_offsets(list(partitions))
         return {tp: (begins[tp], ends[tp]) for tp in partitions}
+
+    async def ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Of those that exist, where the brokers know ids. Raises KafkaError, OSError or
+        TimeoutError."""
+        async with asyncio.timeout(self._deadline):
+            return await topic_ids(self._consumer._client, topics)  # noqa: SLF001
 
     async def records(
         self, begins: Offsets, ends: Offsets

@@ -2,56 +2,75 @@
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 
+from engine.kafka.dating import Dating
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
-from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 from engine.process.settings import load_settings
 from engine.recorder.unusable_records import Asides
 from tests.acceptance.topics import TopicSet
 from tests.integration.recorder.test_recorder import NOTIFICATIONS, record
 
-AHEAD_MS = 32 * 86_400_000
+AHEAD = 32 * 86_400
 
 
 @pytest.fixture
-async def publisher(kafka_bootstrap: str) -> AsyncIterator[Publisher]:
-    made = Publisher.from_settings(load_settings(kafka_bootstrap_servers=kafka_bootstrap))
+def errors() -> Counter:
+    return Counter("errors", "-", registry=CollectorRegistry())
+
+
+@pytest.fixture
+async def publisher(kafka_bootstrap: str, errors: Counter) -> AsyncIterator[Publisher]:
+    """That of a host whose clock is 32 days ahead."""
+    made = Publisher.from_settings(
+        load_settings(kafka_bootstrap_servers=kafka_bootstrap),
+        on_error=errors.inc,
+        dating=Dating(clock=lambda: time.time() + AHEAD),
+    )
     await made.start()
     yield made
     await made.close()
 
 
-class WrongClock:
-    """The publisher of a host whose clock is 32 days ahead."""
-
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
-        self.lists = 0
-
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
-        self.lists += 1
-        now = time.time_ns() // 1_000_000
-        await self._publisher.publish(
-            [
-                each if each.timestamp is not None else each._replace(timestamp=now + AHEAD_MS)
-                for each in messages
-            ]
-        )
+def letters(timestamps: Sequence[int]) -> list[DeadLetter]:
+    """Of records that came with these timestamps."""
+    made = []
+    for offset, timestamp in enumerate(timestamps):
+        bad = record(NOTIFICATIONS, offset, b"no json %d" % offset)
+        object.__setattr__(bad, "timestamp", timestamp)
+        made.append(DeadLetter(bad, DeadLetterReason.MALFORMED_JSON, "-"))
+    return made
 
 
-async def test_it_carries_the_time_of_its_record(topics: TopicSet, publisher: Publisher) -> None:
+async def test_it_carries_the_time_of_its_record(
+    topics: TopicSet, publisher: Publisher, errors: Counter
+) -> None:
     await topics.create()
-    wrong: Any = WrongClock(publisher)
-    asides = Asides(topic=topics.name("dead-letters"), publisher=wrong, metrics=Metrics())
-    bad = [record(NOTIFICATIONS, offset, b"no json %d" % offset) for offset in range(20)]
-    letters = [DeadLetter(each, DeadLetterReason.MALFORMED_JSON, "-") for each in bad]
-    await asides.publish(letters)
-    await asides.publish(letters[:1])  # the producer has lost count, and goes on
+    asides = Asides(topic=topics.name("dead-letters"), publisher=publisher, metrics=Metrics())
+    now = round(time.time() * 1000)
+    bad = letters([now] * 20)
+    await asides.publish(bad)
+    tries = errors._value.get()
+    await asides.publish(bad[:1])
+    assert errors._value.get() == tries, "the refusal is remembered"
     found = await topics.read("dead-letters")
-    assert {each.value for each in found} == {each.value for each in bad}
-    assert {each.timestamp for each in found} == {bad[0].timestamp}
-    assert wrong.lists == 4
+    assert {each.value for each in found} == {each.record.value for each in bad}
+    assert {each.timestamp for each in found} == {now}
+
+
+async def test_or_none_if_the_record_has_one_that_no_topic_takes(
+    topics: TopicSet, publisher: Publisher
+) -> None:
+    """As came from brokers before Kafka 4, which took any."""
+    await topics.create()
+    asides = Asides(topic=topics.name("dead-letters"), publisher=publisher, metrics=Metrics())
+    now = round(time.time() * 1000)
+    bad = letters([now, 2**63 - 1, -(2**62), -1, now + AHEAD * 1000] * 4)
+    await asides.publish(bad)
+    found = await topics.read("dead-letters")
+    assert {each.value for each in found} == {each.record.value for each in bad}
+    assert {each.timestamp for each in found} <= {now, -1}

@@ -60,10 +60,14 @@ class WrongClock:
 
     def recorder(self, rig: Rig, seconds: int) -> Command:
         """A recorder whose clock is so many seconds ahead."""
+        return self.start(rig, seconds, "run", "--role", "recorder")
+
+    def start(self, rig: Rig, seconds: int, *arguments: str) -> Command:
+        """Any command whose clock is so many seconds ahead."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(os.environ, "LD_PRELOAD", str(self._library))
             patch.setitem(os.environ, "WRONG_BY", str(seconds))
-            return rig.start("run", "--role", "recorder")
+            return rig.start(*arguments)
 
 
 class HalfWrongRig(Rig):

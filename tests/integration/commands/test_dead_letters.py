@@ -126,3 +126,16 @@ async def test_what_cannot_be_put_back_is_named_and_passed_by(
     assert f"the original is at {proximity.topic_prefix}detections/1/42" in done.stderr
     assert done.stderr.endswith("proximity: 2 dead letters cannot be put back\n")
     assert await values(proximity) == {(b"a", b"good")}
+
+
+async def test_what_a_letter_says_does_nothing_to_a_terminal(
+    proximity: Proximity, letters: Letters
+) -> None:
+    """Whoever may write to the topic chooses its headers, and phones what stands in it."""
+    escapes = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+    await letters.put(escapes.encode(), escapes.encode(), reason=escapes, topic=escapes)
+    for arguments in (("list",), ("list", "--json"), ("replay", "--dry-run"), ("replay",)):
+        done = proximity("dead-letters", *arguments)
+        told = done.stdout + done.stderr
+        assert "owned" in told
+        assert all(each.isprintable() or each == "\n" for each in told), repr(told)

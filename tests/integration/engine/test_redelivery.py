@@ -1,11 +1,15 @@
 """What a process that was killed between its claims and its messages leaves to the next one."""
 
+import asyncio
+import gc
 import json
 import time
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError
 
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
@@ -85,6 +89,30 @@ def request(of: "ConsumerRecord[bytes, bytes]", chosen: Campaign) -> ClaimReques
     return ClaimRequest(chosen.id, "phone", owner, heard.detected_at, DELAY)
 
 
+def build_trigger(
+    redis: RedisClient, settings: Settings, database: Database, publisher: Publisher
+) -> Trigger:
+    """A trigger whose clock stands, and whose index is built."""
+    metrics = Metrics()
+    index = BeaconIndex(
+        redis=redis, prefix=PREFIX, cache=BeaconCache(10), deadline=5, metrics=metrics
+    )
+    index.built.set()
+    return Trigger(
+        settings=settings,
+        topics=Topics.named(settings.topic_prefix),
+        index=index,
+        claims=Claims(redis=redis, prefix=PREFIX, retain=600, deadline=5, metrics=metrics),
+        settler=ClaimSettler(redis=redis, prefix=PREFIX, deadline=5),
+        devices=DeviceLookup(
+            redis=redis, prefix=PREFIX, database=database, metrics=metrics, clock=time.time
+        ),
+        publisher=publisher,
+        metrics=metrics,
+        clock=lambda: NOW / 1000,
+    )
+
+
 @pytest.mark.parametrize(
     "batches", [[[0, 1, 2, 3, 4]], [[0, 1], [2, 3], [4]], [[n] for n in range(5)]]
 )
@@ -98,30 +126,12 @@ async def test_every_claim_that_was_taken_is_taken_again(
     claimed: int,
 ) -> None:
     """Whatever part of its claims the killed process had taken, and however they are delivered."""
-    topics = Topics.named(settings.topic_prefix)
     chosen = campaign(id=7, delay=DELAY)
     writer = Writer(redis)
     writer.fields |= beacon_entry([7]) | campaign_entry(7, delay=DELAY)
     await writer.rebuild()
-    metrics = Metrics()
-    index = BeaconIndex(
-        redis=redis, prefix=PREFIX, cache=BeaconCache(10), deadline=5, metrics=metrics
-    )
-    index.built.set()
-    claims = Claims(redis=redis, prefix=PREFIX, retain=600, deadline=5, metrics=metrics)
-    trigger = Trigger(
-        settings=settings,
-        topics=topics,
-        index=index,
-        claims=claims,
-        settler=ClaimSettler(redis=redis, prefix=PREFIX, deadline=5),
-        devices=DeviceLookup(
-            redis=redis, prefix=PREFIX, database=database, metrics=metrics, clock=time.time
-        ),
-        publisher=publisher,
-        metrics=metrics,
-        clock=lambda: NOW / 1000,
-    )
+    trigger = build_trigger(redis, settings, database, publisher)
+    topics, claims = trigger.topics, trigger.claims
     # Granted, too soon, granted, too soon, granted.
     records = [record(n, t, topics.detections) for n, t in enumerate((0, 1, 4, 5, 8))]
     await claims.take([request(each, chosen) for each in records[:claimed]], NOW / 1000)
@@ -138,3 +148,38 @@ async def test_every_claim_that_was_taken_is_taken_again(
     out = [json.loads(each.value or b"") for each in await outside.read("notifications")]
     expected = [notification_id(decode_record(records[n], 2.0), chosen).hex() for n in (0, 2, 4)]
     assert [body["id"].replace("-", "") for body in out] == expected
+
+
+class RefusedPublisher:
+    """That of a login which may not write."""
+
+    async def publish(self, _messages: object) -> None:
+        await asyncio.sleep(0)  # so that several are on their way
+        raise TopicAuthorizationFailedError
+
+
+async def fail_in_two_lanes(trigger: Trigger) -> None:
+    """A detection that fires, and a dead letter; both cannot be published."""
+    topic = trigger.topics.detections
+    worker = trigger.for_partition(TopicPartition(topic, 0), lambda: None)
+    bad = record(1, 1, topic)
+    object.__setattr__(bad, "value", b"no json")
+    worker.offer([record(0, 0, topic), bad])
+    await eventually(lambda: worker.failure and not worker._running, what="both have failed")
+    assert isinstance(worker.failure, TopicAuthorizationFailedError)
+    await worker.abandon()
+
+
+async def test_every_lane_that_fails_is_asked_why(
+    redis: RedisClient, settings: Settings, database: Database
+) -> None:
+    """Else asyncio prints a traceback for each one but the first, when the process ends."""
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, why: told.append(why["message"]))
+    writer = Writer(redis)
+    writer.fields |= beacon_entry([7]) | campaign_entry(7)
+    await writer.rebuild()
+    publisher = cast(Publisher, RefusedPublisher())
+    await fail_in_two_lanes(build_trigger(redis, settings, database, publisher))
+    gc.collect()
+    assert not told

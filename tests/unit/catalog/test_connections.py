@@ -1,10 +1,16 @@
 """What cannot be connected to is refused without telling its password."""
 
+import asyncio
+import os
+from pathlib import Path
+
 import pytest
 from redis.asyncio import Redis
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from catalog.database import DatabaseUrlError, open_database
+from catalog.migrate import migrate
 from catalog.redis_connection import RedisUrlError, connect_redis
 
 PASSWORD = "hunter2"
@@ -81,3 +87,34 @@ async def test_sqlite_writers_take_turns(sqlite_url: str):
             with pytest.raises(OperationalError, match="locked"):
                 await second.connection()
     await database.close()
+
+
+def modes(path: Path) -> dict[str, int]:
+    """Of the file, and of those beside it that SQLite makes."""
+    return {each.name: each.stat().st_mode & 0o777 for each in path.parent.glob(f"{path.name}*")}
+
+
+async def test_a_database_in_a_file_is_its_owners_alone(sqlite_url: str):
+    """It holds hashes of passwords, and who was where; the files beside it, too."""
+    path = Path(make_url(sqlite_url).database or "")
+    assert not modes(path)
+    old = os.umask(0o022)
+    try:
+        await migrate(sqlite_url)
+        database = open_database(sqlite_url)
+        async with database.write.begin() as session:
+            await session.execute(text("UPDATE company SET name = name"))
+            found = modes(path)
+        await database.close()
+    finally:
+        os.umask(old)
+    assert f"{path.name}-wal" in found
+    assert set(found.values()) == {0o600}, found
+
+
+async def test_a_database_that_is_there_keeps_its_mode(sqlite_url: str):
+    path = Path(make_url(sqlite_url).database or "")
+    await migrate(sqlite_url)
+    await asyncio.to_thread(path.chmod, 0o640)
+    await migrate(sqlite_url)
+    assert modes(path)[path.name] == 0o640

@@ -1,8 +1,16 @@
 """Libraries that repeat themselves are heard once in a while."""
 
 import logging
+from collections.abc import Iterator
 
-from engine.process.logs import RepeatFilter
+import pytest
+import structlog
+
+from engine.process.logs import _QUIET, RepeatFilter, configure_logs
+from engine.process.settings import load_settings
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+_COLOURS = ("\x1b[0m", "\x1b[1m", "\x1b[2m", *(f"\x1b[{number}m" for number in range(30, 38)))
 
 
 def record(name: str, message: str, *values: object) -> logging.LogRecord:
@@ -33,3 +41,45 @@ def test_kafkas_client_is_heard_less_often():
 def test_our_own_lines_all_pass():
     repeats = RepeatFilter(clock=lambda: 0.0)
     assert all(repeats.filter(record("engine.trigger.pipeline", "the same")) for _ in range(3))
+
+
+def fail(why: str, variable: str) -> None:
+    """With a variable that a traceback may show."""
+    if variable:
+        raise ValueError(why)
+
+
+@pytest.fixture
+def configured() -> Iterator[None]:
+    """Logs as a command has them; those of the tests are restored."""
+    root, noisy = logging.getLogger(), [logging.getLogger(name) for name in _QUIET]
+    before = root.handlers[:], root.level, [each.level for each in noisy]
+    yield
+    root.handlers[:], root.level = before[0], before[1]
+    for logger, level in zip(noisy, before[2], strict=True):
+        logger.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_a_log_line_does_nothing_to_a_terminal_and_shows_no_variables(
+    configured: None, capsys: pytest.CaptureFixture[str], log_format: str
+):
+    """Paths, names and errors of strangers reach it; whoever looks at it has a terminal."""
+    configure_logs(load_settings(None, log_format=log_format))
+    log = structlog.get_logger("engine.tested")
+    log.warning(f"said {ESCAPES}", path=f"/{ESCAPES}\nforged", listed=[ESCAPES])
+    logging.getLogger("uvicorn.tested").error("from a library: %s", ESCAPES)
+    secret = "a passphrase"[::-1]
+    try:
+        fail(f"why {ESCAPES}", secret)
+    except ValueError:
+        log.exception("failed")
+    told = capsys.readouterr().err
+    for colour in _COLOURS:
+        told = told.replace(colour, "")
+    assert all(each.isprintable() or each == "\n" for each in told)
+    assert "owned" in told
+    assert "Traceback" in told
+    assert secret not in told
+    assert not [line for line in told.splitlines() if line.startswith("forged")]

@@ -1,0 +1,97 @@
+"""A trigger whose clock is hours ahead of the brokers', which refuse what it dates."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from tests.acceptance.rig import Rig
+from tests.acceptance.topics import PARTITIONS, TopicSet
+from tests.acceptance.traffic import Message
+from tests.hostile.kafka.stream import CommittedTopics
+from tests.hostile.recorder.wrong_clock import WrongClock
+from tests.hostile.trigger.neighbours import Neighbours
+from tests.hostile.trigger.test_junk import junk
+
+# Kafka 4 takes what is dated an hour ahead at most (message.timestamp.after.max.ms).
+AHEAD = 2 * 3600
+PHONES = 60
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+async def producer(kafka_bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
+    async with AIOKafkaProducer(bootstrap_servers=kafka_bootstrap) as one:
+        yield one
+
+
+def ahead(message: Message) -> Message:
+    """The same detection by a phone whose clock is as wrong as the trigger's: it may fire."""
+    body = json.loads(message.value or b"")
+    body["detected_at"] = int((time.time() + AHEAD) * 1000)
+    return message._replace(value=json.dumps(body).encode())
+
+
+async def create_wide_detections(bootstrap: str, topics: TopicSet) -> None:
+    """All topics; that of detections takes what is dated a day ahead."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    wide = {"message.timestamp.after.max.ms": str(DAY_MS)}
+    try:
+        await admin.create_topics(
+            [NewTopic(topics.name("detections"), PARTITIONS, 1, topic_configs=wide)]
+        )
+    finally:
+        await admin.close()
+    await topics.create()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("records", ["right", "ahead"])
+async def test_what_the_brokers_refuse_for_its_date_leaves_all_the_same(
+    rig: Rig,
+    topics: TopicSet,
+    producer: AIOKafkaProducer,
+    kafka_bootstrap: str,
+    topic_prefix: str,
+    redis_url: str,
+    sqlite_url: str,
+    tmp_path: Path,
+    delivery: str,
+    records: str,
+) -> None:
+    """With the time of the record behind it, or, where that is refused too, with none."""
+    neighbours = Neighbours()
+    await neighbours.world.save(sqlite_url)
+    await create_wide_detections(kafka_bootstrap, topics)
+    messages = [
+        each
+        for number, message in enumerate(neighbours.of_quiet(PHONES))
+        for each in (ahead(message), junk(f"junk {number}"))
+    ]
+    dated = round(time.time() * 1000) + (AHEAD * 1000 if records == "ahead" else 0)
+    for message in messages:
+        await producer.send(
+            topics.name("detections"), message.value, key=message.key, timestamp_ms=dated
+        )
+    await producer.flush()
+    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url, "DELIVERY": delivery}
+    trigger = WrongClock(tmp_path).start(rig, AHEAD, "run", "--role", "trigger")
+    await topics.until_done()
+    assert trigger.process.poll() is None, trigger.output
+
+    committed = CommittedTopics(kafka_bootstrap, topic_prefix, "none")
+    expected = {dated if records == "right" else -1}
+    for topic, key in (("notifications", b"quiet "), ("dead-letters", b"junk ")):
+        found = await committed.read(topic)
+        assert len({each.key for each in found if each.key.startswith(key)}) == PHONES
+        assert len(found) == PHONES
+        assert {each.timestamp for each in found} == expected
+    said = [line for line in trigger.output.splitlines() if "refuses this host's clock" in line]
+    assert 1 <= len(said) <= 4, said
+    await trigger.stop()

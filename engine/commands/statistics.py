@@ -164,7 +164,9 @@ def _place(line: "StatisticLine") -> tuple[str, str, str]:
 
 
 def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
-    detections, devices = f"{line.detections:,}", f"{line.devices:,}"
+    # (A campaign is sent; what is heard are beacons.)
+    detections = "-" if line.kind == "campaign" else f"{line.detections:,}"
+    devices = f"{line.devices:,}"
     return line.name or "deleted", detections, devices, f"{line.notifications:,}"
 
 

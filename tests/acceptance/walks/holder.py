@@ -26,7 +26,7 @@ class Holder:
         answer = await self.call("POST", "/auth", body, status=status)
         if status == httpx.codes.OK:
             token = answer["session"]["token"]
-            self._client.headers |= {"x-service-key": email, "x-service-token": token}
+            self._client.headers.update({"x-service-key": email, "x-service-token": token})
         return answer
 
     async def call(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:

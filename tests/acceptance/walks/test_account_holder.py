@@ -176,9 +176,13 @@ async def set_up_a_connector(holder: Holder, customers: HttpService) -> None:
 
 async def see_it_fire(operator: User, holder: Holder, customers: HttpService) -> None:
     detection = {**beacon(minor=1), "proximity": "near", "device": {"udid": "visitor"}}
-    operator("publish", operator.write("visitor.jsonl", json.dumps(detection)))
+    written = operator.write("visitor.jsonl", json.dumps(detection))
+    # (In a thread: the company's service answers in this loop.)
+    await asyncio.to_thread(operator, "publish", written)
     tail = ("notifications", "tail", "--from-beginning", "--count", "2", "--udid", "visitor")
-    came = {each["campaign"]["name"]: each for each in operator.rows(*tail)}
+    came = {
+        each["campaign"]["name"]: each for each in await asyncio.to_thread(operator.rows, *tail)
+    }
     assert came["by url"]["url"] == "https://harbour.example/today"
     assert came["by connector"]["title"] == "Just for you"
     assert customers.heard[-1].json["device"]["udid"] == "visitor"

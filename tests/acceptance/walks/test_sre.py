@@ -155,6 +155,7 @@ async def probes_and_metrics(sre: User, trigger: Command, topics: TopicSet) -> N
 
 def said(command: Command, event: str) -> dict[str, Any]:
     """The last line of the log with this event."""
+    lines: list[dict[str, Any]]
     lines = [json.loads(line) for line in command.output.splitlines() if line.startswith("{")]
     return [line for line in lines if line["event"] == event][-1]
 

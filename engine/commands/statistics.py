@@ -167,8 +167,9 @@ def _place(line: "StatisticLine") -> tuple[str, str, str]:
 
 
 def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
-    # (A campaign is sent; what is heard are beacons.)
-    detections = "-" if line.kind == "campaign" else f"{line.detections:,}"
+    # (What is heard are beacons; a campaign is sent.)
+    unheard = line.kind == "campaign" and not line.detections
+    detections = "-" if unheard else f"{line.detections:,}"
     devices = f"{line.devices:,}"
     return line.name or "deleted", detections, devices, f"{line.notifications:,}"
 

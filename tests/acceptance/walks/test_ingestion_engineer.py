@@ -137,7 +137,8 @@ async def test_the_readme_on_real_servers(engineer: User) -> None:
 def _is_counted(engineer: User) -> bool:
     """One of the example, the sheet, the array, the good line before a bad one, and the last."""
     lines = engineer.rows("statistics", "--kind", "campaign")
-    return sum(line["notifications"] for line in lines if line["name"] == "Welcome") == 5
+    sent: list[int] = [line["notifications"] for line in lines if line["name"] == "Welcome"]
+    return sum(sent) == 5  # (in Marseille it may have become midnight meanwhile)
 
 
 def publish_a_sheet_and_an_array(engineer: User) -> None:

@@ -66,7 +66,7 @@ $(VENV)/.developing: requirements/dev.lock pyproject.toml | $(VENV)/.installed
 
 # The lock names everything, with hashes; the project itself goes in as it stands (editable).
 define sync
-	@echo "installing $(1) into $(VENV)"
+	@echo "installing $(1) into $(VENV): a minute or two the first time"
 	@$(PIP) install --require-hashes -r $(1)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -12,7 +12,7 @@ _SHORTEST_PASSPHRASE = 16
 _FEWEST_CHARACTERS = 8
 # A key that only decrypts any more may be one of earlier versions, so that it can be replaced.
 _SHORTEST_OLD_PASSPHRASE = 8
-# Published with this project: in deploy/compose.yaml and README.md.
+# Published with this project: in deploy/compose.yaml, and in README.md of earlier versions.
 _WELL_KNOWN = frozenset(("for trying out only", "a long random passphrase"))
 _REQUIRED = (
     f"a Fernet key, or a passphrase of {_SHORTEST_PASSPHRASE} characters or more with "
@@ -65,15 +65,24 @@ def open_cipher(secret_key: str) -> Cipher:
     Spaces around a key do not count, and a passphrase cannot contain a comma. A key that is
     published with this project is warned of. Raises SecretKeyError.
     """
-    keys = [part.strip() for part in secret_key.split(",") if part.strip()]
+    keys = _keys(secret_key)
     if not keys:
         raise SecretKeyError(MISSING_KEY)
-    if not _WELL_KNOWN.isdisjoint(keys):
+    if is_published(secret_key):
         _log.warning(
             "PROXIMITY_SECRET_KEY is the published one, for trying out: whoever reads the database "
             "can decrypt connector secrets; set a key of your own"
         )
     return Cipher([_fernet(key, number) for number, key in enumerate(keys, start=1)])
+
+
+def is_published(secret_key: str) -> bool:
+    """Whether one of its keys can be read in this project."""
+    return not _WELL_KNOWN.isdisjoint(_keys(secret_key))
+
+
+def _keys(secret_key: str) -> list[str]:
+    return [part.strip() for part in secret_key.split(",") if part.strip()]
 
 
 def _fernet(key: str, number: int) -> Fernet:

@@ -1,7 +1,7 @@
 """The figures of days, as the recorder keeps them: of venues, of beacons, of campaigns."""
 
 from collections.abc import AsyncIterator
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Date, Select, and_, case, literal, or_, select, tuple_
@@ -11,6 +11,9 @@ from catalog.models import Beacon, Campaign, Company, Statistic, Venue
 from catalog.soft_deletion import with_deleted
 
 _LONGEST_ID = 18  # digits
+# Where a day begins first.
+_EAST = timedelta(hours=14)
+WEEK = timedelta(days=6)
 KINDS = ("venue", "beacon", "campaign")
 _ORDER = case({kind: number for number, kind in enumerate(KINDS)}, value=Statistic.kind)
 
@@ -32,6 +35,12 @@ class StatisticLine(NamedTuple):
     detections: int
     devices: int
     notifications: int
+
+
+def latest_week(now: datetime) -> tuple[date, date]:
+    """The first and the last day of the last week: a day is the venue's, so the last one is that
+    which has begun in the east. `now` in UTC."""
+    return now.date() - WEEK, (now + _EAST).date()
 
 
 class Choice(NamedTuple):

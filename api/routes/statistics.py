@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import AsyncIterator, Callable
-from datetime import date, timedelta
+from datetime import date, datetime
 from typing import Annotated
 
 import orjson
@@ -20,12 +20,19 @@ from api.routes.parameters import PREFIX
 from catalog.database import Database
 from catalog.fields.values import INT64
 from catalog.plain_text import for_csv
-from catalog.statistics import KINDS, Choice, Cursor, StatisticLine, statistic_page
+from catalog.statistics import (
+    KINDS,
+    WEEK,
+    Choice,
+    Cursor,
+    StatisticLine,
+    latest_week,
+    statistic_page,
+)
 
 router = APIRouter(prefix=PREFIX)
 CSV = "text/csv"
 _PAGE = 1000
-_WEEK = timedelta(days=6)
 _MOST_DAYS = 366
 # The caller knows the company.
 _COLUMNS = tuple(name for name in StatisticLine._fields if name != "company")
@@ -64,7 +71,7 @@ async def statistics(
     A day is that of the venue's time zone. Devices are distinct within their line: they do not
     add up. Test devices are left out. With `accept: text/csv` the answer is CSV.
     """
-    choice = _choice(first, last, kind, venue, caller.services.clock().date())
+    choice = _choice(first, last, kind, venue, caller.services.clock())
     pages = _pages(caller.services.database, caller.company_id, choice)
     begin = [page async for page in _first(pages)]
     as_csv = _wants_csv(request.headers.get("accept", ""))
@@ -84,11 +91,10 @@ def _wants_csv(accept: str) -> bool:
 
 
 def _choice(
-    first: str | None, last: str | None, kind: str | None, venue: int | None, today: date
+    first: str | None, last: str | None, kind: str | None, venue: int | None, now: datetime
 ) -> Choice:
     faults: dict[str, str] = {}
-    end = _day(last, "to", faults) or today
-    begin = _day(first, "from", faults) or end - min(_WEEK, end - date.min)
+    begin, end = _days(_day(first, "from", faults), _day(last, "to", faults), now)
     if kind is not None and kind not in KINDS:
         faults["kind"] = f"accepted: {', '.join(KINDS)}"
     if not faults and not 0 <= (end - begin).days < _MOST_DAYS:
@@ -96,6 +102,15 @@ def _choice(
     if faults:
         raise bad_fields(faults)
     return Choice(begin, end, venue=None if venue is None else str(venue), kind=kind)
+
+
+def _days(first: date | None, last: date | None, now: datetime) -> tuple[date, date]:
+    begin, end = latest_week(now)
+    if last is not None:
+        begin, end = last - min(WEEK, last - date.min), last
+    elif first is not None and (end - first).days >= _MOST_DAYS:
+        end = now.date()
+    return first or begin, end
 
 
 def _day(text: str | None, name: str, faults: dict[str, str]) -> date | None:

@@ -5,7 +5,7 @@ import csv
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -22,7 +22,6 @@ from engine.process.settings import Settings
 if TYPE_CHECKING:
     from catalog.statistics import Choice, StatisticLine
 
-_WEEK = timedelta(days=6)
 _FIGURES = 3
 _SHORTEST_NAME = 16
 
@@ -85,10 +84,14 @@ def statistics(
 def _choice(
     first: str | None, last: str | None, company: str | None, venue: str | None, kind: Kind | None
 ) -> "Choice":
-    from catalog.statistics import Choice
+    from catalog.statistics import WEEK, Choice, latest_week
 
-    end = _day(last, "to") if last else datetime.now(UTC).date()
-    begin = _day(first, "from") if first else end - _WEEK
+    begin, end = latest_week(datetime.now(UTC))
+    if last:
+        end = _day(last, "to")
+        begin = end - WEEK
+    if first:
+        begin = _day(first, "from")
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
     return Choice(begin, end, company, venue, kind.value if kind else None)
@@ -164,7 +167,10 @@ def _place(line: "StatisticLine") -> tuple[str, str, str]:
 
 
 def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
-    detections, devices = f"{line.detections:,}", f"{line.devices:,}"
+    # (What is heard are beacons; a campaign is sent.)
+    unheard = line.kind == "campaign" and not line.detections
+    detections = "-" if unheard else f"{line.detections:,}"
+    devices = f"{line.devices:,}"
     return line.name or "deleted", detections, devices, f"{line.notifications:,}"
 
 

@@ -22,7 +22,7 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     session_ms = int(settings.kafka_session_timeout * 1000)
     return AIOKafkaConsumer(
         **connection_options(settings),
-        group_id=_group(settings, role),
+        group_id=role_group(settings, role),
         enable_auto_commit=False,
         # Every partition is placed (engine/kafka/starting_points.py); no jump goes unseen.
         auto_offset_reset="none",
@@ -36,7 +36,8 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     )
 
 
-def _group(settings: Settings, role: str) -> str:
+def role_group(settings: Settings, role: str) -> str:
+    """The consumer group of a role."""
     return f"{settings.group_prefix}{role}"
 
 
@@ -63,7 +64,7 @@ def transactional_consumer(
     transactions = Transactions(
         parts.settings,
         consumer=consumer,
-        group=_group(parts.settings, role),
+        group=role_group(parts.settings, role),
         metrics=parts.metrics,
         make=make_worker,
     )

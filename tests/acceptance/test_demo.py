@@ -1,36 +1,14 @@
-"""`proximity demo`, as a first-time user without a terminal runs it, and what it says to paste."""
+"""`proximity demo`, as a first-time user without a terminal runs it."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-import httpx
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.acceptance.demo import start
 
-
-WIDTH = 80
 pytestmark = pytest.mark.timeout(240)
-
-
-def start(*arguments: str) -> "subprocess.Popen[str]":
-    # What is set for the user's own engine must not reach the demo.
-    env = os.environ | {"PROXIMITY_DATABASE_URL": "sqlite:////nowhere/x", "COLUMNS": "200"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "engine.cli", "demo", *arguments],
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
@@ -75,70 +53,6 @@ def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
 
 def number(text: str) -> int:
     return int(text.replace(",", ""))
-
-
-@contextmanager
-def serving() -> "Iterator[tuple[subprocess.Popen[str], str]]":
-    """The demo that goes on, and what it said up to its last line before."""
-    process = start("--serve", "--seconds", "4")
-    try:
-        assert process.stdout is not None
-        said = ""
-        for line in process.stdout:
-            said += line
-            if line.startswith("Notifications as they come:"):
-                break
-        yield process, said
-    finally:
-        process.send_signal(signal.SIGINT)
-        output, error = process.communicate(timeout=60)
-    assert (process.returncode, error) == (0, "")
-    assert output.endswith("stopped\n")
-
-
-def paste(commands: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        ["/bin/sh", "-c", commands],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def test_what_a_serving_demo_prints_can_be_pasted() -> None:
-    with serving() as (process, said):
-        last = said[said.index("Still running") :]
-        assert [line for line in last.splitlines() if len(line) > WIDTH] == []
-        found = re.findall(r"^    (\S.*?(?: \\\n.*)?)$", last, re.MULTILINE)
-        publish, tail, statistics, verify = found
-        assert paste(publish).stdout.startswith("published 3 detections")
-        shown = paste(f"{tail} --count 4")
-        assert (shown.returncode, shown.stdout.count("-> you: ")) == (0, 4)
-        assert "Your loans -> you: Your loans." in shown.stdout
-        assert "Self-service lending" in paste(statistics).stdout
-        checked = paste(verify)
-        assert (checked.returncode, checked.stderr.splitlines()[-1]) == (0, "no differences")
-        assert "compared 7 devices" in checked.stderr or "compared 6 devices" in checked.stderr
-        # Each is shown here as it comes, too.
-        assert process.stdout is not None
-        came = [process.stdout.readline() for _ in range(4)]
-        assert all("-> you: " in line for line in came)
-        look_at_the_interface(last)
-
-
-def look_at_the_interface(said: str) -> None:
-    docs = re.search(r"interface  (http://\S+)/docs", said)
-    account = re.search(r"(\S+@\S+) with the password (\S+)", said)
-    assert docs is not None
-    assert account is not None
-    with httpx.Client(base_url=docs[1], trust_env=False, timeout=30) as client:
-        assert client.get("/docs").status_code == 200
-        credentials = {"email": account[1], "password": account[2]}
-        session = client.post("/v2/auth", json=credentials).json()["session"]
-        assert session["email"] == account[1]
 
 
 def test_an_interrupted_demo_ends_cleanly() -> None:

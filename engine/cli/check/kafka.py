@@ -1,4 +1,4 @@
-"""Kafka: reachable, the topics, their partitions, and what the login may do with them."""
+"""Kafka: reachable, topics with their partitions, groups, and what the login may do with them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from aiokafka.errors import KafkaError
 
 from engine.cli.check.finding import Finding, bad, ok, warning
+from engine.cli.check.groups import check_groups
 from engine.cli.check.metadata import (
     CREATE,
     FORBIDDEN,
@@ -24,7 +25,7 @@ _PART = "Kafka"
 
 
 async def check_kafka(settings: Settings) -> list[Finding]:
-    """Bounded by the deadlines of `ask_cluster` and `diagnose`."""
+    """Bounded by the deadlines of `ask_cluster`, `check_groups` and `diagnose`."""
     topics = Topics.named(settings.topic_prefix)
     try:
         cluster = await ask_cluster(settings, topics.all())
@@ -38,7 +39,8 @@ async def check_kafka(settings: Settings) -> list[Finding]:
         return [
             bad(_PART, "reachable", found.told if found else f"{type(error).__name__}: {error}")
         ]
-    return [_reachable(settings, cluster), *_topics(settings, topics, cluster)]
+    of_topics = _topics(settings, topics, cluster)
+    return [_reachable(settings, cluster), *of_topics, *(await check_groups(settings))]
 
 
 def _reachable(settings: Settings, cluster: ClusterState) -> Finding:

@@ -6,17 +6,13 @@ requests this one never makes a topic.
 
 from typing import Any, NamedTuple
 
-from aiokafka.conn import create_conn
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 
-from engine.kafka.connection import single_connection_options
+from engine.cli.check.asking import Rights, any_broker
 from engine.process.settings import Settings
-from engine.process.settings_checks import bootstrap_addresses
 
 _TEXT = String("utf-8")
-_NOT_TOLD = -(2**31)
-_SECONDS = 5.0
 READ, WRITE, CREATE = 3, 4, 5
 NOT_THERE, FORBIDDEN = 3, 29
 
@@ -76,16 +72,6 @@ class _Metadata(Request[_Question]):  # type: ignore[misc]
         return request_struct_class(self._topics, False, True, True)
 
 
-class Rights(NamedTuple):
-    """What the login may do; None where the cluster does not say."""
-
-    bits: int
-
-    def has(self, operation: int) -> bool | None:
-        """Whether this operation (Kafka's number) is among them."""
-        return None if self.bits == _NOT_TOLD else bool(self.bits >> operation & 1)
-
-
 class TopicState(NamedTuple):
     """`error` is Kafka's number, 0 for none; `leaderless` partitions take nothing now."""
 
@@ -106,20 +92,8 @@ class ClusterState(NamedTuple):
 async def ask_cluster(settings: Settings, topics: tuple[str, ...]) -> ClusterState:
     """The first of several addresses that answers. Raises KafkaError, OSError, TimeoutError, and
     NotImplementedError where the broker is older than Kafka 2.3."""
-    options = single_connection_options(settings)
-    options["request_timeout_ms"] = int(_SECONDS * 1000)
-    failure: Exception | None = None
-    for host, port in bootstrap_addresses(settings.kafka_bootstrap_servers):
-        try:
-            connection = await create_conn(host, port, **options)
-        except Exception as error:  # raised below, unless another address answers
-            failure = error
-            continue
-        try:
-            return _read(await connection.send(_Metadata(list(topics))))
-        finally:
-            connection.close()
-    raise failure or OSError("no address")
+    async with any_broker(settings) as connection:
+        return _read(await connection.send(_Metadata(list(topics))))
 
 
 def _read(answer: Any) -> ClusterState:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from ipaddress import ip_network
 
-from catalog.secrets import SecretKeyError, open_cipher
+from catalog.secrets import SecretKeyError, is_published, open_cipher
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.process.listening import PortInUseError, listen
 from engine.process.settings import PREFIX, Settings
 from engine.wiring.connector import CertificatesError, open_caller
 
 _PART = "process"
-_COMPOSE_DEFAULT = "for trying out"
 
 
 async def check_process(settings: Settings) -> list[Finding]:
@@ -27,7 +26,7 @@ def _secret(settings: Settings) -> Finding:
         open_cipher(key.get_secret_value())
     except SecretKeyError as error:
         return bad(_PART, "SECRET_KEY", str(error))
-    if key.get_secret_value().startswith(_COMPOSE_DEFAULT):
+    if is_published(key.get_secret_value()):
         return warning(_PART, "SECRET_KEY", "the one that everybody knows: choose your own")
     return ok(_PART, "SECRET_KEY", "set")
 

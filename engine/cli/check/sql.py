@@ -62,7 +62,7 @@ async def _of_postgresql(session: AsyncSession, *, tables_are_there: bool) -> li
     before = time.time()
     now = float(await session.scalar(text("SELECT extract(epoch FROM clock_timestamp())")) or 0)
     clock = check_clock(_PART, now, before, time.time())
-    return [await _rights(session)] * tables_are_there + [clock]
+    return [await _rights(session), clock] if tables_are_there else [clock]
 
 
 async def _rights(session: AsyncSession) -> Finding:

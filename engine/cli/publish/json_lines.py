@@ -1,5 +1,6 @@
 """JSON Lines: a detection a line, checked as the engine will check it, published byte for byte."""
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -19,6 +20,9 @@ _CUT = (
     "the line ends within a detection: JSON Lines has a whole one on each line "
     "(jq -c . FILE writes it so); a file may also be one array, [...]"
 )
+# How msgspec ends what it says of a field.
+_PLACE = re.compile(r"(.*) - at `\$\.([\w.]+)`$")
+_LONGEST_SHOWN = 60
 # Nothing here asks for the zone that an rssi leads to.
 _ANY_EXPONENT = 2.0
 
@@ -65,7 +69,8 @@ def json_item(value: bytes, *, recorded: bool) -> Item:
         value.decode()  # the decoder does not look into what it skips
         message = _checked(value)
     except msgspec.DecodeError as error:
-        raise ValueError(_CUT if _is_cut(value) else f"{error}; {_ACCEPTED}") from None
+        told = _CUT if _is_cut(value) else f"{_told(value, error)}; {_ACCEPTED}"
+        raise ValueError(told) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{error}; {_ACCEPTED}") from None
     at = message.detected_at
@@ -73,6 +78,31 @@ def json_item(value: bytes, *, recorded: bool) -> Item:
         raise ValueError("detected_at is missing, and --speed goes by it")
     when = parse(at) if recorded and at is not None else None
     return Item(message.device.udid.encode(), value, when)
+
+
+def _told(value: bytes, error: msgspec.DecodeError) -> str:
+    """The same with the field in front as somebody wrote it, and what it holds."""
+    match = _PLACE.match(str(error))
+    try:
+        found = msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        match = None  # it is no JSON behind that field
+    if match is None:
+        return str(error)
+    words, path = match.groups()
+    for name in path.split("."):
+        found = found[name]
+    if path == "uuid" and isinstance(found, str):
+        words = _of_uuid(found) or words
+    return f"{path} {repr(found)[:_LONGEST_SHOWN]}: {words}"
+
+
+def _of_uuid(text: str) -> str:
+    try:
+        canonical_uuid(text)
+    except ValueError as error:
+        return f"not {str(error).partition(' - at ')[0]}"
+    return ""
 
 
 def _is_cut(value: bytes) -> bool:
@@ -87,10 +117,8 @@ def _is_cut(value: bytes) -> bool:
 def _checked(value: bytes) -> Detection:
     """The detection, if the engine would take it."""
     message = _decode(value)
-    try:
-        canonical_uuid(message.uuid)
-    except ValueError as error:
-        raise ValueError(f"uuid {message.uuid[:60]!r}: {error}") from None
+    if wrong := _of_uuid(message.uuid):
+        raise ValueError(f"uuid {message.uuid[:_LONGEST_SHOWN]!r}: {wrong}")
     decode_record(_as_record(value), _ANY_EXPONENT)
     return message
 

@@ -81,6 +81,20 @@ async def test_a_choice_of_them(api: Harness, owner: Headers, bodies: Bodies):
         assert len((await api.call("GET", f"/statistics?{query}", owner)).json()) == count, query
 
 
+async def test_the_day_of_a_venue_in_the_east(api: Harness, owner: Headers, bodies: Bodies):
+    """It begins up to 14 hours before that of UTC, and is shown from its beginning."""
+    venue = (await api.call("POST", "/region", owner, bodies.venue())).json()["id"]
+    there = (datetime.now(UTC) + timedelta(hours=14)).date()
+    figures = {"detections": 1, "devices": 1, "notifications": 1}
+    async with api.database.write.begin() as session:
+        session.add(Statistic(day=there, kind="venue", ref=venue, venue_id=venue, **figures))
+    for query in ("", f"?from={TODAY}"):
+        lines = (await api.call("GET", f"/statistics{query}", owner)).json()
+        assert [line["day"] for line in lines] == [str(there)], query
+    year = await api.call("GET", f"/statistics?from={TODAY - timedelta(days=365)}", owner)
+    assert year.status_code == 200, year.text
+
+
 @pytest.mark.parametrize(
     ("query", "fields"),
     [

@@ -151,8 +151,13 @@ def test_a_server_of_another_kind_is_not_waited_for(tmp_path: Path, topic_prefix
     assert time.monotonic() - begin < 50
 
 
-def allow(admin: AdminClient, topic: str, *operations: AclOperation) -> None:
-    pattern = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+def allow(
+    admin: AdminClient,
+    name: str,
+    *operations: AclOperation,
+    kind: ResourceType = ResourceType.TOPIC,
+) -> None:
+    pattern = (kind, name, ResourcePatternType.LITERAL)
     rules = [
         AclBinding(*pattern, f"User:{LIMITED}", "*", operation, AclPermissionType.ALLOW)
         for operation in operations
@@ -173,6 +178,9 @@ def test_what_a_login_may_not_do(
     allow(admin, topics.notifications, AclOperation.READ)
     allow(admin, topics.connector_calls, AclOperation.READ, AclOperation.WRITE)
     allow(admin, topics.authentications, AclOperation.DESCRIBE)
+    group = ResourceType.GROUP
+    allow(admin, f"{topic_prefix}trigger", AclOperation.READ, kind=group)
+    allow(admin, f"{topic_prefix}connector", AclOperation.DESCRIBE, kind=group)
     login = {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SASL_USERNAME": LIMITED}
     login |= {"SASL_PASSWORD": PASSWORD}
     more = {f"PROXIMITY_KAFKA_{name}": value for name, value in login.items()}
@@ -185,3 +193,7 @@ def test_what_a_login_may_not_do(
     assert of[topics.dead_letters] == ("bad", "this login may not see it")
     state, told = of[topics.authentications]
     assert (state, told.partition(",")[0]) == ("bad", "missing")
+    assert found[f"Kafka group {topic_prefix}trigger"] == ("ok", "read")
+    lacking = "this login may see it, and not read it"
+    assert found[f"Kafka group {topic_prefix}connector"] == ("bad", lacking)
+    assert found[f"Kafka group {topic_prefix}recorder"] == ("bad", "this login may not see it")

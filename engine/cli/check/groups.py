@@ -1,0 +1,105 @@
+"""Kafka's consumer groups, one a role: who coordinates them, and whether the login may join them.
+
+aiokafka asks a group's coordinator what a login may do, and reads the answer without it.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
+from aiokafka.protocol.api import Request
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+
+from engine.cli.check.asking import Rights, any_broker, broker_at
+from engine.cli.check.finding import Finding, bad, ok, warning
+from engine.cli.check.metadata import READ
+from engine.process.settings import Settings
+from engine.wiring.kafka import role_group
+from engine.wiring.run import ROLES
+
+_PART = "Kafka"
+_GROUP = 0
+_FORBIDDEN = 30
+# The coordinator is being chosen, reads its groups, or has just moved.
+_SOON = (14, 15, 16)
+_WAIT_SECONDS = 6.0
+_PAUSE_SECONDS = 0.5
+_UNKNOWN = Rights(-(2**31))
+
+
+class _Question(DescribeGroupsRequest_v3):  # type: ignore[misc]  # aiokafka is not typed
+    API_KEY = 15
+    API_VERSION = 3
+    RESPONSE_TYPE = DescribeGroupsResponse_v3
+    SCHEMA = DescribeGroupsRequest_v3.SCHEMA
+
+
+class _Describe(Request[_Question]):  # type: ignore[misc]
+    API_KEY = 15
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def build(self, request_struct_class: type[_Question]) -> _Question:
+        return request_struct_class([self._group], True)
+
+
+class GroupState(NamedTuple):
+    """`error` is Kafka's number, 0 for none."""
+
+    error: int
+    rights: Rights
+
+
+async def check_groups(settings: Settings) -> list[Finding]:
+    """Bounded by some 15 s a group, all at once.
+
+    A cluster that never had a group makes its own topic of offsets now, as it would at a start.
+    """
+    return list(await asyncio.gather(*(_check(settings, role) for role in ROLES)))
+
+
+async def _check(settings: Settings, role: str) -> Finding:
+    group = role_group(settings, role)
+    what = f"group {group}"
+    try:
+        state = await _state(settings, group)
+    except (IncompatibleBrokerVersion, NotImplementedError):
+        return ok(_PART, what, "rights are not told")
+    except (KafkaError, OSError, TimeoutError) as error:
+        return bad(_PART, what, f"its coordinator does not answer ({type(error).__name__})")
+    return _finding(what, state)
+
+
+def _finding(what: str, state: GroupState) -> Finding:
+    if state.error == _FORBIDDEN:
+        return bad(_PART, what, "this login may not see it")
+    if state.error in _SOON:
+        return warning(_PART, what, "no broker coordinates it: look at __consumer_offsets")
+    if state.error:
+        return bad(_PART, what, f"error {state.error}")
+    if state.rights.has(READ) is False:
+        return bad(_PART, what, "this login may see it, and not read it")
+    return ok(_PART, what, "read" if state.rights.has(READ) else "rights are not told")
+
+
+async def _state(settings: Settings, group: str) -> GroupState:
+    """What is said of it, once somebody coordinates it or the wait is over."""
+    give_up = asyncio.get_running_loop().time() + _WAIT_SECONDS
+    while True:
+        state = await _ask(settings, group)
+        if state.error not in _SOON or asyncio.get_running_loop().time() > give_up:
+            return state
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _ask(settings: Settings, group: str) -> GroupState:
+    async with any_broker(settings) as broker:
+        found = await broker.send(FindCoordinatorRequest(group, _GROUP))
+    if found.error_code:
+        return GroupState(found.error_code, _UNKNOWN)
+    async with broker_at(settings, found.host, found.port) as coordinator:
+        answer: Any = (await coordinator.send(_Describe(group))).to_object()
+    (told,) = answer["groups"]
+    return GroupState(told["error_code"], Rights(told["authorized_operations"]))

@@ -1,0 +1,5 @@
+"""The fixtures of the interface's tests serve the account holder, too."""
+
+from tests.acceptance.api.conftest import database, processes, served
+
+__all__ = ["database", "processes", "served"]

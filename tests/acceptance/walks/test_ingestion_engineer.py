@@ -1,0 +1,183 @@
+"""An ingestion engineer's first hour: settings that cannot work, the demo, and the README's "Run it
+on your own servers" with files that are good and files that are not."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from dotenv import dotenv_values
+
+from catalog.secrets import is_published, open_cipher
+from engine.process.settings import load_settings
+from tests.acceptance.demo import paste, serving
+from tests.acceptance.walks.user import ROOT, User, user
+from tests.servers.waiting import eventually
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WIDTH = 80
+UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
+EXAMPLE = "docs/examples/detections.jsonl"
+# (A minute by itself, with the servers' start; the machine may be busy.)
+pytestmark = pytest.mark.timeout(480)
+
+
+@pytest.fixture
+def engineer(
+    tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
+) -> Iterator[User]:
+    with user(tmp_path, topic_prefix, kafka_bootstrap, redis_url, postgres_url) as made:
+        yield made
+
+
+def test_the_file_of_settings_that_the_readme_makes(tmp_path: Path) -> None:
+    """A shell reads it, and so does --env-file; its key is nobody else's."""
+    lines = re.findall(r"^       (cp docs/.*|echo .*>>.*|\. \./.*)$", README, re.MULTILINE)
+    assert len(lines) == 3
+    script = "\n".join(line.partition("&&")[0] for line in lines)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    done = subprocess.run(
+        ["sh", "-eu", "-c", f"{script}\nenv"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    of_the_shell = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    written = dotenv_values(tmp_path / "proximity.env")
+    assert {name: of_the_shell[name] for name in written} == written
+    assert len(written) == 4
+    key = written["PROXIMITY_SECRET_KEY"] or ""
+    assert open_cipher(key).encrypt("x")
+    assert not is_published(key)
+    load_settings(tmp_path / "proximity.env")
+
+
+# What no server has to be asked for is wrong usage: 2.
+WRONG = [
+    (2, {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "PROXIMITY_KAFKA_SASL_USERNAME is required by"),
+    (2, {"KAFKA_SASL_USERNAME": "me"}, "PROXIMITY_KAFKA_SASL_USERNAME has no effect with"),
+    (2, {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_CAFILE": "/no.pem"}, "CAFILE: /no.pem: No "),
+    (2, {"KAFKA_BOOTSTRAP_SERVERS": "localhost:abc"}, "'localhost:abc': a port is a number"),
+    (2, {"METRICS_PRT": "1"}, "no setting has this name; did you mean PROXIMITY_METRICS_PORT?"),
+    (1, {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, "127.0.0.1:1 refuses connections: look at"),
+    (1, {"KAFKA_SECURITY_PROTOCOL": "SSL"}, "speaks plain text: set PROXIMITY_KAFKA_SECURITY_P"),
+]
+
+
+def test_wrong_settings_are_one_line_each(engineer: User) -> None:
+    def told(wrong: tuple[int, dict[str, str], str]) -> str:
+        return engineer("publish", EXAMPLE, status=wrong[0], **wrong[1])
+
+    with ThreadPoolExecutor(2) as executor:
+        said = list(executor.map(told, WRONG))
+    for (_, _, expected), output in zip(WRONG, said, strict=True):
+        assert expected in output
+        assert output.count("\n") == 1, output
+        assert output.startswith("proximity: ")
+
+
+def test_what_a_serving_demo_prints_can_be_pasted() -> None:
+    with serving() as (process, said):
+        last = said[said.index("Still running") :]
+        assert [line for line in last.splitlines() if len(line) > WIDTH] == []
+        found = re.findall(r"^    (\S.*?(?: \\\n.*)?)$", last, re.MULTILINE)
+        publish, tail, statistics, verify = found
+        assert paste(publish).stdout.startswith("published 3 detections")
+        shown = paste(f"{tail} --count 4")
+        assert (shown.returncode, shown.stdout.count("-> you: ")) == (0, 4)
+        assert "Your loans -> you: Your loans." in shown.stdout
+        assert "Self-service lending" in paste(statistics).stdout
+        checked = paste(verify)
+        assert (checked.returncode, checked.stderr.splitlines()[-1]) == (0, "no differences")
+        assert "compared 7 devices" in checked.stderr or "compared 6 devices" in checked.stderr
+        # Each is shown here as it comes, too.
+        assert process.stdout is not None
+        came = [process.stdout.readline() for _ in range(4)]
+        assert all("-> you: " in line for line in came)
+        look_at_the_interface(last)
+
+
+def look_at_the_interface(said: str) -> None:
+    docs = re.search(r"interface  (http://\S+)/docs", said)
+    account = re.search(r"(\S+@\S+) with the password (\S+)", said)
+    assert docs is not None
+    assert account is not None
+    with httpx.Client(base_url=docs[1], trust_env=False, timeout=30) as client:
+        assert client.get("/docs").status_code == 200
+        credentials = {"email": account[1], "password": account[2]}
+        session = client.post("/v2/auth", json=credentials).json()["session"]
+        assert session["email"] == account[1]
+
+
+async def test_the_readme_on_real_servers(engineer: User) -> None:
+    assert "up to date" in engineer("migrate")
+    assert "campaigns: " in engineer("catalog", "load", "docs/examples/catalog.json")
+    engine = engineer.start("run")
+    await engine.until_ready()
+    published = engineer("publish", EXAMPLE, "--now")
+    assert re.match(r"published \d+ detections", published)
+    tail = ("notifications", "tail", "--from-beginning", "--count", "1")
+    assert re.search(r"^\d\d:\d\d:\d\d  .* -> device-1: ", engineer(*tail), re.MULTILINE)
+    publish_a_sheet_and_an_array(engineer)
+    refuse_what_the_engine_would_refuse(engineer)
+    await publish_what_is_no_detection(engineer)
+    await eventually(lambda: _is_counted(engineer), deadline=60, what="SQL has counted")
+    assert re.search(r" campaign .*  Welcome +- +\d +\d$", engineer("statistics"), re.MULTILINE)
+    assert re.search(r"^no differences$", engineer("verify"), re.MULTILINE)
+    await engine.stop()
+
+
+def _is_counted(engineer: User) -> bool:
+    """One of the example, the sheet, the array, the good line before a bad one, and the last."""
+    lines = engineer.rows("statistics", "--kind", "campaign")
+    sent: list[int] = [line["notifications"] for line in lines if line["name"] == "Welcome"]
+    return sum(sent) == 5  # (in Marseille it may have become midnight meanwhile)
+
+
+def publish_a_sheet_and_an_array(engineer: User) -> None:
+    sheet = f"uuid,major,minor,proximity,udid\n{UUID},1,1,near,of-the-sheet\n"
+    assert engineer("publish", engineer.write("good.csv", sheet)).startswith("published 1 ")
+    one = json.loads((ROOT / EXAMPLE).read_text().splitlines()[0])
+    array = [one | {"device": {"udid": "of-the-array"}}]
+    written = engineer.write("good.json", json.dumps(array, indent=2))
+    assert engineer("publish", written).startswith("published 1 ")
+    tail = ("notifications", "tail", "--from-beginning", "--campaign", "Welcome", "--count", "3")
+    shown = engineer(*tail)
+    for udid in ("device-1", "of-the-sheet", "of-the-array"):
+        assert f"Welcome -> {udid}: Welcome to Harbour Mall" in shown
+
+
+def refuse_what_the_engine_would_refuse(engineer: User) -> None:
+    bad = {"uuid": "f7826da6", "major": 1, "minor": 1, "rssi": -60, "device": {"udid": "never"}}
+    good = bad | {"uuid": UUID, "device": {"udid": "before"}}
+    for name, content, expected in (
+        ("bad.jsonl", f"{json.dumps(good)}\n{json.dumps(bad)}\n", "bad.jsonl:2: uuid 'f7826da6'"),
+        ("bad.csv", "uuid,major,minor,rssi,udid\nf7826da6,1,1,-60,never\n", "bad.csv:2: uuid 'f78"),
+        ("pretty.json", json.dumps(good, indent=2), "pretty.json:1: the line ends within a detec"),
+    ):
+        told = engineer("publish", engineer.write(name, content), status=1)
+        assert expected in told
+        assert told.count("\n") == 1, told
+
+
+async def publish_what_is_no_detection(engineer: User) -> None:
+    """As a pipeline with a fault does: it goes aside, and the partition goes on."""
+    after = {"uuid": UUID, "major": 1, "minor": 1, "rssi": -60, "device": {"udid": "after"}}
+    lines = f"not JSON at all\n{json.dumps(after | {'major': 70_000})}\n{json.dumps(after)}\n"
+    engineer("publish", engineer.write("strange.jsonl", lines), "--as-is")
+    engineer("notifications", "tail", "--from-beginning", "--count", "1", "--udid", "after")
+
+    def listed() -> str:
+        told = engineer("dead-letters", "list")
+        return told if told.splitlines()[-1].startswith("2 dead letters: ") else ""
+
+    told = await eventually(listed, deadline=30, what="both are dead letters")
+    assert re.search(r" malformed_json .* not JSON at all", told), told
+    assert re.search(r" invalid_field .*`\$\.major`", told), told

@@ -1,0 +1,99 @@
+"""What each of the three has: the command, HTTP, and a file of settings that leads to servers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.rig import Command, Rig, free_ports
+
+ROOT = Path(__file__).parents[3]
+SECRET_KEY = "the passphrase of nobody else"
+_DEADLINE = 90.0
+
+
+class User:
+    """Somebody in the project's directory, who types commands with one file of settings."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.directory = directory
+        self.env_file = directory / "proximity.env"
+        self.ports = free_ports()
+        self._rig = Rig(directory, {})
+        self.settings = {
+            "SECRET_KEY": f"'{SECRET_KEY}'",
+            "METRICS_HOST": "127.0.0.1",
+            "METRICS_PORT": str(self.ports),
+            "API_PORT": "0",
+            "API_METRICS_PORT": "0",
+            "KAFKA_SESSION_TIMEOUT": "6",
+        } | settings
+        lines = (f"export PROXIMITY_{name}={value}\n" for name, value in self.settings.items())
+        self.env_file.write_text("".join(lines))
+
+    def __call__(self, *words: str, status: int = 0, given: str = "", **changed: str) -> str:
+        """Run a command to its end; what it printed, errors last. `changed` settings come from the
+        environment."""
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "engine.cli",
+                "--env-file",
+                str(self.env_file),
+                *words,
+            ],
+            cwd=ROOT,
+            env={"PATH": "/usr/bin:/bin"} | {f"PROXIMITY_{n}": v for n, v in changed.items()},
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=_DEADLINE,
+            check=False,
+        )
+        assert done.returncode == status, (words, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def rows(self, *words: str, status: int = 0) -> list[dict[str, Any]]:
+        """What a command says with --json."""
+        lines = self(*words, "--json", status=status).splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def write(self, name: str, content: str) -> str:
+        """A file; its path."""
+        path = self.directory / name
+        path.write_text(content)
+        return str(path)
+
+    def start(self, *words: str) -> Command:
+        """A command that goes on, with ports of its own."""
+        return self._rig.start(*words, "--env-file", str(self.env_file))
+
+    async def serve(self) -> str:
+        """The interface, ready; its address without /v2."""
+        metrics = free_ports()
+        ports = {"API_PORT": str(metrics + 1), "API_METRICS_PORT": str(metrics)}
+        command = self._rig.start("api", "--env-file", str(self.env_file), **ports)
+        command.port = metrics
+        await command.until_ready()
+        return f"http://127.0.0.1:{metrics + 1}"
+
+    def close(self) -> None:
+        """End what still runs."""
+        self._rig.close()
+
+
+@contextmanager
+def user(
+    directory: Path, prefix: str, kafka: str, redis: str, sql: str, **more: str
+) -> Iterator[User]:
+    """One with these servers, topics and groups of their own."""
+    servers = {"KAFKA_BOOTSTRAP_SERVERS": kafka, "REDIS_URL": redis, "DATABASE_URL": sql}
+    made = User(directory, TOPIC_PREFIX=prefix, GROUP_PREFIX=prefix, **servers, **more)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -15,7 +15,7 @@ def start(*arguments: str) -> "subprocess.Popen[str]":
     # What is set for the user's own engine must not reach the demo.
     env = os.environ | {"PROXIMITY_DATABASE_URL": "sqlite:////nowhere/x", "COLUMNS": "200"}
     return subprocess.Popen(
-        [sys.executable, "-m", "engine.cli.application", "demo", *arguments],
+        [sys.executable, "-m", "engine.cli", "demo", *arguments],
         cwd=ROOT,
         env=env,
         stdout=subprocess.PIPE,

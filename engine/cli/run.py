@@ -18,7 +18,7 @@ from engine.process.settings import Settings
 log = structlog.get_logger(__name__)
 
 
-class Role(StrEnum):
+class RoleChoice(StrEnum):
     """What `--role` takes; `all` is every role there is, in one process."""
 
     TRIGGER = "trigger"
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     context: typer.Context,
-    role: Annotated[Role, typer.Option(help="Which role to run.")] = Role.ALL,
+    role: Annotated[RoleChoice, typer.Option(help="Which role to run.")] = RoleChoice.ALL,
     workers: Annotated[
         int,
         typer.Option(min=1, max=256, help="Processes; each takes its own metrics port, upward."),
@@ -62,10 +62,10 @@ def run(
     _run_one(settings, _names(role), embedded, write_env)
 
 
-def _names(role: Role) -> tuple[str, ...]:
+def _names(role: RoleChoice) -> tuple[str, ...]:
     from engine.wiring.run import ROLES
 
-    return ROLES if role is Role.ALL else (role.value,)
+    return ROLES if role is RoleChoice.ALL else (role.value,)
 
 
 def _run_one(

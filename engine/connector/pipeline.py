@@ -24,7 +24,7 @@ from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.devices import NOT_ASKED, DeviceLookup, KnownToCatalog
+from engine.redis.devices import NOT_ASKED, DeviceLookup, DeviceRecord
 
 __all__ = ["ROLE", "Connector"]
 
@@ -102,7 +102,7 @@ class Connector:
         partition.finished(repeated)
         self._metrics.batch_size.observe(len(records))
 
-    def _ask(self, partition: CallPartition, asked: Asked, known: KnownToCatalog | None) -> None:
+    def _ask(self, partition: CallPartition, asked: Asked, known: DeviceRecord | None) -> None:
         """Hand one call over; its result departs when it comes."""
         offset = asked.record.offset
         answerable = None if known is NOT_ASKED else known

@@ -12,8 +12,8 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
-from engine.kafka.partition_worker import NotesCommits, Worker
-from engine.kafka.positions import Place
+from engine.kafka.partition_worker import NotesCommits, PartitionWorker
+from engine.kafka.positions import Position
 from engine.process.failures import describe, kafka_may_recover
 from engine.process.metrics import Metrics
 
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 _RETRY_SECONDS = 0.5
 
 
-class Commits:
+class OffsetCommitter:
     """The commits of one member of a group.
 
     `spacing` is the least time between two of them; `deadline` (seconds) bounds one. `may_commit`
@@ -58,7 +58,7 @@ class Commits:
         """A worker may have come further."""
         self._news.set()
 
-    async def run(self, workers: Callable[[], Collection[Worker]]) -> None:
+    async def run(self, workers: Callable[[], Collection[PartitionWorker]]) -> None:
         """Commit whenever there is something to commit, until cancelled."""
         while True:
             await self._news.wait()
@@ -69,7 +69,7 @@ class Commits:
                 self._news.set()
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def commit(self, workers: Collection[Worker]) -> bool:
+    async def commit(self, workers: Collection[PartitionWorker]) -> bool:
         """Commit how far each worker is done; False if that failed.
 
         A commit that the group refuses is not repeated for long: the partitions are about to be
@@ -78,11 +78,11 @@ class Commits:
         offsets = self._uncommitted(workers)
         if not offsets or not self._may_commit():
             return True
-        places = {each: Place(at, self._topic_of(each)) for each, at in offsets.items()}
+        places = {each: Position(at, self._topic_of(each)) for each, at in offsets.items()}
         try:
             async with asyncio.timeout(self._deadline):
                 await self._consumer.commit(
-                    {each: place.committed() for each, place in places.items()}
+                    {each: place.to_commit() for each, place in places.items()}
                 )
         except (CommitFailedError, IllegalStateError, TimeoutError) as error:
             self._note_failure("commit refused", error)
@@ -107,7 +107,7 @@ class Commits:
             log.warning(event, role=self._role, error=describe(error))
         self._failing = True
 
-    def behind(self, worker: Worker) -> int:
+    def behind(self, worker: PartitionWorker) -> int:
         """How many offsets the worker is done with that are not committed."""
         done, committed = worker.done_offset, self._committed.get(worker.partition)
         return 0 if done is None or committed is None else max(0, done - committed)
@@ -120,7 +120,7 @@ class Commits:
         """Its worker has ended."""
         self._committed.pop(partition, None)
 
-    def _uncommitted(self, workers: Collection[Worker]) -> Mapping[TopicPartition, int]:
+    def _uncommitted(self, workers: Collection[PartitionWorker]) -> Mapping[TopicPartition, int]:
         return {
             worker.partition: worker.done_offset
             for worker in workers

@@ -17,16 +17,16 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from engine.kafka.commits import Commits
+from engine.kafka.commits import OffsetCommitter
 from engine.kafka.lag import measure_lag
 from engine.kafka.partition_worker import (
     BatchHandler,
-    BeginAgainError,
+    BatchWorker,
+    PartitionRestartError,
     PartitionWorker,
     Records,
-    Worker,
 )
-from engine.kafka.positions import Place, Starts
+from engine.kafka.positions import Position, PositionStore
 from engine.kafka.starting_points import GroupOffsets, StartingPoints
 from engine.process.cancelling import cancel
 from engine.process.failures import describe
@@ -42,7 +42,7 @@ _IDENTITY_SECONDS = 3.0
 _IDENTITY_DEADLINE = 2.0
 
 HandlerFactory = Callable[[TopicPartition], BatchHandler]
-WorkerFactory = Callable[[TopicPartition, Callable[[], None]], Worker]
+WorkerFactory = Callable[[TopicPartition, Callable[[], None]], PartitionWorker]
 
 
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -67,7 +67,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         in_flight_records: int,
         commit_interval: float,
         drain_timeout: float,
-        starts: Starts | None = None,
+        starts: PositionStore | None = None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._consumer = consumer
@@ -87,7 +87,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         )
         # Else somebody else's offsets say where to go on: nothing has to wait for the group's.
         self._waits_for_commits = starts is None
-        self._commits = Commits(
+        self._commits = OffsetCommitter(
             consumer=consumer,
             role=role,
             metrics=metrics,
@@ -98,7 +98,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             on_commit=self._make_room,
         )
         self._positioning: set[asyncio.Task[None]] = set()
-        self._workers: dict[TopicPartition, Worker] = {}
+        self._workers: dict[TopicPartition, PartitionWorker] = {}
         self._topic_ids: dict[TopicPartition, str | None] = {}
         self._unplaced: set[TopicPartition] = set()
         self._progress = asyncio.Event()
@@ -180,11 +180,11 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         await asyncio.sleep(pause)
         await self._begin(partitions)
 
-    def _new_worker(self, partition: TopicPartition) -> Worker:
+    def _new_worker(self, partition: TopicPartition) -> PartitionWorker:
         if self._worker_for is not None:
             return self._worker_for(partition, self._note_progress)
         assert self._handler_for is not None  # noqa: S101  # the constructor saw to it
-        return PartitionWorker(
+        return BatchWorker(
             partition,
             handler=self._handler_for(partition),
             batch_records=self._batch_records,
@@ -251,9 +251,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     async def _go_on_behind_gap(self, partition: TopicPartition, position: int) -> None:
         """The brokers have nothing at `position`: retention took it, or it is another topic."""
         reach = await self._starts.reach([partition])
-        here = Place(position, self._topic_ids.get(partition))
+        here = Position(position, self._topic_ids.get(partition))
         begin = reach.begin[partition]
-        if position >= begin or not here.may_be_of(reach.topic_ids.get(partition.topic)):
+        if position >= begin or not here.may_belong_to(reach.topic_ids.get(partition.topic)):
             await self._begin_again([partition])
             return
         self._starts.note_skipped(partition, begin - position)
@@ -272,7 +272,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     each
                     for each in partitions & self._workers.keys()
                     if each not in self._unplaced
-                    and not Place(0, self._topic_ids.get(each)).may_be_of(ids.get(each.topic))
+                    and not Position(0, self._topic_ids.get(each)).may_belong_to(
+                        ids.get(each.topic)
+                    )
                 ]
                 if anew:
                     self._position(anew, self._begin_again(anew))
@@ -288,7 +290,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 return
             await self._progress.wait()
 
-    def _in_flight(self, worker: Worker) -> int:
+    def _in_flight(self, worker: PartitionWorker) -> int:
         """Records of its that a crash would have read again."""
         return worker.pending + (self._commits.behind(worker) if self._waits_for_commits else 0)
 
@@ -321,12 +323,12 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         if self._failure is not None:
             raise self._failure
         for partition, worker in self._workers.items():
-            if isinstance(worker.failure, BeginAgainError):
+            if isinstance(worker.failure, PartitionRestartError):
                 self._recover(partition, worker.failure)
             elif worker.failure is not None:
                 raise worker.failure
 
-    def _recover(self, partition: TopicPartition, failure: BeginAgainError) -> None:
+    def _recover(self, partition: TopicPartition, failure: PartitionRestartError) -> None:
         if partition in self._unplaced:
             return
         log.warning(
@@ -369,9 +371,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         coordinator = self._consumer._coordinator  # noqa: SLF001  # no public way to ask
         return getattr(coordinator, "generation", 0) < 0
 
-    def _forget(self, worker: Worker) -> None:
+    def _forget(self, worker: PartitionWorker) -> None:
         topic, number = worker.partition
-        if not isinstance(worker.failure, BeginAgainError):
+        if not isinstance(worker.failure, PartitionRestartError):
             self._failure = self._failure or worker.failure
         self._commits.forget(worker.partition)
         with suppress(KeyError):  # never measured

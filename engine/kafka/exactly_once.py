@@ -16,8 +16,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from engine.kafka.connection import connection_options
-from engine.kafka.partition_worker import Records, Worker
-from engine.kafka.positions import Place
+from engine.kafka.partition_worker import PartitionWorker, Records
+from engine.kafka.positions import Position
 from engine.kafka.starting_points import GroupOffsets
 from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
@@ -36,7 +36,9 @@ _LARGEST_REQUEST = 33 * 1024 * 1024
 _IDLE_SECONDS = 0.5
 
 # The partition, what to publish it with, where it goes on, and whom to tell of progress.
-WorkerMaker = Callable[[TopicPartition, TransactionalPublisher, Place, Callable[[], None]], Worker]
+WorkerMaker = Callable[
+    [TopicPartition, TransactionalPublisher, Position, Callable[[], None]], PartitionWorker
+]
 
 
 class TooManyPartitionsError(Exception):
@@ -44,7 +46,7 @@ class TooManyPartitionsError(Exception):
 
 
 class Transactions(GroupOffsets):
-    """The producers of one process for one role, by partition; implements Starts.
+    """The producers of one process for one role, by partition; implements PositionStore.
 
     `make` makes a worker, which closes the publisher that it is given and uses no other.
     """
@@ -65,25 +67,29 @@ class Transactions(GroupOffsets):
         self._make = make
         self._limits = TopicLimits()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
-        self._places: dict[TopicPartition, Place] = {}
+        self._places: dict[TopicPartition, Position] = {}
         self._starting = asyncio.Semaphore(_STARTED_AT_ONCE)
 
-    async def known(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
         """What is committed, once nobody else can commit any more."""
         await asyncio.gather(*(self._start(each) for each in partitions))
-        places = await super().known(partitions)
+        places = await super().load(partitions)
         self._places |= places
         return places
 
-    async def moved(
-        self, _old: Mapping[TopicPartition, Place], new: Mapping[TopicPartition, Place]
+    async def replace(
+        self, _old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
     ) -> bool:
         """Remember the topics' ids for the commits."""
         self._places |= new
         return True
 
-    def worker_for(self, partition: TopicPartition, on_progress: Callable[[], None]) -> Worker:
-        """The worker of a partition that `known` was asked for."""
+    def worker_for(
+        self, partition: TopicPartition, on_progress: Callable[[], None]
+    ) -> PartitionWorker:
+        """The worker of a partition that was loaded."""
         publisher = self._publishers.pop(partition)
         return self._make(partition, publisher, self._places.pop(partition), on_progress)
 
@@ -144,7 +150,7 @@ class Transactions(GroupOffsets):
 
 
 class TransactionalWorker:
-    """Implements Worker: one batch after another, each with a transaction around it.
+    """Implements PartitionWorker: one batch after another, each with a transaction around it.
 
     The batch goes through a worker of the role. It is done when that one has finished all of it,
     and committed when the transaction is: this worker's own offsets are never left to the
@@ -159,7 +165,7 @@ class TransactionalWorker:
         partition: TopicPartition,
         *,
         publisher: TransactionalPublisher,
-        inner: Callable[[Callable[[], None]], Worker],
+        inner: Callable[[Callable[[], None]], PartitionWorker],
         topic_id: str | None,
         batch_records: int,
         on_progress: Callable[[], None],
@@ -252,7 +258,7 @@ class TransactionalWorker:
 
     async def _commit(self) -> None:
         if self._uncommitted is not None:
-            await self._publisher.commit(Place(self._uncommitted, self._topic_id))
+            await self._publisher.commit(Position(self._uncommitted, self._topic_id))
             self._uncommitted = None
 
     def _next_batch(self) -> Records:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalStateError
 
-from engine.kafka.partition_worker import Worker
+from engine.kafka.partition_worker import PartitionWorker
 from engine.process.metrics import Metrics
 
 _DEADLINE = 1.0
@@ -16,7 +16,7 @@ _DEADLINE = 1.0
 async def measure_lag(
     consumer: AIOKafkaConsumer,
     role: str,
-    workers: Mapping[TopicPartition, Worker],
+    workers: Mapping[TopicPartition, PartitionWorker],
     metrics: Metrics,
 ) -> None:
     """Set the lag of every partition that has a worker and a known position."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 
 
-class Offsets:
+class OffsetTracker:
     """Offsets begun and not finished, in their order.
 
     What may be committed is what is finished without a gap. Only what is open takes memory,
@@ -53,7 +53,7 @@ class Offsets:
     def after(self, finishing: Collection[int]) -> tuple[int | None, list[range]]:
         """What `done` will be when these are finished, and what is then finished behind it.
 
-        (Offsets that were never begun, between others that were, count as finished.)
+        (OffsetTracker that were never begun, between others that were, count as finished.)
         """
         left = [offset for offset in self._open if offset not in finishing]
         if not left or self._end is None:

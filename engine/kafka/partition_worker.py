@@ -16,7 +16,7 @@ from engine.process.cancelling import cancel
 Records = list[ConsumerRecord[bytes, bytes]]
 
 
-class BeginAgainError(Exception):
+class PartitionRestartError(Exception):
     """What stopped a worker is no fault: its partition has to begin again, from its place."""
 
 
@@ -32,7 +32,7 @@ class BatchHandler(Protocol):
     async def handle(self, records: Records) -> None: ...
 
 
-class Worker(Protocol):
+class PartitionWorker(Protocol):
     """What a consumer needs of whatever works on one assignment of one partition.
 
     `pending` counts what was offered and is not finished: at two batches the partition is paused.
@@ -60,7 +60,7 @@ class NotesCommits(Protocol):
     def note_committed(self, offset: int) -> None: ...
 
 
-class PartitionWorker:
+class BatchWorker:
     """Runs a handler over a queue of fetched records. One task, strictly in order."""
 
     def __init__(

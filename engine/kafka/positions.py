@@ -17,7 +17,7 @@ _METADATA = re.compile(
 )
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """The first record that is yet to be done. `topic_id` is None where nobody knows it.
 
     `finished` is a role's own note of what is done already behind the offset.
@@ -25,42 +25,44 @@ class Place(NamedTuple):
 
     offset: int
     topic_id: str | None = None
-    finished: str = ""
+    finished_ranges: str = ""
 
-    def committed(self) -> OffsetAndMetadata:
+    def to_commit(self) -> OffsetAndMetadata:
         """As a group commits it."""
         if self.topic_id is None:
             return OffsetAndMetadata(self.offset, "")
-        finished = f" finished={self.finished}" if self.finished else ""
+        finished = f" finished={self.finished_ranges}" if self.finished_ranges else ""
         return OffsetAndMetadata(self.offset, f"topic={self.topic_id}{finished}")
 
     @classmethod
-    def read(cls, committed: OffsetAndMetadata) -> "Place":
+    def from_commit(cls, committed: OffsetAndMetadata) -> "Position":
         """Of a commit; whatever else wrote its metadata has told nothing of the topic."""
         found = _METADATA.fullmatch(committed.metadata or "")
         if found is None:
             return cls(committed.offset)
         return cls(committed.offset, found["topic"], found["finished"] or "")
 
-    def may_be_of(self, topic_id: str | None) -> bool:
+    def may_belong_to(self, topic_id: str | None) -> bool:
         """Whether it is a place in the topic of this id, as far as is known."""
         return self.topic_id is None or topic_id is None or self.topic_id == topic_id
 
-    def ended_before(self, new: "Place") -> bool:
+    def topic_ended_before(self, new: "Position") -> bool:
         """Whether the topic of this place is no more where partitions go on at `new`."""
-        return new.offset < self.offset or not self.may_be_of(new.topic_id)
+        return new.offset < self.offset or not self.may_belong_to(new.topic_id)
 
 
-class Starts(Protocol):
+class PositionStore(Protocol):
     """Who knows where partitions go on."""
 
-    async def known(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
         """Where each goes on; one that is new is left out. May wait as long as it takes."""
 
-    async def moved(
+    async def replace(
         self,
-        old: Mapping[TopicPartition, Place],
-        new: Mapping[TopicPartition, Place],
+        old: Mapping[TopicPartition, Position],
+        new: Mapping[TopicPartition, Position],
     ) -> bool:
         """`new` go on elsewhere than `old` said, or in a topic whose id was not known.
 

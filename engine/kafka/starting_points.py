@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from engine.kafka.positions import Place, Starts
+from engine.kafka.positions import Position, PositionStore
 from engine.kafka.topic_ids import topic_ids
 from engine.process.failures import FIRST_BACKOFF, LAST_BACKOFF, kafka_may_recover
 from engine.process.metrics import Metrics
@@ -31,13 +31,15 @@ class Reach(NamedTuple):
 
 
 class GroupOffsets:
-    """Implements Starts with what the consumer's group has committed."""
+    """Implements PositionStore with what the consumer's group has committed."""
 
     def __init__(self, consumer: AIOKafkaConsumer, metrics: Metrics) -> None:
         self._consumer = consumer
         self._metrics = metrics
 
-    async def known(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
         """What is committed. Waits for brokers that are away."""
 
         async def ask() -> Mapping[TopicPartition, OffsetAndMetadata]:
@@ -47,10 +49,10 @@ class GroupOffsets:
             return found
 
         found = await until_brokers_answer(ask, self._metrics.kafka_errors)
-        return {partition: Place.read(each) for partition, each in found.items()}
+        return {partition: Position.from_commit(each) for partition, each in found.items()}
 
-    async def moved(
-        self, _old: Mapping[TopicPartition, Place], _new: Mapping[TopicPartition, Place]
+    async def replace(
+        self, _old: Mapping[TopicPartition, Position], _new: Mapping[TopicPartition, Position]
     ) -> bool:
         """Nothing to do: the next commit says it."""
         return True
@@ -60,14 +62,16 @@ class StartingPoints:
     """Moves a consumer to where its partitions go on, and says what it had to leave out."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, starts: Starts, *, role: str, metrics: Metrics
+        self, consumer: AIOKafkaConsumer, starts: PositionStore, *, role: str, metrics: Metrics
     ) -> None:
         self._consumer = consumer
         self._starts = starts
         self._role = role
         self._metrics = metrics
 
-    async def seek(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+    async def seek(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
         """Move each partition to its place; the places. Waits for brokers that are away.
 
         A topic that is another one than the place is of is read from its beginning. Records that
@@ -75,11 +79,11 @@ class StartingPoints:
         """
         placed = False
         while not placed:
-            known = await self._starts.known(partitions)
+            known = await self._starts.load(partitions)
             reach = await self.reach(partitions)
             places = {each: self._place(each, known.get(each), reach) for each in partitions}
             moved = {each: place for each, place in places.items() if place != known.get(each)}
-            placed = not moved or await self._starts.moved(known, moved)
+            placed = not moved or await self._starts.replace(known, moved)
         for partition, place in places.items():
             self._consumer.seek(partition, place.offset)
         return places
@@ -109,24 +113,24 @@ class StartingPoints:
         )
         self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
 
-    def _place(self, partition: TopicPartition, known: Place | None, reach: Reach) -> Place:
+    def _place(self, partition: TopicPartition, known: Position | None, reach: Reach) -> Position:
         begin, end = reach.begin[partition], reach.end[partition]
         topic_id = reach.topic_ids.get(partition.topic)
         if known is None:
-            return Place(begin, topic_id)
+            return Position(begin, topic_id)
         is_same = topic_id is not None and topic_id == known.topic_id
-        if not known.may_be_of(topic_id) or (known.offset > end and not is_same):
+        if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
             self._say("the topic is another one, reading it from its beginning", partition, known)
-            return Place(begin, topic_id)
+            return Position(begin, topic_id)
         if known.offset > end:
             self._say("the partition has lost its end, going on where it ends", partition, known)
-            return Place(end, topic_id)
+            return Position(end, topic_id)
         if known.offset < begin:
             self.note_skipped(partition, begin - known.offset)
             known = known._replace(offset=begin)
         return known._replace(topic_id=topic_id or known.topic_id)
 
-    def _say(self, event: str, partition: TopicPartition, known: Place) -> None:
+    def _say(self, event: str, partition: TopicPartition, known: Position) -> None:
         log.error(
             event,
             role=self._role,

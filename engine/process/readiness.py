@@ -10,12 +10,12 @@ from engine.process.server_errors import ServerErrors
 Result = TypeVar("Result")
 Check = Callable[[], Awaitable[bool]]
 
-QUESTION = "question"  # the kind of call that a question is, where it is not a write
+PROBE = "question"  # the kind of call that a question is, where it is not a write
 _CHECK_SECONDS = 2.0
 _QUESTION_SECONDS = 1.5
 
 
-class Question:
+class ServerProbe:
     """Asks one server whether it does its work. Those who ask at once share one question.
 
     `ask` raises when the server does not. `deadline` in seconds.

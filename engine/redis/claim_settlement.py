@@ -13,7 +13,7 @@ _SCRIPT = files("engine.redis").joinpath("scripts/settle.lua").read_text(encodin
 _LARGEST_CALL = 1000  # claims a script call
 
 
-class Settlement(NamedTuple):
+class ClaimUpdate(NamedTuple):
     """What is to become of the claim of `owner` (16 bytes) on a campaign's device.
 
     It was taken for a detection at `detected_at` (epoch s; the whole second counts) with `delay`
@@ -28,7 +28,7 @@ class Settlement(NamedTuple):
     keep: int
 
 
-class ClaimSettler:
+class ClaimUpdater:
     """Settles claims, a batch in one round trip. Doing it again changes nothing more.
 
     Raises RedisError or TimeoutError.
@@ -40,9 +40,9 @@ class ClaimSettler:
         self._clustered = isinstance(redis, RedisCluster)
         self._script = redis.register_script(_SCRIPT)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> int:
+    async def apply(self, settlements: Sequence[ClaimUpdate]) -> int:
         """How many claims it changed; the others belong to somebody else, or have gone."""
-        by_tag: dict[int, list[Settlement]] = {}
+        by_tag: dict[int, list[ClaimUpdate]] = {}
         for each in settlements:
             tag = claim_tag(each.udid.encode()) if self._clustered else 0
             by_tag.setdefault(tag, []).append(each)
@@ -53,13 +53,13 @@ class ClaimSettler:
                     changed += sum(await self._call(together[start : start + _LARGEST_CALL]))
         return changed
 
-    async def _call(self, settlements: Sequence[Settlement]) -> list[int]:
+    async def _call(self, settlements: Sequence[ClaimUpdate]) -> list[int]:
         keys = [claim_key(self._prefix, each.campaign_id, each.udid) for each in settlements]
         replies: list[int] = await self._script(keys=keys, args=[_told(e) for e in settlements])
         return replies
 
 
-def _told(settlement: Settlement) -> bytes:
+def _told(settlement: ClaimUpdate) -> bytes:
     return b"%b%014d%014d%014d" % (
         settlement.owner,
         round(settlement.detected_at * 1000),

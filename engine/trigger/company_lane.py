@@ -16,14 +16,14 @@ from typing import NamedTuple, Protocol, TypeAlias
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
-from engine.kafka.detections import BeaconKey, Heard
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
 from engine.kafka.topics import Topics
 from engine.process.failures import until_redis_answers
 from engine.process.metrics import Metrics
-from engine.redis.claim_settlement import ClaimSettler, Settlement
+from engine.redis.claim_settlement import ClaimUpdate, ClaimUpdater
 from engine.redis.claims import ClaimRequest, Claims
-from engine.redis.devices import DeviceKey, DeviceLookup, Found, completed
+from engine.redis.devices import DeviceKey, DeviceLookup, Found, completed_device
 from engine.trigger.batch_outcome import Outcome
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex
@@ -53,7 +53,7 @@ Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 class Waiting(NamedTuple):
     """A detection that may fire, its beacon, and the version of the cache that had it so."""
 
-    heard: Heard
+    heard: DecodedDetection
     beacon: IndexedBeacon | None
     version: int
 
@@ -61,7 +61,7 @@ class Waiting(NamedTuple):
 class Grant(NamedTuple):
     """A campaign that passed every check for a detection, and the id its message would have."""
 
-    heard: Heard
+    heard: DecodedDetection
     beacon: IndexedBeacon
     campaign: Campaign
     decision: Decision
@@ -90,7 +90,7 @@ class Shared(Protocol):
     @property
     def claims(self) -> Claims: ...
     @property
-    def settler(self) -> ClaimSettler: ...
+    def settler(self) -> ClaimUpdater: ...
     @property
     def devices(self) -> DeviceLookup: ...
     @property
@@ -294,7 +294,7 @@ class Lane:
             self._held.hold(udid, grant.campaign.id, at, until)
         settlements = [_returned(grant) for grant in capped]
         await until_redis_answers(
-            lambda: shared.settler.settle(settlements), shared.metrics.redis_errors, "claims"
+            lambda: shared.settler.apply(settlements), shared.metrics.redis_errors, "claims"
         )
 
     def _finish(self) -> None:
@@ -344,9 +344,9 @@ def _request(grant: Grant) -> ClaimRequest:
     )
 
 
-def _returned(grant: Grant) -> Settlement:
+def _returned(grant: Grant) -> ClaimUpdate:
     heard, campaign = grant.heard, grant.campaign
-    return Settlement(
+    return ClaimUpdate(
         campaign_id=campaign.id,
         udid=heard.message.device.udid,
         owner=grant.owner,
@@ -363,7 +363,7 @@ def _device_key(grant: Grant) -> DeviceKey:
 def _message(cause: Grant | DeadLetter, known: Found, shared: Shared, now: float) -> Outgoing:
     if isinstance(cause, DeadLetter):
         return cause.outgoing(shared.topics.dead_letters, now)
-    device = completed(cause.heard.message.device, known.get(_device_key(cause)))
+    device = completed_device(cause.heard.message.device, known.get(_device_key(cause)))
     return shared.composer.compose(
         cause.heard, cause.beacon, cause.campaign, cause.owner, device, now
     )

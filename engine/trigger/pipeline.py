@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from aiokafka import TopicPartition
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.detections import BeaconKey, Decoded, Heard, decode_batch
-from engine.kafka.offsets import Offsets
+from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection, decode_batch
+from engine.kafka.offsets import OffsetTracker
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.claim_settlement import ClaimSettler
+from engine.redis.claim_settlement import ClaimUpdater
 from engine.redis.claims import Claims
 from engine.redis.devices import DeviceLookup
 from engine.trigger.batch_outcome import Outcome
@@ -53,7 +53,7 @@ class Trigger:
         topics: Topics,
         index: BeaconIndex,
         claims: Claims,
-        settler: ClaimSettler,
+        settler: ClaimUpdater,
         devices: DeviceLookup,
         publisher: Publisher,
         metrics: Metrics,
@@ -97,7 +97,7 @@ class Trigger:
 class PartitionTrigger:
     """One partition: records are taken in in order, and finish in order in each company's lane.
 
-    Implements the consumer's Worker. What it holds and remembers dies with the assignment.
+    Implements the consumer's PartitionWorker. What it holds and remembers dies with the assignment.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class PartitionTrigger:
         self._queue: deque[Records] = deque()
         self._queued = 0
         self._bytes = 0
-        self._offsets = Offsets()
+        self._offsets = OffsetTracker()
         self._lanes: dict[int, Lane] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
@@ -210,7 +210,7 @@ class PartitionTrigger:
 
     def _sort(
         self,
-        heard: list[Heard],
+        heard: list[DecodedDetection],
         beacons: Mapping[BeaconKey, IndexedBeacon | None],
         version: int,
     ) -> tuple[list[tuple[Waiting, int]], Outcome]:
@@ -238,7 +238,9 @@ class PartitionTrigger:
                 refused.append(decision)
         return firing, Outcome(refused)
 
-    def _begin(self, records: Records, batch: Decoded, firing: list[tuple[Waiting, int]]) -> None:
+    def _begin(
+        self, records: Records, batch: DecodedBatch, firing: list[tuple[Waiting, int]]
+    ) -> None:
         """Hand what is not finished to the lanes; the other records are finished now."""
         opened = [waiting.heard.record for waiting, _ in firing] + [
             each.record for each in batch.dead

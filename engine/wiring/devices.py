@@ -3,10 +3,10 @@
 import time
 
 from engine.redis.devices import DeviceLookup
-from engine.wiring.role import Parts
+from engine.wiring.role import ProcessParts
 
 
-def device_lookup(parts: Parts) -> DeviceLookup:
+def device_lookup(parts: ProcessParts) -> DeviceLookup:
     """The catalog's devices, through Redis."""
     return DeviceLookup(
         redis=parts.stores.redis,

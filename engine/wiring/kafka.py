@@ -14,7 +14,7 @@ from engine.kafka.exactly_once import Transactions, WorkerMaker
 from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.wiring.role import Parts
+from engine.wiring.role import ProcessParts
 
 
 def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
@@ -41,7 +41,7 @@ def _group(settings: Settings, role: str) -> str:
 
 
 def role_consumer(
-    parts: Parts, role: str, consumer: AIOKafkaConsumer | None = None
+    parts: ProcessParts, role: str, consumer: AIOKafkaConsumer | None = None
 ) -> "partial[PartitionedConsumer]":
     """What every role's consumer has in common; the role adds its topics, workers and bounds."""
     settings = parts.settings
@@ -56,7 +56,7 @@ def role_consumer(
 
 
 def transactional_consumer(
-    parts: Parts, role: str, make_worker: WorkerMaker
+    parts: ProcessParts, role: str, make_worker: WorkerMaker
 ) -> tuple["partial[PartitionedConsumer]", Transactions]:
     """The same with transactions; `make_worker` makes workers that publish within them."""
     consumer = group_consumer(parts.settings, role)

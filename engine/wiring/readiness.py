@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from engine.kafka.broker_probe import BrokerProbe
 from engine.process.metrics import Metrics
-from engine.process.readiness import QUESTION, Check, Question
+from engine.process.readiness import PROBE, Check, ServerProbe
 from engine.process.settings import Settings
 from engine.wiring.stores import Stores
 
@@ -23,9 +23,9 @@ def server_questions(
     async def ask_kafka() -> bool:
         answers = await probe.answers()  # which counts by itself
         if answers:
-            metrics.kafka_errors.answered(QUESTION)
+            metrics.kafka_errors.answered(PROBE)
         else:
-            metrics.kafka_errors.lost(QUESTION, "no broker answers")
+            metrics.kafka_errors.lost(PROBE, "no broker answers")
         return answers
 
     async def ask_redis_to_write() -> None:
@@ -40,9 +40,9 @@ def server_questions(
         async with stores.database.glance() as session:
             await session.execute(text("SELECT 1"))
 
-    redis = Question(stores.redis_answers, what=QUESTION, errors=metrics.redis_errors)
-    writes = Question(ask_redis_to_write, what="write", errors=metrics.redis_errors)
-    sql = Question(ask_sql, what=QUESTION, errors=metrics.sql_errors)
+    redis = ServerProbe(stores.redis_answers, what=PROBE, errors=metrics.redis_errors)
+    writes = ServerProbe(ask_redis_to_write, what="write", errors=metrics.redis_errors)
+    sql = ServerProbe(ask_sql, what=PROBE, errors=metrics.sql_errors)
     return {
         "kafka": ask_kafka,
         "redis": redis.answers,

@@ -31,7 +31,7 @@ class Role:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class ProcessParts:
     """What the roles of one process share. Without `clocks` nobody measures them."""
 
     settings: Settings
@@ -41,4 +41,4 @@ class Parts:
     clocks: ClockSkew | None = None
 
 
-Builder = Callable[[Parts], Role]
+Builder = Callable[[ProcessParts], Role]

@@ -13,7 +13,7 @@ from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher
 from engine.wiring.readiness import server_questions
 from engine.wiring.recorder import build_recorder
-from engine.wiring.role import Builder, Parts, Role
+from engine.wiring.role import Builder, ProcessParts, Role
 from engine.wiring.server_watch import ServerWatch, clock_skew
 from engine.wiring.stores import open_stores, refuse_old_schema
 from engine.wiring.trigger import build_trigger
@@ -46,7 +46,7 @@ async def run_roles(
     ):
         await refuse_old_schema(stores)
         clocks = clock_skew(settings, stores, metrics)
-        parts = Parts(
+        parts = ProcessParts(
             settings=settings, stores=stores, publisher=publisher, metrics=metrics, clocks=clocks
         )
         roles = [BUILDERS[name](parts) for name in names]

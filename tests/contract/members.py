@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.partition_worker import BatchHandler, Records
-from engine.kafka.positions import Starts
+from engine.kafka.positions import PositionStore
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
@@ -59,7 +59,7 @@ class Member:
         topic: str,
         handle: Handle,
         metrics: Metrics | None = None,
-        starts: Starts | None = None,
+        starts: PositionStore | None = None,
     ) -> None:
         def handler_for(partition: TopicPartition) -> BatchHandler:
             return _Handler(partition, handle)

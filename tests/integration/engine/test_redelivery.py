@@ -15,7 +15,7 @@ from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings, load_settings
-from engine.redis.claim_settlement import ClaimSettler
+from engine.redis.claim_settlement import ClaimUpdater
 from engine.redis.claims import ClaimRequest, Claims
 from engine.redis.devices import DeviceLookup
 from engine.trigger.beacon_cache import BeaconCache
@@ -114,7 +114,7 @@ async def test_every_claim_that_was_taken_is_taken_again(
         topics=topics,
         index=index,
         claims=claims,
-        settler=ClaimSettler(redis=redis, prefix=PREFIX, deadline=5),
+        settler=ClaimUpdater(redis=redis, prefix=PREFIX, deadline=5),
         devices=DeviceLookup(
             redis=redis, prefix=PREFIX, database=database, metrics=metrics, clock=time.time
         ),

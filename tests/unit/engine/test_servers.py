@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.process.metrics import Metrics
-from engine.process.readiness import Question, ask_all
+from engine.process.readiness import ServerProbe, ask_all
 from engine.process.server_errors import ServerErrors
 
 GONE = "server failed, trying again"
@@ -99,7 +99,7 @@ async def test_those_who_ask_at_once_share_a_question(metrics: Metrics) -> None:
         asked += 1
         await asyncio.sleep(0.05)
 
-    question = Question(ask, what="question", errors=metrics.redis_errors)
+    question = ServerProbe(ask, what="question", errors=metrics.redis_errors)
     assert await asyncio.gather(*(question.answers() for _ in range(5))) == [True] * 5
     assert asked == 1
     assert await question.answers()
@@ -119,7 +119,7 @@ async def test_checks_are_made_at_once_and_none_takes_for_ever(metrics: Metrics)
     async def well() -> bool:
         return True
 
-    hanging = Question(hangs, what="question", errors=metrics.sql_errors)
+    hanging = ServerProbe(hangs, what="question", errors=metrics.sql_errors)
     began = time.monotonic()
     found = await ask_all({"a": hanging.answers, "b": breaks, "c": well, "d": hanging.answers})
     assert found == {"a": False, "b": False, "c": True, "d": False}

@@ -21,7 +21,8 @@ from engine.kafka.timestamps import format_instant
 from engine.kafka.topics import Topics
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from engine.wiring.connector import build_connector
 from engine.wiring.role import ProcessParts
 from engine.wiring.stores import open_stores

@@ -17,10 +17,10 @@ from aiokafka import AIOKafkaConsumer
 from engine.kafka.connection import connection_options
 from engine.kafka.messages import Detection
 from engine.kafka.publisher import Publisher
-from engine.process.garbage_collection import settle_garbage_collector
-from engine.process.lifecycle import run_services
+from engine.process.lifecycle import run_services, settle_garbage_collector
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from engine.wiring.role import ProcessParts
 from engine.wiring.stores import open_stores
 from engine.wiring.trigger import build_trigger

@@ -19,10 +19,10 @@ from sqlalchemy import make_url
 
 from catalog.database import open_database
 from engine.kafka.publisher import Publisher
-from engine.process.garbage_collection import settle_garbage_collector
-from engine.process.lifecycle import run_services
+from engine.process.lifecycle import run_services, settle_garbage_collector
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from engine.recorder.postgresql_retention import PostgresStore
 from engine.recorder.retention import Retention
 from engine.wiring.recorder import build_recorder

@@ -82,14 +82,12 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
-    from engine.kafka.dead_letters import TooManyDeadLettersError
+    from engine.kafka.errors import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
-    from engine.process.garbage_collection import settle_garbage_collector
-    from engine.process.lifecycle import ServiceDiedError, stop_on_signals
-    from engine.process.listening import PortInUseError
-    from engine.process.metrics import Metrics, engine_version
+    from engine.process.errors import PortInUseError, ServiceDiedError
+    from engine.process.lifecycle import settle_garbage_collector, stop_on_signals
+    from engine.process.metrics import Metrics, engine_version, finished_work
     from engine.process.settings_display import shown_servers
-    from engine.process.work_done import finished_work
     from engine.wiring.connector import CertificatesError
     from engine.wiring.run import run_roles
     from engine.wiring.stores import SchemaError

@@ -12,7 +12,7 @@ from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Firing, Notification
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
-from engine.redis.claim_settlement import ClaimUpdate
+from engine.redis.claims import ClaimUpdate
 from engine.redis.devices import DeviceRecord, completed_device
 
 DECLINED_SECONDS = 60

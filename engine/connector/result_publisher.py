@@ -20,11 +20,12 @@ from engine.connector.call_result import Answered, message_of, settlement
 from engine.connector.finished_calls import FinishedCalls, Progress
 from engine.connector.result_memory import RoomToLeave
 from engine.kafka.dead_letters import DeadLetter
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics
-from engine.process.failures import until_redis_answers
 from engine.process.metrics import Metrics
-from engine.redis.claim_settlement import ClaimUpdate, ClaimUpdater
+from engine.process.retry import retry
+from engine.redis.claims import ClaimUpdate, ClaimUpdater
 
 log = structlog.get_logger(__name__)
 
@@ -186,7 +187,7 @@ class Departures:
 
     async def _settle_claims(self, wishes: Sequence[ClaimUpdate]) -> None:
         with self._step("claims"):
-            await until_redis_answers(
+            await retry(
                 lambda: self._claims.apply(wishes), self._metrics.redis_errors, "claims to settle"
             )
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 
 from engine.connector.call_partition import CallPartition
 from engine.connector.result_publisher import Departure, Departures, settlement_of
-from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges
 from engine.kafka.partition_worker import Records
 from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel
-from engine.redis.claim_settlement import ClaimUpdate
+from engine.redis.claims import ClaimUpdate
 
 _MOST_DEPARTURES = 1000
 _IDLE_SECONDS = 1.0

@@ -11,22 +11,19 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from engine.kafka.connection import connection_options
+from engine.kafka.errors import TooManyPartitionsError
 from engine.kafka.partition_worker import PartitionWorker, Records
-from engine.kafka.positions import Position
-from engine.kafka.starting_points import GroupOffsets
+from engine.kafka.positions import GroupOffsets, Position
 from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
 from engine.process.cancelling import cancel
-from engine.process.failures import describe
 from engine.process.metrics import Metrics
+from engine.process.retry import Backoff, retry
 from engine.process.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 _STARTED_AT_ONCE = 8
 _RETRY_SECONDS = 1.0
@@ -39,10 +36,6 @@ _IDLE_SECONDS = 0.5
 WorkerMaker = Callable[
     [TopicPartition, TransactionalPublisher, Position, Callable[[], None]], PartitionWorker
 ]
-
-
-class TooManyPartitionsError(Exception):
-    """One process has more partitions than it may have producers; the message says what to do."""
 
 
 class Transactions(GroupOffsets):
@@ -105,23 +98,24 @@ class Transactions(GroupOffsets):
         left = self._publishers.pop(partition, None)
         if left is not None:
             await left.close()
-        while True:
+
+        async def start() -> TransactionalPublisher:
             publisher = self._made(partition)
             try:
                 async with self._starting:
                     await publisher.start()
-            except (KafkaError, OSError, TimeoutError) as error:
-                if isinstance(error, REFUSALS):
-                    raise
-                self._errors.inc()
-                log.warning("no transactional producer yet", error=describe(error))
-            else:
-                self._publishers[partition] = publisher
-                return
-            finally:
-                if self._publishers.get(partition) is not publisher:
-                    await publisher.close()
-            await asyncio.sleep(_RETRY_SECONDS)
+            except BaseException:
+                await publisher.close()
+                raise
+            return publisher
+
+        self._publishers[partition] = await retry(
+            start,
+            self._errors,
+            "starting a transactional producer",
+            may_recover=_may_start_later,
+            backoff=Backoff(_RETRY_SECONDS, _RETRY_SECONDS),
+        )
 
     def _made(self, partition: TopicPartition) -> TransactionalPublisher:
         settings = self._settings
@@ -147,6 +141,12 @@ class Transactions(GroupOffsets):
             group=self._group,
             limits=self._limits,
         )
+
+
+def _may_start_later(error: Exception) -> bool:
+    return isinstance(error, KafkaError | OSError | TimeoutError) and not isinstance(
+        error, REFUSALS
+    )
 
 
 class TransactionalWorker:

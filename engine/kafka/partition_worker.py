@@ -16,10 +16,6 @@ from engine.process.cancelling import cancel
 Records = list[ConsumerRecord[bytes, bytes]]
 
 
-class PartitionRestartError(Exception):
-    """What stopped a worker is no fault: its partition has to begin again, from its place."""
-
-
 class BatchHandler(Protocol):
     """What a role does with the records of one partition.
 
@@ -58,6 +54,25 @@ class NotesCommits(Protocol):
     """A worker that wants to know how far its partition is committed."""
 
     def note_committed(self, offset: int) -> None: ...
+
+
+HandlerFactory = Callable[[TopicPartition], BatchHandler]
+
+
+def batch_workers(
+    handler_for: HandlerFactory, batch_records: int
+) -> "Callable[[TopicPartition, Callable[[], None]], BatchWorker]":
+    """Makes workers that run the handlers of `handler_for` over batches of at most so many."""
+
+    def make(partition: TopicPartition, on_progress: Callable[[], None]) -> BatchWorker:
+        return BatchWorker(
+            partition,
+            handler=handler_for(partition),
+            batch_records=batch_records,
+            on_progress=on_progress,
+        )
+
+    return make
 
 
 class BatchWorker:

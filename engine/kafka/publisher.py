@@ -21,16 +21,19 @@ from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from engine.kafka.connection import connection_options
+from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.topic_limits import TopicLimits
-from engine.process.failures import describe, kafka_may_recover
+from engine.process.failures import kafka_may_recover
+from engine.process.retry import Backoff
+from engine.process.server_errors import ServerErrors
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 _LARGEST_MESSAGE = 32 * 1024 * 1024
 _ROOM_FOR_HEADERS = 1024 * 1024
-_FIRST_BACKOFF = 0.1
-_LAST_BACKOFF = 5.0
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
 
 # The brokers refuse whatever this producer sends next: it lost count when they refused a batch as
 # too large, or they have forgotten it. (Closed: another task has gone on with a fresh one.)
@@ -50,6 +53,7 @@ _hash = lru_cache(maxsize=131_072)(murmur2)
 # A key that can be no udid (255 characters): it is neither remembered nor worked through in Python.
 _LONGEST_KEY = 4 * 255
 _RENEWALS_AT_ONCE = 3
+_PUBLISHING = "publishing"
 
 
 class Outgoing(NamedTuple):
@@ -61,16 +65,6 @@ class Outgoing(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp: int | None = None
-
-
-class MessageTooLargeError(Exception):
-    """The topic does not take messages of this size; `messages` are all such ones of a list."""
-
-    def __init__(self, messages: list[Outgoing]) -> None:
-        size, topic = len(messages[0].value or b""), messages[0].topic
-        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        super().__init__(f"a message of {size} bytes for {topic}{more}")
-        self.messages = messages
 
 
 class _Batch(NamedTuple):
@@ -129,10 +123,10 @@ class Publisher:
         *,
         make: Callable[[], AIOKafkaProducer],
         deadline: float,
-        on_error: Callable[[], None] = lambda: None,
+        errors: ServerErrors | None = None,
     ) -> None:
         self._make = make
-        self._on_error = on_error
+        self._errors = errors or ServerErrors("kafka", may_recover=kafka_may_recover)
         self._producer = make()
         self._renewing = asyncio.Lock()
         self._deadline = deadline
@@ -140,11 +134,9 @@ class Publisher:
         self._limits = TopicLimits()
 
     @classmethod
-    def from_settings(
-        cls, settings: Settings, on_error: Callable[[], None] = lambda: None
-    ) -> "Publisher":
-        """A publisher with its own idempotent producer; `start` connects it. `on_error` is called
-        for each try that failed and is followed by another."""
+    def from_settings(cls, settings: Settings, errors: ServerErrors | None = None) -> "Publisher":
+        """A publisher with its own idempotent producer; `start` connects it. `errors` counts each
+        try that another one follows."""
         make = partial(
             AIOKafkaProducer,
             **connection_options(settings),
@@ -153,7 +145,7 @@ class Publisher:
             max_batch_size=_LARGEST_MESSAGE + _ROOM_FOR_HEADERS,
             linger_ms=0,
         )
-        return cls(make=make, deadline=settings.kafka_request_timeout, on_error=on_error)
+        return cls(make=make, deadline=settings.kafka_request_timeout, errors=errors)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""
@@ -175,27 +167,25 @@ class Publisher:
         retry mends (authorisation).
         """
         attempts = _Attempts(messages, self._limits)
-        backoff = _FIRST_BACKOFF
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         renewals = 0
         while attempts.open:
             producer = self._producer
             error = await self._attempt(producer, attempts)
             if error is None:
+                self._errors.answered(_PUBLISHING)
                 continue
-            self._on_error()
             if isinstance(error, _COUNT_LOST):
                 await self._renew(producer)
                 renewals += 1
                 if renewals <= _RENEWALS_AT_ONCE:
+                    self._errors.inc()
                     continue  # the fresh producer knows nothing of what went wrong
             elif not (isinstance(error, Exception) and kafka_may_recover(error)):
                 raise error
             if attempts.open:
-                log.warning(
-                    "publishing failed, trying again", error=describe(error), seconds=backoff
-                )
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, _LAST_BACKOFF)
+                self._errors.failed(error, _PUBLISHING)
+                await backoff.pause()
         if attempts.too_large:
             raise MessageTooLargeError(attempts.too_large)
 
@@ -228,7 +218,7 @@ class Publisher:
                 await fresh.stop()
                 if not kafka_may_recover(error):
                     raise
-                log.warning("no fresh producer yet", error=describe(error))
+                self._errors.failed(error, _PUBLISHING)
                 return
             self._producer = fresh
         with suppress(KafkaError, TimeoutError):  # its senders have been told

@@ -26,9 +26,9 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from engine.kafka.partition_worker import PartitionRestartError
+from engine.kafka.errors import MessageTooLargeError, TransactionLostError
 from engine.kafka.positions import Position
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, message_size
+from engine.kafka.publisher import Outgoing, Publisher, message_size
 from engine.kafka.topic_limits import TopicLimits
 from engine.process.failures import describe
 
@@ -43,10 +43,6 @@ REFUSALS = (
 )
 # The last two are what aiokafka says of a transaction that has failed already.
 _LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
-
-
-class TransactionLostError(PartitionRestartError):
-    """The transaction is over, and this producer with it: begin the partition again."""
 
 
 class TransactionalPublisher(Publisher):

@@ -1,5 +1,6 @@
 """Every metric of the product, with its meaning. Built once per process and passed on."""
 
+from collections import Counter as Tally
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import (
@@ -11,11 +12,24 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from engine.process.failures import (
+    database_may_recover,
+    kafka_may_recover,
+    redis_may_recover,
+)
 from engine.process.server_errors import ServerErrors
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _STEP = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SIZE = (1, 10, 50, 100, 500, 1000, 2000, 5000, 10_000)
+
+_WORK = {
+    "proximity_detections_total": "detections",
+    "proximity_notifications_total": "notifications",
+    "proximity_connector_calls_total": "connector_calls",
+    "proximity_recorder_rows_total": "rows",
+    "proximity_dead_letters_total": "dead_letters",
+}
 
 
 def engine_version() -> str:
@@ -94,6 +108,7 @@ class Metrics:
                 "Requests to Kafka that failed and are tried again: questions, commits, publishing",
                 registry=registry,
             ),
+            may_recover=kafka_may_recover,
         )
         self.records_skipped = Counter(
             "proximity_records_skipped_total",
@@ -136,6 +151,7 @@ class Metrics:
                 "Calls to SQL that failed and are tried again",
                 registry=registry,
             ),
+            may_recover=database_may_recover,
         )
 
     def _connectors(self) -> None:
@@ -181,6 +197,7 @@ class Metrics:
                 "Calls to Redis that failed and are tried again",
                 registry=registry,
             ),
+            may_recover=redis_may_recover,
         )
         self.redis_memory = Gauge(
             "proximity_redis_memory_ratio",
@@ -203,3 +220,13 @@ class Metrics:
             ["server"],
             registry=registry,
         )
+
+
+def finished_work(registry: CollectorRegistry) -> dict[str, int]:
+    """What the process has done, for its last line of log; zeros are left out."""
+    counts: Tally[str] = Tally()
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name in _WORK:
+                counts[_WORK[sample.name]] += round(sample.value)
+    return {name: counts[name] for name in _WORK.values() if counts[name]}

@@ -17,6 +17,7 @@ from aiokafka import TopicPartition
 from engine.kafka.partition_worker import Records
 from engine.process.failures import database_may_recover, describe, took_too_long
 from engine.process.metrics import Metrics
+from engine.process.retry import Backoff
 from engine.recorder.ledger import (
     AlreadyCountedError,
     CompanyGoneError,
@@ -29,8 +30,7 @@ log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
 _UNLIMITED = 1_000_000  # records; consumers give less
-_FIRST_BACKOFF = 0.05
-_LAST_BACKOFF = 5.0
+_LONGEST_PAUSE = 5.0
 _SLOW_TRIES = 3  # then a batch may be too large for the time that a statement has
 
 Result = TypeVar("Result")
@@ -100,7 +100,7 @@ class Recorder:
         The partition waits meanwhile: backpressure, not loss. What `may_be_split` and is cut off
         for its time again and again raises _TooSlowError.
         """
-        backoff, slow = _FIRST_BACKOFF, 0
+        backoff, slow = Backoff(last=_LONGEST_PAUSE), 0
         while True:
             try:
                 async with asyncio.timeout(self.deadline):
@@ -120,8 +120,7 @@ class Recorder:
             else:
                 self.metrics.sql_errors.answered("recording")
                 return result
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, _LAST_BACKOFF)
+            await backoff.pause()
 
 
 class PartitionRecorder:

@@ -7,7 +7,8 @@ import structlog
 from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.metrics import Metrics
 
 log = structlog.get_logger(__name__)

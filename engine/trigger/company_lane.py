@@ -17,12 +17,12 @@ from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics
-from engine.process.failures import until_redis_answers
 from engine.process.metrics import Metrics
-from engine.redis.claim_settlement import ClaimUpdate, ClaimUpdater
-from engine.redis.claims import ClaimRequest, Claims
+from engine.process.retry import retry
+from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
 from engine.redis.devices import DeviceKey, DeviceLookup, Found, completed_device
 from engine.trigger.batch_outcome import Outcome
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -212,7 +212,7 @@ class Lane:
             return grants
         requests = [_request(grant) for grant in capped]
         now = shared.clock()
-        answers = await until_redis_answers(
+        answers = await retry(
             lambda: shared.claims.take(requests, now), shared.metrics.redis_errors, "claims"
         )
         denied = set()
@@ -293,7 +293,7 @@ class Lane:
             udid, at = grant.heard.message.device.udid, grant.heard.detected_at
             self._held.hold(udid, grant.campaign.id, at, until)
         settlements = [_returned(grant) for grant in capped]
-        await until_redis_answers(
+        await retry(
             lambda: shared.settler.apply(settlements), shared.metrics.redis_errors, "claims"
         )
 

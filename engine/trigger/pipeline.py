@@ -24,8 +24,7 @@ from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.claim_settlement import ClaimUpdater
-from engine.redis.claims import Claims
+from engine.redis.claims import Claims, ClaimUpdater
 from engine.redis.devices import DeviceLookup
 from engine.trigger.batch_outcome import Outcome
 from engine.trigger.beacon_cache import IndexedBeacon

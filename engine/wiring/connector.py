@@ -27,7 +27,7 @@ from engine.connector.result_memory import RoomToLeave
 from engine.connector.result_publisher import Departures
 from engine.connector.shared_breakers import SharedBreakers
 from engine.connector.transactional import TransactionalCalls, TransactionalDepartures
-from engine.kafka.finished_ranges import FinishedRanges
+from engine.kafka.offsets import FinishedRanges
 from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
@@ -35,8 +35,7 @@ from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import redis_may_recover
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import Settings
-from engine.redis.claim_settlement import ClaimUpdater
-from engine.wiring.devices import device_lookup
+from engine.redis.claims import ClaimUpdater
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role, Service
 
@@ -120,7 +119,7 @@ def build_connector(parts: ProcessParts) -> Role:
         settings=settings,
         calls=calls,
         opener=open_endpoints(settings),
-        devices=device_lookup(parts),
+        devices=parts.device_lookup(),
         departures=departures,
         finished=finished,
         metrics=metrics,

@@ -24,7 +24,7 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
         **connection_options(settings),
         group_id=_group(settings, role),
         enable_auto_commit=False,
-        # Every partition is placed (engine/kafka/starting_points.py); no jump goes unseen.
+        # Every partition is placed (engine/kafka/positions.py); no jump goes unseen.
         auto_offset_reset="none",
         isolation_level="read_committed",
         fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
@@ -68,13 +68,13 @@ def transactional_consumer(
         make=make_worker,
     )
     make = role_consumer(parts, role, consumer=consumer)
-    return partial(make, worker_for=transactions.worker_for, starts=transactions), transactions
+    return partial(make, worker_for=transactions.worker_for, positions=transactions), transactions
 
 
 @asynccontextmanager
 async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[Publisher]:
     """A started publisher, closed at the end."""
-    publisher = Publisher.from_settings(settings, on_error=metrics.kafka_errors.inc)
+    publisher = Publisher.from_settings(settings, errors=metrics.kafka_errors)
     try:
         await publisher.start()
         yield publisher

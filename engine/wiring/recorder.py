@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.partition_worker import batch_workers
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
@@ -44,8 +45,8 @@ def build_recorder(parts: ProcessParts) -> Role:
     )
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
-        handler_for=recorder.for_partition,
-        starts=RecordedPlaces(recorder),
+        worker_for=batch_workers(recorder.for_partition, settings.batch_records),
+        positions=RecordedPlaces(recorder),
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )

@@ -15,16 +15,14 @@ from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import database_may_recover, redis_may_recover
+from engine.process.health import PROBE
 from engine.process.metrics import Metrics
-from engine.process.readiness import PROBE
-from engine.redis.claim_settlement import ClaimUpdater
-from engine.redis.claims import Claims
+from engine.redis.claims import Claims, ClaimUpdater
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.in_flight import size_of
 from engine.trigger.index_watch import IndexWatch
 from engine.trigger.pipeline import ROLE, Trigger
-from engine.wiring.devices import device_lookup
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role
 from engine.wiring.stores import Stores
@@ -47,7 +45,7 @@ def build_trigger(parts: ProcessParts) -> Role:
             prefix=settings.redis_prefix,
             deadline=settings.redis_timeout,
         ),
-        devices=device_lookup(parts),
+        devices=parts.device_lookup(),
         publisher=parts.publisher,
         metrics=parts.metrics,
     )

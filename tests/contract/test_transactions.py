@@ -11,11 +11,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.connection import connection_options
+from engine.kafka.errors import MessageTooLargeError, TransactionLostError
 from engine.kafka.positions import Position
-from engine.kafka.publisher import MessageTooLargeError, Outgoing
+from engine.kafka.publisher import Outgoing
 from engine.kafka.topic_limits import TopicLimits
-from engine.kafka.transactions import TransactionalPublisher, TransactionLostError
-from engine.process.settings import Settings, load_settings
+from engine.kafka.transactions import TransactionalPublisher
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
 
 Make = Callable[..., Any]

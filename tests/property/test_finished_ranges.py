@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connector.transactional import TransactionalDepartures
-from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
-from engine.kafka.offsets import OffsetTracker
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker
 from engine.kafka.positions import Position
 
 offsets = st.integers(0, 2**62)

@@ -13,8 +13,8 @@ from catalog.index.entries import campaign_field, decode_campaign, encode
 from catalog.index.sweep import EVERY, sweep
 from catalog.models import IndexState, Venue
 from catalog.redis_connection import RedisClient
+from engine.process.health import ServerProbe
 from engine.process.metrics import Metrics
-from engine.process.readiness import ServerProbe
 from engine.redis.inspection import RedisInspection
 from rules.model import Campaign as Entry
 from tests.hostile.index.reader import Reader

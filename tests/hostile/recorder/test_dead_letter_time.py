@@ -9,7 +9,7 @@ import pytest
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.metrics import Metrics
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from engine.recorder.unusable_records import Asides
 from tests.acceptance.topics import TopicSet
 from tests.integration.recorder.test_recorder import NOTIFICATIONS, record

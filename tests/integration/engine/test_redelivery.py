@@ -14,9 +14,9 @@ from engine.kafka.detections import decode_record
 from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
-from engine.redis.claim_settlement import ClaimUpdater
-from engine.redis.claims import ClaimRequest, Claims
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from engine.redis.claims import ClaimRequest, Claims, ClaimUpdater
 from engine.redis.devices import DeviceLookup
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex

@@ -66,7 +66,7 @@ def test_the_command_is_installed(installed: Path) -> None:
 
 def test_scripts_and_migrations_are_among_them() -> None:
     shipped = [name for package in PACKAGES for name in _in_the_checkout(package)]
-    assert "engine/state/scripts/claim.lua" in shipped
+    assert "engine/redis/scripts/claim.lua" in shipped
     assert any(name.startswith("catalog/migrations/versions/") for name in shipped)
 
 

@@ -6,8 +6,8 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
+from engine.process.health import ServerProbe, ask_all
 from engine.process.metrics import Metrics
-from engine.process.readiness import ServerProbe, ask_all
 from engine.process.server_errors import ServerErrors
 
 GONE = "server failed, trying again"
@@ -33,7 +33,12 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def errors(metrics: Metrics, clock: Clock) -> ServerErrors:
-    return ServerErrors("redis", metrics.redis_errors._counter, clock)
+    return ServerErrors(
+        "redis",
+        metrics.redis_errors._counter,
+        may_recover=metrics.redis_errors.may_recover,
+        clock=clock,
+    )
 
 
 def test_one_line_when_it_goes_and_one_when_it_is_back(

@@ -7,8 +7,7 @@ import pytest
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claim_settlement import ClaimUpdate, ClaimUpdater
-from engine.redis.claims import ClaimRequest, Claims
+from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
 
 NOW = float(int(time.time())) + 0.25  # claims know milliseconds, calls whole seconds
 DELAY = 3600

@@ -10,7 +10,8 @@ from aiokafka import TopicPartition
 from engine.kafka.positions import Position
 from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.contract.members import ROLE, Seen, member, publish
 from tests.servers.waiting import eventually
 
@@ -160,7 +161,7 @@ async def test_a_place_that_is_not_true_any_more_is_asked_for_again(
             return asked > 1
 
     seen = Seen()
-    starts = Overtaken(at(None).known)
+    starts = Overtaken(at(None).load)
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(partial(has, seen, 5))
     assert asked == 2

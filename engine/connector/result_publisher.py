@@ -7,8 +7,7 @@ id, and settles no claim that it does not own.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -23,7 +22,7 @@ from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import retry
 from engine.redis.claims import ClaimUpdate, ClaimUpdater
 
@@ -97,9 +96,7 @@ class Departures:
         self._leaving: Basket[Departure] = Basket()
         self._unsettled: Basket[tuple[Departure, ClaimUpdate]] = Basket()
         self._gone: Basket[Departure] = Basket()
-        self._seconds = {
-            step: metrics.batch_seconds.labels(ROLE, step) for step in ("publish", "claims")
-        }
+        self._step = StepTimer(metrics, ROLE)
 
     def add(self, departure: Departure) -> None:
         """See it off soon; its origin is told when it is done."""
@@ -221,12 +218,6 @@ class Departures:
                 failed[cause.asked.message.company.id, cause.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self._seconds[name].observe(time.perf_counter() - begin)
 
 
 def settlement_of(departure: Departure) -> ClaimUpdate | None:

@@ -7,8 +7,7 @@ else has written the batch, or part of it, has moved it, and then what is left i
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
 
 import structlog
@@ -16,7 +15,7 @@ from aiokafka import TopicPartition
 
 from engine.kafka.partition_worker import Records
 from engine.process.failures import database_may_recover, describe, took_too_long
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import Backoff
 from engine.recorder.ledger import (
     AlreadyCountedError,
@@ -83,6 +82,7 @@ class Recorder:
         self.metrics = metrics
         self.deadline = deadline
         self.clock = clock
+        self.step = StepTimer(metrics, ROLE, clock)
 
     def for_partition(self, partition: TopicPartition) -> "PartitionRecorder":
         """The handler for one assignment of one partition."""
@@ -128,6 +128,7 @@ class PartitionRecorder:
 
     def __init__(self, shared: Recorder, partition: TopicPartition) -> None:
         self._shared = shared
+        self._step = shared.step
         self._topic, self._partition = partition
         self._reader = shared.readers[partition.topic]()
         self._next: int | None = None
@@ -198,10 +199,3 @@ class PartitionRecorder:
         shared.metrics.recorder_transactions.observe(shared.clock() - begin)
         for table, count in written.items():
             shared.metrics.recorder_rows.labels(table).inc(count)
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = self._shared.clock()
-        yield
-        seconds = self._shared.clock() - begin
-        self._shared.metrics.batch_seconds.labels(ROLE, name).observe(seconds)

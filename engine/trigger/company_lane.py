@@ -6,10 +6,8 @@ take turns. A turn is bounded in detections, grants and bytes, whatever the camp
 """
 
 import asyncio
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -20,7 +18,7 @@ from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import retry
 from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
 from engine.redis.devices import DeviceKey, DeviceLookup, Found, completed_device
@@ -107,7 +105,8 @@ class Shared(Protocol):
     def turn_bytes(self) -> int: ...
     @property
     def max_age(self) -> float: ...
-    def step_seconds(self, name: str) -> Callable[[float], None]: ...
+    @property
+    def step(self) -> StepTimer: ...
 
 
 class Lane:
@@ -126,6 +125,7 @@ class Lane:
     ) -> None:
         self._company = company
         self._shared = shared
+        self._step = shared.step
         self._held = held
         self._on_finished = on_finished
         self._unfinished: deque[Record] = deque()
@@ -329,12 +329,6 @@ class Lane:
         metrics.connector_handovers.inc(formats.pop("connector", 0))
         for name, count in formats.items():
             metrics.notifications.labels(name).inc(count)
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self._shared.step_seconds(name)(time.perf_counter() - begin)
 
 
 def _request(grant: Grant) -> ClaimRequest:

@@ -10,8 +10,7 @@ import asyncio
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from aiokafka import TopicPartition
 
@@ -22,7 +21,7 @@ from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
 from engine.redis.claims import Claims, ClaimUpdater
 from engine.redis.devices import DeviceLookup
@@ -38,7 +37,6 @@ from rules.decision import Decision, decide
 
 __all__ = ["ROLE", "PartitionTrigger", "Trigger"]
 
-_STEPS = ("decode", "resolve", "decide", "claim", "publish")
 _TAKEN_AT_ONCE = 1000  # records, between which the event loop has its turn
 
 
@@ -74,7 +72,7 @@ class Trigger:
         self.held = HeldMemory(settings.held_claims)
         self.limit = DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
         self.composer = Composer(topics=topics, lifetime=settings.notification_lifetime)
-        self._seconds = {step: metrics.batch_seconds.labels(ROLE, step) for step in _STEPS}
+        self.step = StepTimer(metrics, ROLE)
 
     def publishing_with(self, publisher: Publisher) -> "Trigger":
         """The same, which publishes with `publisher`; all else is shared."""
@@ -87,10 +85,6 @@ class Trigger:
     ) -> "PartitionTrigger":
         """The worker for one assignment of one partition."""
         return PartitionTrigger(partition, shared=self, on_progress=on_progress)
-
-    def step_seconds(self, name: str) -> Callable[[float], None]:
-        """Where the seconds of a step are told."""
-        return self._seconds[name].observe
 
 
 class PartitionTrigger:
@@ -106,6 +100,7 @@ class PartitionTrigger:
         self._shared = shared
         self._on_progress = on_progress
         self._held = shared.held.for_assignment()
+        self._step = shared.step
         self._queue: deque[Records] = deque()
         self._queued = 0
         self._bytes = 0
@@ -309,9 +304,3 @@ class PartitionTrigger:
         if not task.cancelled() and self._failure is None:
             self._failure = task.exception()
         self._on_progress()
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self._shared.step_seconds(name)(time.perf_counter() - begin)

@@ -21,9 +21,10 @@ from engine.kafka.timestamps import format_instant
 from engine.kafka.topics import Topics
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from engine.wiring.connector import build_connector
-from engine.wiring.role import Parts
+from engine.wiring.role import ProcessParts
 from engine.wiring.stores import open_stores
 
 COMPANIES = 16
@@ -98,7 +99,7 @@ async def _running(settings: Settings, metrics: Metrics) -> AsyncIterator[None]:
     await publisher.start()
     async with open_stores(settings) as stores:
         built = build_connector(
-            Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
+            ProcessParts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
         )
         running = asyncio.create_task(
             run_services(

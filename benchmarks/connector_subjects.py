@@ -22,7 +22,7 @@ from connectors.egress import Egress
 from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place
 from connectors.names import Names
 from connectors.request import build_request
-from engine.process.garbage_collection import settle_garbage_collector
+from engine.process.lifecycle import settle_garbage_collector
 
 IN_FLIGHT = 512
 COMPANIES = 16  # of 32 calls each

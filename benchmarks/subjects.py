@@ -17,11 +17,11 @@ from aiokafka import AIOKafkaConsumer
 from engine.kafka.connection import connection_options
 from engine.kafka.messages import Detection
 from engine.kafka.publisher import Publisher
-from engine.process.garbage_collection import settle_garbage_collector
-from engine.process.lifecycle import run_services
+from engine.process.lifecycle import run_services, settle_garbage_collector
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
-from engine.wiring.role import Parts
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from engine.wiring.role import ProcessParts
 from engine.wiring.stores import open_stores
 from engine.wiring.trigger import build_trigger
 
@@ -63,7 +63,7 @@ async def trigger(settings: Settings, count: int) -> Result:
     publisher = Publisher.from_settings(settings)
     async with open_stores(settings) as stores:
         role = build_trigger(
-            Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
+            ProcessParts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
         )
         await publisher.start()
         result: Result = {}

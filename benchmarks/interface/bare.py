@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import uvicorn
 from fastapi import FastAPI, Response
 
-from engine.process.listening import listen
+from engine.process.http_server import listen
 
 
 class _Server(uvicorn.Server):

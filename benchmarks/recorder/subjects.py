@@ -19,14 +19,14 @@ from sqlalchemy import make_url
 
 from catalog.database import open_database
 from engine.kafka.publisher import Publisher
-from engine.process.garbage_collection import settle_garbage_collector
-from engine.process.lifecycle import run_services
+from engine.process.lifecycle import run_services, settle_garbage_collector
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from engine.recorder.postgresql_retention import PostgresStore
 from engine.recorder.retention import Retention
 from engine.wiring.recorder import build_recorder
-from engine.wiring.role import Parts
+from engine.wiring.role import ProcessParts
 from engine.wiring.stores import open_stores
 
 _DEADLINE = 600.0
@@ -42,7 +42,7 @@ async def recorder(settings: Settings, count: int) -> Result:
     publisher = Publisher.from_settings(settings)
     async with open_stores(settings) as stores:
         await _make_days(settings)
-        parts = Parts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
+        parts = ProcessParts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
         role = build_recorder(parts)
         await publisher.start()
         result: Result = {}

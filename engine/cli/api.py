@@ -35,8 +35,8 @@ async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
-    from engine.process.lifecycle import ServiceDiedError, stop_on_signals
-    from engine.process.listening import PortInUseError
+    from engine.process.errors import PortInUseError, ServiceDiedError
+    from engine.process.lifecycle import stop_on_signals
     from engine.process.metrics import engine_version
     from engine.process.settings_display import shown_servers
     from engine.wiring.api import serve_api

@@ -14,8 +14,8 @@ from typer.exceptions import TyperException
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError, CommandInterruptedError
 from engine.cli.invocation import Invocation
+from engine.process.errors import SettingsError
 from engine.process.metrics import engine_version
-from engine.process.settings import SettingsError
 
 USAGE = 2
 FAILED = 1

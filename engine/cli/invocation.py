@@ -5,7 +5,8 @@ from pathlib import Path
 
 import typer
 
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 
 
 @dataclass(frozen=True)

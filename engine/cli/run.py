@@ -18,7 +18,7 @@ from engine.process.settings import Settings
 log = structlog.get_logger(__name__)
 
 
-class Role(StrEnum):
+class RoleChoice(StrEnum):
     """What `--role` takes; `all` is every role there is, in one process."""
 
     TRIGGER = "trigger"
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     context: typer.Context,
-    role: Annotated[Role, typer.Option(help="Which role to run.")] = Role.ALL,
+    role: Annotated[RoleChoice, typer.Option(help="Which role to run.")] = RoleChoice.ALL,
     workers: Annotated[
         int,
         typer.Option(min=1, max=256, help="Processes; each takes its own metrics port, upward."),
@@ -62,10 +62,10 @@ def run(
     _run_one(settings, _names(role), embedded, write_env)
 
 
-def _names(role: Role) -> tuple[str, ...]:
+def _names(role: RoleChoice) -> tuple[str, ...]:
     from engine.wiring.run import ROLES
 
-    return ROLES if role is Role.ALL else (role.value,)
+    return ROLES if role is RoleChoice.ALL else (role.value,)
 
 
 def _run_one(
@@ -82,14 +82,12 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
-    from engine.kafka.dead_letters import TooManyDeadLettersError
+    from engine.kafka.errors import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
-    from engine.process.garbage_collection import settle_garbage_collector
-    from engine.process.lifecycle import ServiceDiedError, stop_on_signals
-    from engine.process.listening import PortInUseError
-    from engine.process.metrics import Metrics, engine_version
+    from engine.process.errors import PortInUseError, ServiceDiedError
+    from engine.process.lifecycle import settle_garbage_collector, stop_on_signals
+    from engine.process.metrics import Metrics, engine_version, finished_work
     from engine.process.settings_display import shown_servers
-    from engine.process.work_done import finished_work
     from engine.wiring.connector import CertificatesError
     from engine.wiring.run import run_roles
     from engine.wiring.stores import SchemaError

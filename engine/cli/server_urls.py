@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.process.settings import PREFIX, Settings, SettingsError
+from engine.process.errors import SettingsError
+from engine.process.settings import PREFIX, Settings
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from aiokafka import TopicPartition
 
 from connectors.jobs import Job
 from connectors.worker import Worker as CallWorker
-from engine.kafka.offsets import Offsets
+from engine.kafka.offsets import OffsetTracker
 from engine.kafka.partition_worker import Records
 from engine.process.cancelling import cancel
 
@@ -24,7 +24,7 @@ class TakeIn(Protocol):
 
 
 class CallPartition:
-    """Implements the consumer's Worker. What it holds dies with the assignment."""
+    """Implements the consumer's PartitionWorker. What it holds dies with the assignment."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class CallPartition:
         self._role = role
         self._calls = calls
         self._on_progress = on_progress
-        self._offsets = Offsets()
+        self._offsets = OffsetTracker()
         self._queue: deque[Records] = deque()
         self._queued = 0
         self._arrived = asyncio.Event()
@@ -61,7 +61,7 @@ class CallPartition:
         return self._offsets.done
 
     @property
-    def offsets(self) -> Offsets:
+    def offsets(self) -> OffsetTracker:
         """What is begun and not finished; to be looked at only."""
         return self._offsets
 

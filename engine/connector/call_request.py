@@ -11,7 +11,7 @@ from engine.kafka.detections import failure_reason
 from engine.kafka.messages import ConnectorCall
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
-from engine.redis.devices import NOT_ASKED, DeviceKey, KnownToCatalog, completed
+from engine.redis.devices import NOT_ASKED, DeviceKey, DeviceRecord, completed_device
 
 _HIGHEST = 2**63 - 1
 _LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
@@ -78,7 +78,7 @@ def _check(message: ConnectorCall) -> None:
 
 
 def question(
-    asked: Asked, endpoint: Endpoint, known: KnownToCatalog | None, fresh_seconds: float
+    asked: Asked, endpoint: Endpoint, known: DeviceRecord | None, fresh_seconds: float
 ) -> Call:
     """What the service is asked, for as long as the detection is fresh.
 
@@ -102,9 +102,9 @@ def question(
     )
 
 
-def _device(asked: Asked, known: KnownToCatalog | None) -> Device:
+def _device(asked: Asked, known: DeviceRecord | None) -> Device:
     """The device, completed from the catalog. Not in the catalog: no test device."""
-    device = completed(asked.message.device, known)
+    device = completed_device(asked.message.device, known)
     return Device(
         udid=device.udid,
         id_connector=device.id_connector,

@@ -12,8 +12,8 @@ from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Firing, Notification
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
-from engine.redis.claim_settlement import Settlement
-from engine.redis.devices import KnownToCatalog, completed
+from engine.redis.claims import ClaimUpdate
+from engine.redis.devices import DeviceRecord, completed_device
 
 DECLINED_SECONDS = 60
 
@@ -30,7 +30,7 @@ class Answered(msgspec.Struct, gc=False):
     """
 
     asked: Asked
-    known: KnownToCatalog | None
+    known: DeviceRecord | None
     result: Result
     tries: Tries | None = None
 
@@ -73,14 +73,14 @@ def message_of(answered: Answered, topics: Topics, now: float) -> Outgoing | Non
     return None
 
 
-def settlement(answered: Answered) -> Settlement | None:
+def settlement(answered: Answered) -> ClaimUpdate | None:
     """What becomes of the claim: kept for content, shortened for a refusal, given back for a
     failure. None: nothing to do."""
     message = answered.asked.message
     keep = 0 if isinstance(answered.result, Failed) else DECLINED_SECONDS
     if isinstance(answered.result, Content) or message.delay <= keep:
         return None
-    return Settlement(
+    return ClaimUpdate(
         campaign_id=message.campaign.id,
         udid=message.device.udid,
         owner=answered.asked.owner,
@@ -91,7 +91,7 @@ def settlement(answered: Answered) -> Settlement | None:
 
 
 def _notification(
-    asked: Asked, known: KnownToCatalog | None, content: Content, topic: str
+    asked: Asked, known: DeviceRecord | None, content: Content, topic: str
 ) -> Outgoing:
     message = asked.message
     shared: dict[str, Any] = {name: getattr(message, name) for name in _SHARED_FIELDS}
@@ -101,7 +101,7 @@ def _notification(
         format=content.format,
         title=message.title if content.title is None else content.title,
         push=message.push if content.push is None else content.push,
-        device=completed(message.device, known),
+        device=completed_device(message.device, known),
     )
     headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
     udid = message.device.udid.encode()

@@ -6,9 +6,7 @@ goes its own way, and only what is finished without a gap is committed.
 """
 
 import copy
-import time
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container
 
 from aiokafka import TopicPartition
 
@@ -22,9 +20,9 @@ from engine.connector.finished_calls import FinishedCalls
 from engine.connector.result_publisher import ROLE, Departure, Departures
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.partition_worker import Records
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
-from engine.redis.devices import NOT_ASKED, DeviceLookup, KnownToCatalog
+from engine.redis.devices import NOT_ASKED, DeviceLookup, DeviceRecord
 
 __all__ = ["ROLE", "Connector"]
 
@@ -54,9 +52,7 @@ class Connector:
             share=settings.dead_letter_share, run=settings.dead_letter_run
         )
         self._metrics = metrics
-        self._seconds = {
-            step: metrics.batch_seconds.labels(ROLE, step) for step in ("decode", "devices")
-        }
+        self._step = StepTimer(metrics, ROLE)
 
     def departing_with(
         self, departures: Departures, finished_before: Container[int]
@@ -102,7 +98,7 @@ class Connector:
         partition.finished(repeated)
         self._metrics.batch_size.observe(len(records))
 
-    def _ask(self, partition: CallPartition, asked: Asked, known: KnownToCatalog | None) -> None:
+    def _ask(self, partition: CallPartition, asked: Asked, known: DeviceRecord | None) -> None:
         """Hand one call over; its result departs when it comes."""
         offset = asked.record.offset
         answerable = None if known is NOT_ASKED else known
@@ -126,9 +122,3 @@ class Connector:
         job = self._calls.submit(call, on_result)
         if not job.ended:
             partition.jobs[offset] = job
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self._seconds[name].observe(time.perf_counter() - begin)

@@ -7,8 +7,7 @@ id, and settles no claim that it does not own.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -20,11 +19,12 @@ from engine.connector.call_result import Answered, message_of, settlement
 from engine.connector.finished_calls import FinishedCalls, Progress
 from engine.connector.result_memory import RoomToLeave
 from engine.kafka.dead_letters import DeadLetter
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics
-from engine.process.failures import until_redis_answers
-from engine.process.metrics import Metrics
-from engine.redis.claim_settlement import ClaimSettler, Settlement
+from engine.process.metrics import Metrics, StepTimer
+from engine.process.retry import retry
+from engine.redis.claims import ClaimUpdate, ClaimUpdater
 
 log = structlog.get_logger(__name__)
 
@@ -77,7 +77,7 @@ class Departures:
         *,
         topics: Topics,
         publisher: Publisher,
-        claims: ClaimSettler,
+        claims: ClaimUpdater,
         finished: FinishedCalls,
         metrics: Metrics,
         room: RoomToLeave,
@@ -94,11 +94,9 @@ class Departures:
         self._room = room
         self._waiting_bytes = 0
         self._leaving: Basket[Departure] = Basket()
-        self._unsettled: Basket[tuple[Departure, Settlement]] = Basket()
+        self._unsettled: Basket[tuple[Departure, ClaimUpdate]] = Basket()
         self._gone: Basket[Departure] = Basket()
-        self._seconds = {
-            step: metrics.batch_seconds.labels(ROLE, step) for step in ("publish", "claims")
-        }
+        self._step = StepTimer(metrics, ROLE)
 
     def add(self, departure: Departure) -> None:
         """See it off soon; its origin is told when it is done."""
@@ -180,14 +178,14 @@ class Departures:
         key = None if message.value is None else message.key
         return departure, message._replace(key=key, value=None)
 
-    async def _settle(self, batch: list[tuple[Departure, Settlement]]) -> None:
+    async def _settle(self, batch: list[tuple[Departure, ClaimUpdate]]) -> None:
         await self._settle_claims([wish for _, wish in batch])
         self._gone.put(departure for departure, _ in batch)
 
-    async def _settle_claims(self, wishes: Sequence[Settlement]) -> None:
+    async def _settle_claims(self, wishes: Sequence[ClaimUpdate]) -> None:
         with self._step("claims"):
-            await until_redis_answers(
-                lambda: self._claims.settle(wishes), self._metrics.redis_errors, "claims to settle"
+            await retry(
+                lambda: self._claims.apply(wishes), self._metrics.redis_errors, "claims to settle"
             )
 
     async def _finish(self, batch: list[Departure]) -> None:
@@ -221,14 +219,8 @@ class Departures:
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
 
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self._seconds[name].observe(time.perf_counter() - begin)
 
-
-def settlement_of(departure: Departure) -> Settlement | None:
+def settlement_of(departure: Departure) -> ClaimUpdate | None:
     """What becomes of its claim, if it has one to settle."""
     cause = departure.cause
     return settlement(cause) if isinstance(cause, Answered) else None

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 
 from engine.connector.call_partition import CallPartition
 from engine.connector.result_publisher import Departure, Departures, settlement_of
-from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges
 from engine.kafka.partition_worker import Records
-from engine.kafka.positions import Place
+from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel
-from engine.redis.claim_settlement import Settlement
+from engine.redis.claims import ClaimUpdate
 
 _MOST_DEPARTURES = 1000
 _IDLE_SECONDS = 1.0
@@ -67,7 +67,7 @@ class TransactionalDepartures(Departures):
             await cancel(steps)
             self._give_room(self._waiting_bytes)
 
-    async def _settle(self, batch: list[tuple[Departure, Settlement]]) -> None:
+    async def _settle(self, batch: list[tuple[Departure, ClaimUpdate]]) -> None:
         await self._settle_claims([wish for _, wish in batch])
         self._leaving.put(departure for departure, _ in batch)
 
@@ -102,7 +102,7 @@ class TransactionalDepartures(Departures):
         if done is None:
             done = begun.first
         assert done is not None  # noqa: S101  # something was begun
-        await self._transactions.commit(Place(done, self._topic_id, self._text(offsets)))
+        await self._transactions.commit(Position(done, self._topic_id, self._text(offsets)))
         self._committed = done
 
     def _text(self, offsets: Sequence[int]) -> str:
@@ -133,7 +133,7 @@ class TransactionalDepartures(Departures):
 
 
 class TransactionalCalls:
-    """Implements Worker: a CallPartition whose calls leave in transactions.
+    """Implements PartitionWorker: a CallPartition whose calls leave in transactions.
 
     Its offsets are committed with them, and never left to the consumer's commits.
     """

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from aiokafka import ConsumerRecord, TopicPartition
 
+from engine.kafka.errors import TooManyDeadLettersError
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
 from engine.kafka.timestamps import format_instant
@@ -70,10 +71,6 @@ class DeadLetter(NamedTuple):
             ("failed_at", format_instant(failed_at).encode()),
         ]
         return Outgoing(topic, record.key, record.value, headers, record.timestamp)
-
-
-class TooManyDeadLettersError(Exception):
-    """The limit is passed: the fault is more likely ours, or a pipeline's, than a sender's."""
 
 
 class DeadLetterLimit:

@@ -11,23 +11,20 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from engine.kafka.connection import connection_options
 from engine.kafka.dating import Dating
-from engine.kafka.partition_worker import Records, Worker
-from engine.kafka.positions import Place
-from engine.kafka.starting_points import GroupOffsets
+from engine.kafka.errors import TooManyPartitionsError
+from engine.kafka.partition_worker import PartitionWorker, Records
+from engine.kafka.positions import GroupOffsets, Position
 from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
 from engine.process.cancelling import cancel
-from engine.process.failures import describe
 from engine.process.metrics import Metrics
+from engine.process.retry import Backoff, retry
 from engine.process.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 _STARTED_AT_ONCE = 8
 _RETRY_SECONDS = 1.0
@@ -37,15 +34,13 @@ _LARGEST_REQUEST = 33 * 1024 * 1024
 _IDLE_SECONDS = 0.5
 
 # The partition, what to publish it with, where it goes on, and whom to tell of progress.
-WorkerMaker = Callable[[TopicPartition, TransactionalPublisher, Place, Callable[[], None]], Worker]
-
-
-class TooManyPartitionsError(Exception):
-    """One process has more partitions than it may have producers; the message says what to do."""
+WorkerMaker = Callable[
+    [TopicPartition, TransactionalPublisher, Position, Callable[[], None]], PartitionWorker
+]
 
 
 class Transactions(GroupOffsets):
-    """The producers of one process for one role, by partition; implements Starts.
+    """The producers of one process for one role, by partition; implements PositionStore.
 
     `make` makes a worker, which closes the publisher that it is given and uses no other.
     """
@@ -67,25 +62,29 @@ class Transactions(GroupOffsets):
         self._limits = TopicLimits()
         self._dating = Dating()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
-        self._places: dict[TopicPartition, Place] = {}
+        self._places: dict[TopicPartition, Position] = {}
         self._starting = asyncio.Semaphore(_STARTED_AT_ONCE)
 
-    async def known(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
         """What is committed, once nobody else can commit any more."""
         await asyncio.gather(*(self._start(each) for each in partitions))
-        places = await super().known(partitions)
+        places = await super().load(partitions)
         self._places |= places
         return places
 
-    async def moved(
-        self, _old: Mapping[TopicPartition, Place], new: Mapping[TopicPartition, Place]
+    async def replace(
+        self, _old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
     ) -> bool:
         """Remember the topics' ids for the commits."""
         self._places |= new
         return True
 
-    def worker_for(self, partition: TopicPartition, on_progress: Callable[[], None]) -> Worker:
-        """The worker of a partition that `known` was asked for."""
+    def worker_for(
+        self, partition: TopicPartition, on_progress: Callable[[], None]
+    ) -> PartitionWorker:
+        """The worker of a partition that was loaded."""
         publisher = self._publishers.pop(partition)
         return self._make(partition, publisher, self._places.pop(partition), on_progress)
 
@@ -101,23 +100,24 @@ class Transactions(GroupOffsets):
         left = self._publishers.pop(partition, None)
         if left is not None:
             await left.close()
-        while True:
+
+        async def start() -> TransactionalPublisher:
             publisher = self._made(partition)
             try:
                 async with self._starting:
                     await publisher.start()
-            except (KafkaError, OSError, TimeoutError) as error:
-                if isinstance(error, REFUSALS):
-                    raise
-                self._errors.inc()
-                log.warning("no transactional producer yet", error=describe(error))
-            else:
-                self._publishers[partition] = publisher
-                return
-            finally:
-                if self._publishers.get(partition) is not publisher:
-                    await publisher.close()
-            await asyncio.sleep(_RETRY_SECONDS)
+            except BaseException:
+                await publisher.close()
+                raise
+            return publisher
+
+        self._publishers[partition] = await retry(
+            start,
+            self._errors,
+            "starting a transactional producer",
+            may_recover=_may_start_later,
+            backoff=Backoff(_RETRY_SECONDS, _RETRY_SECONDS),
+        )
 
     def _made(self, partition: TopicPartition) -> TransactionalPublisher:
         settings = self._settings
@@ -146,8 +146,14 @@ class Transactions(GroupOffsets):
         )
 
 
+def _may_start_later(error: Exception) -> bool:
+    return isinstance(error, KafkaError | OSError | TimeoutError) and not isinstance(
+        error, REFUSALS
+    )
+
+
 class TransactionalWorker:
-    """Implements Worker: one batch after another, each with a transaction around it.
+    """Implements PartitionWorker: one batch after another, each with a transaction around it.
 
     The batch goes through a worker of the role. It is done when that one has finished all of it,
     and committed when the transaction is: this worker's own offsets are never left to the
@@ -162,7 +168,7 @@ class TransactionalWorker:
         partition: TopicPartition,
         *,
         publisher: TransactionalPublisher,
-        inner: Callable[[Callable[[], None]], Worker],
+        inner: Callable[[Callable[[], None]], PartitionWorker],
         topic_id: str | None,
         batch_records: int,
         on_progress: Callable[[], None],
@@ -255,7 +261,7 @@ class TransactionalWorker:
 
     async def _commit(self) -> None:
         if self._uncommitted is not None:
-            await self._publisher.commit(Place(self._uncommitted, self._topic_id))
+            await self._publisher.commit(Position(self._uncommitted, self._topic_id))
             self._uncommitted = None
 
     def _next_batch(self) -> Records:

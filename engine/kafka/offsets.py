@@ -1,10 +1,15 @@
 """How far a partition is done when its records are finished in any order. Pure."""
 
-from collections.abc import Collection, Iterator
+import base64
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
+# The brokers' offset.metadata.max.bytes is 4096, and the topic's id stands beside.
+MOST_CHARACTERS = 3900
 
-class Offsets:
+
+class OffsetTracker:
     """Offsets begun and not finished, in their order.
 
     What may be committed is what is finished without a gap. Only what is open takes memory,
@@ -53,7 +58,7 @@ class Offsets:
     def after(self, finishing: Collection[int]) -> tuple[int | None, list[range]]:
         """What `done` will be when these are finished, and what is then finished behind it.
 
-        (Offsets that were never begun, between others that were, count as finished.)
+        (OffsetTracker that were never begun, between others that were, count as finished.)
         """
         left = [offset for offset in self._open if offset not in finishing]
         if not left or self._end is None:
@@ -66,3 +71,59 @@ def _between(edges: list[int]) -> Iterator[range]:
     for one, next_one in pairwise(edges):
         if next_one > one + 1:
             yield range(one + 1, next_one)
+
+
+class FinishedRanges:
+    """Offsets that are finished, in ascending ranges. As text they fit into a commit."""
+
+    def __init__(self, ranges: Sequence[range] = ()) -> None:
+        self._ranges = ranges
+        self._begins = [each.start for each in ranges]
+
+    def __contains__(self, offset: object) -> bool:
+        if not isinstance(offset, int):
+            return False
+        at = bisect_right(self._begins, offset) - 1
+        return at >= 0 and offset in self._ranges[at]
+
+    def beyond(self, end: int) -> list[range]:
+        """What of them lies behind `end`."""
+        return [range(max(each.start, end), each.stop) for each in self._ranges if each.stop > end]
+
+    def text(self) -> str:
+        """Distances and lengths in turn, seven bits a byte, in base64."""
+        raw, position = bytearray(), 0
+        for each in self._ranges:
+            for number in (each.start - position, len(each)):
+                while number >= 0x80:
+                    raw.append(number & 0x7F | 0x80)
+                    number >>= 7
+                raw.append(number)
+            position = each.stop
+        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str) -> "FinishedRanges":
+        """What `text` gave; empty for what nobody here has written."""
+        try:
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        except ValueError:
+            return cls()
+        numbers = list(_numbers(raw))
+        if len(numbers) % 2:
+            return cls()
+        ranges, position = [], 0
+        for distance, length in zip(numbers[::2], numbers[1::2], strict=True):
+            ranges.append(range(position + distance, position + distance + length))
+            position += distance + length
+        return cls(ranges)
+
+
+def _numbers(raw: bytes) -> Iterator[int]:
+    number, shift = 0, 0
+    for byte in raw:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            yield number
+            number, shift = 0, 0

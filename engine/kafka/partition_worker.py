@@ -16,10 +16,6 @@ from engine.process.cancelling import cancel
 Records = list[ConsumerRecord[bytes, bytes]]
 
 
-class BeginAgainError(Exception):
-    """What stopped a worker is no fault: its partition has to begin again, from its place."""
-
-
 class BatchHandler(Protocol):
     """What a role does with the records of one partition.
 
@@ -32,7 +28,7 @@ class BatchHandler(Protocol):
     async def handle(self, records: Records) -> None: ...
 
 
-class Worker(Protocol):
+class PartitionWorker(Protocol):
     """What a consumer needs of whatever works on one assignment of one partition.
 
     `pending` counts what was offered and is not finished: at two batches the partition is paused.
@@ -60,7 +56,26 @@ class NotesCommits(Protocol):
     def note_committed(self, offset: int) -> None: ...
 
 
-class PartitionWorker:
+HandlerFactory = Callable[[TopicPartition], BatchHandler]
+
+
+def batch_workers(
+    handler_for: HandlerFactory, batch_records: int
+) -> "Callable[[TopicPartition, Callable[[], None]], BatchWorker]":
+    """Makes workers that run the handlers of `handler_for` over batches of at most so many."""
+
+    def make(partition: TopicPartition, on_progress: Callable[[], None]) -> BatchWorker:
+        return BatchWorker(
+            partition,
+            handler=handler_for(partition),
+            batch_records=batch_records,
+            on_progress=on_progress,
+        )
+
+    return make
+
+
+class BatchWorker:
     """Runs a handler over a queue of fetched records. One task, strictly in order."""
 
     def __init__(

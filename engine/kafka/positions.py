@@ -9,60 +9,182 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
-from aiokafka import TopicPartition
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from engine.kafka.cluster_metadata import topic_ids
+from engine.process.metrics import Metrics
+from engine.process.retry import retry
+
+log = structlog.get_logger(__name__)
+
+_DEADLINE = 30.0
+_POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
 _METADATA = re.compile(
     r"topic=(?P<topic>[0-9a-f]{32})(?: finished=(?P<finished>[\w=-]*))?", re.ASCII
 )
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """The first record that is yet to be done. `topic_id` is None where nobody knows it.
 
-    `finished` is a role's own note of what is done already behind the offset.
+    `finished_ranges` is the text of FinishedRanges: what a role has done already behind the offset.
     """
 
     offset: int
     topic_id: str | None = None
-    finished: str = ""
+    finished_ranges: str = ""
 
-    def committed(self) -> OffsetAndMetadata:
-        """As a group commits it."""
+    def to_commit(self) -> OffsetAndMetadata:
+        """The position as a group commits it."""
         if self.topic_id is None:
             return OffsetAndMetadata(self.offset, "")
-        finished = f" finished={self.finished}" if self.finished else ""
+        finished = f" finished={self.finished_ranges}" if self.finished_ranges else ""
         return OffsetAndMetadata(self.offset, f"topic={self.topic_id}{finished}")
 
     @classmethod
-    def read(cls, committed: OffsetAndMetadata) -> "Place":
-        """Of a commit; whatever else wrote its metadata has told nothing of the topic."""
+    def from_commit(cls, committed: OffsetAndMetadata) -> "Position":
+        """The position of a commit. Metadata that another program wrote name no topic."""
         found = _METADATA.fullmatch(committed.metadata or "")
         if found is None:
             return cls(committed.offset)
         return cls(committed.offset, found["topic"], found["finished"] or "")
 
-    def may_be_of(self, topic_id: str | None) -> bool:
-        """Whether it is a place in the topic of this id, as far as is known."""
+    def may_belong_to(self, topic_id: str | None) -> bool:
+        """Whether the position is one in the topic of this id, as far as is known."""
         return self.topic_id is None or topic_id is None or self.topic_id == topic_id
 
-    def ended_before(self, new: "Place") -> bool:
-        """Whether the topic of this place is no more where partitions go on at `new`."""
-        return new.offset < self.offset or not self.may_be_of(new.topic_id)
+    def topic_ended_before(self, new: "Position") -> bool:
+        """Whether the topic of this position is no more, since the partition goes on at `new`."""
+        return new.offset < self.offset or not self.may_belong_to(new.topic_id)
 
 
-class Starts(Protocol):
-    """Who knows where partitions go on."""
+class PositionStore(Protocol):
+    """Remembers where partitions go on."""
 
-    async def known(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
-        """Where each goes on; one that is new is left out. May wait as long as it takes."""
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
+        """The position of each; a new partition is left out. May wait as long as it takes."""
 
-    async def moved(
+    async def replace(
         self,
-        old: Mapping[TopicPartition, Place],
-        new: Mapping[TopicPartition, Place],
+        old: Mapping[TopicPartition, Position],
+        new: Mapping[TopicPartition, Position],
     ) -> bool:
-        """`new` go on elsewhere than `old` said, or in a topic whose id was not known.
+        """Partitions go on at `new`, which is not what `old` (of `load`) said.
 
-        False if `old` is not true any more: ask again.
+        False if `old` is not true any more: load again.
         """
+
+
+class GroupOffsets:
+    """Implements PositionStore with what the consumer's group has committed."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, metrics: Metrics) -> None:
+        self._consumer = consumer
+        self._metrics = metrics
+
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
+        """The positions that are committed. Waits for brokers that are away."""
+
+        async def ask() -> Mapping[TopicPartition, OffsetAndMetadata]:
+            coordinator = self._consumer._coordinator  # noqa: SLF001  # committed() has no metadata
+            found: Mapping[TopicPartition, OffsetAndMetadata]
+            found = await coordinator.fetch_committed_offsets(list(partitions))
+            return found
+
+        found = await retry(ask, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
+        return {partition: Position.from_commit(each) for partition, each in found.items()}
+
+    async def replace(
+        self, _old: Mapping[TopicPartition, Position], _new: Mapping[TopicPartition, Position]
+    ) -> bool:
+        """Nothing to do: the next commit writes the new position."""
+        return True
+
+
+class Extent(NamedTuple):
+    """What the brokers have of partitions: first offset, the one behind the last, topic ids."""
+
+    begin: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+
+class Positioner:
+    """Moves a consumer to where its partitions go on; logs and counts what is left out."""
+
+    def __init__(
+        self, consumer: AIOKafkaConsumer, store: PositionStore, *, role: str, metrics: Metrics
+    ) -> None:
+        self._consumer = consumer
+        self._store = store
+        self._role = role
+        self._metrics = metrics
+
+    async def seek(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
+        """Move each partition to its position; the positions. Waits for brokers that are away.
+
+        A topic that is another one than the position's is read from its beginning. Records that
+        are gone are left out. Both are logged, and the latter counted. Raises what the store does.
+        """
+        while True:
+            known = await self._store.load(partitions)
+            extent = await self.extent(partitions)
+            found = {each: self._position(each, known.get(each), extent) for each in partitions}
+            changed = {each: at for each, at in found.items() if at != known.get(each)}
+            if not changed or await self._store.replace(known, changed):
+                break
+        for partition, position in found.items():
+            self._consumer.seek(partition, position.offset)
+        return found
+
+    async def extent(self, partitions: Collection[TopicPartition]) -> Extent:
+        """What the brokers have. Waits for those that are away."""
+
+        async def ask() -> Extent:
+            ids = await self.topic_ids({partition.topic for partition in partitions})
+            begin = await self._consumer.beginning_offsets(partitions)
+            return Extent(begin, await self._consumer.end_offsets(partitions), ids)
+
+        return await retry(ask, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The ids of topics that exist, where brokers know ids. Raises what aiokafka raises."""
+        return await topic_ids(self._consumer._client, topics)  # noqa: SLF001  # a request of ours
+
+    def note_skipped(self, partition: TopicPartition, missing: int) -> None:
+        """Count and log records that were gone before they were read."""
+        self._say("records are gone that were never read", partition, missing=missing)
+        self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
+
+    def _position(
+        self, partition: TopicPartition, known: Position | None, extent: Extent
+    ) -> Position:
+        begin, end = extent.begin[partition], extent.end[partition]
+        topic_id = extent.topic_ids.get(partition.topic)
+        if known is None:
+            return Position(begin, topic_id)
+        is_same = topic_id is not None and topic_id == known.topic_id
+        if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
+            event = "the topic is another one, reading it from its beginning"
+            self._say(event, partition, known_offset=known.offset)
+            return Position(begin, topic_id)
+        if known.offset > end:
+            event = "the partition has lost its end, going on where it ends"
+            self._say(event, partition, known_offset=known.offset)
+            return Position(end, topic_id)
+        if known.offset < begin:
+            self.note_skipped(partition, begin - known.offset)
+            known = known._replace(offset=begin)
+        return known._replace(topic_id=topic_id or known.topic_id)
+
+    def _say(self, event: str, partition: TopicPartition, **fields: int) -> None:
+        topic, number = partition
+        log.error(event, role=self._role, topic=topic, partition=number, **fields)

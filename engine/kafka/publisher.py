@@ -23,16 +23,19 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from engine.kafka.connection import connection_options
 from engine.kafka.dating import DatedBy, Dating
+from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.topic_limits import TopicLimits
-from engine.process.failures import describe, kafka_may_recover
+from engine.process.failures import kafka_may_recover
+from engine.process.retry import Backoff
+from engine.process.server_errors import ServerErrors
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 _LARGEST_MESSAGE = 32 * 1024 * 1024
 _ROOM_FOR_HEADERS = 1024 * 1024
-_FIRST_BACKOFF = 0.1
-_LAST_BACKOFF = 5.0
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
 
 # The brokers refuse whatever this producer sends next: it lost count when they refused a batch as
 # too large or for its date, or they have forgotten it. (Closed: another task has gone on with a
@@ -54,6 +57,7 @@ _hash = lru_cache(maxsize=131_072)(murmur2)
 # A key that can be no udid (255 characters): it is neither remembered nor worked through in Python.
 _LONGEST_KEY = 4 * 255
 _RENEWALS_AT_ONCE = 3
+_PUBLISHING = "publishing"
 
 
 class Outgoing(NamedTuple):
@@ -65,16 +69,6 @@ class Outgoing(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp: int | None = None
-
-
-class MessageTooLargeError(Exception):
-    """The topic does not take messages of this size; `messages` are all such ones of a list."""
-
-    def __init__(self, messages: list[Outgoing]) -> None:
-        size, topic = len(messages[0].value or b""), messages[0].topic
-        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        super().__init__(f"a message of {size} bytes for {topic}{more}")
-        self.messages = messages
 
 
 class _Batch(NamedTuple):
@@ -146,11 +140,11 @@ class Publisher:
         *,
         make: Callable[[], AIOKafkaProducer],
         deadline: float,
-        on_error: Callable[[], None] = lambda: None,
+        errors: ServerErrors | None = None,
         dating: Dating | None = None,
     ) -> None:
         self._make = make
-        self._on_error = on_error
+        self._errors = errors or ServerErrors("kafka", may_recover=kafka_may_recover)
         self._producer = make()
         self._renewing = asyncio.Lock()
         self._deadline = deadline
@@ -162,11 +156,11 @@ class Publisher:
     def from_settings(
         cls,
         settings: Settings,
-        on_error: Callable[[], None] = lambda: None,
+        errors: ServerErrors | None = None,
         dating: Dating | None = None,
     ) -> "Publisher":
-        """A publisher with its own idempotent producer; `start` connects it. `on_error` is called
-        for each try that failed and is followed by another."""
+        """A publisher with its own idempotent producer; `start` connects it. `errors` counts each
+        try that another one follows."""
         make = partial(
             AIOKafkaProducer,
             **connection_options(settings),
@@ -176,7 +170,7 @@ class Publisher:
             linger_ms=0,
         )
         deadline = settings.kafka_request_timeout
-        return cls(make=make, deadline=deadline, on_error=on_error, dating=dating)
+        return cls(make=make, deadline=deadline, errors=errors, dating=dating)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""
@@ -198,27 +192,25 @@ class Publisher:
         retry mends (authorisation; this host's clock, where a message has no other time).
         """
         attempts = _Attempts(messages, self._limits, self._dating)
-        backoff = _FIRST_BACKOFF
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         renewals = 0
         while attempts.open:
             producer = self._producer
             error = await self._attempt(producer, attempts)
             if error is None:
+                self._errors.answered(_PUBLISHING)
                 continue
-            self._on_error()
             if isinstance(error, _COUNT_LOST):
                 await self._renew(producer)
                 renewals += 1
                 if renewals <= _RENEWALS_AT_ONCE:
+                    self._errors.inc()
                     continue  # the fresh producer knows nothing of what went wrong
             elif not (isinstance(error, Exception) and kafka_may_recover(error)):
                 raise error
             if attempts.open:
-                log.warning(
-                    "publishing failed, trying again", error=describe(error), seconds=backoff
-                )
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, _LAST_BACKOFF)
+                self._errors.failed(error, _PUBLISHING)
+                await backoff.pause()
         if attempts.too_large:
             raise MessageTooLargeError(attempts.too_large)
 
@@ -254,7 +246,7 @@ class Publisher:
                 await fresh.stop()
                 if not kafka_may_recover(error):
                     raise
-                log.warning("no fresh producer yet", error=describe(error))
+                self._errors.failed(error, _PUBLISHING)
                 return
             self._producer = fresh
         with suppress(KafkaError, TimeoutError):  # its senders have been told

@@ -28,9 +28,9 @@ from aiokafka.errors import (
 )
 
 from engine.kafka.dating import Dating
-from engine.kafka.partition_worker import BeginAgainError
-from engine.kafka.positions import Place
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, message_size
+from engine.kafka.errors import MessageTooLargeError, TransactionLostError
+from engine.kafka.positions import Position
+from engine.kafka.publisher import Outgoing, Publisher, message_size
 from engine.kafka.topic_limits import TopicLimits
 from engine.process.failures import describe
 
@@ -45,10 +45,6 @@ REFUSALS = (
 )
 # The last two are what aiokafka says of a transaction that has failed already.
 _LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
-
-
-class TransactionLostError(BeginAgainError):
-    """The transaction is over, and this producer with it: begin the partition again."""
 
 
 class TransactionalPublisher(Publisher):
@@ -100,13 +96,13 @@ class TransactionalPublisher(Publisher):
         if too_large:
             raise MessageTooLargeError(too_large)
 
-    async def commit(self, place: Place) -> None:
+    async def commit(self, place: Position) -> None:
         """Commit the transaction, with `place` as where the partition goes on."""
         try:
             async with asyncio.timeout(self._deadline):
                 await self._begin()
                 await self._producer.send_offsets_to_transaction(
-                    {self._source: place.committed()}, self._group
+                    {self._source: place.to_commit()}, self._group
                 )
                 await self._producer.commit_transaction()
         except _LOSSES as error:

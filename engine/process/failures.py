@@ -4,23 +4,11 @@
 Errors of SQL are sorted in catalog.failures, which the management interface uses too.)
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
-
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from redis import exceptions as redis_errors
 
 from catalog.failures import database_may_recover as database_may_recover
 from catalog.failures import took_too_long as took_too_long
-
-if TYPE_CHECKING:
-    from engine.process.server_errors import ServerErrors
-
-FIRST_BACKOFF = 0.05
-LAST_BACKOFF = 2.0
-
-Result = TypeVar("Result")
 
 _REFUSALS_THAT_PASS = (
     redis_errors.OutOfMemoryError,
@@ -57,26 +45,3 @@ def redis_may_recover(error: Exception) -> bool:
         text = str(error)
         return isinstance(error, _REFUSALS_THAT_PASS) or any(c in text for c in _CODES_THAT_PASS)
     return isinstance(error, redis_errors.RedisError | OSError | TimeoutError)
-
-
-async def until_redis_answers(
-    call: Callable[[], Awaitable[Result]], errors: "ServerErrors", what: str
-) -> Result:
-    """The result of `call`, tried again with backoff for as long as Redis does not answer.
-
-    The partition waits meanwhile: backpressure, not loss. `call` must be idempotent and carry
-    its own deadline.
-    """
-    backoff = FIRST_BACKOFF
-    while True:
-        try:
-            result = await call()
-        except Exception as error:  # sorted here: passes again, or goes up and stops the process
-            if not redis_may_recover(error):
-                raise
-            errors.failed(error, what)
-        else:
-            errors.answered(what)
-            return result
-        await asyncio.sleep(backoff)
-        backoff = min(backoff * 2, LAST_BACKOFF)

@@ -1,26 +1,92 @@
-"""The metrics port: /metrics, /healthz (the loop turns), /readyz (able to do the work)."""
+"""The metrics port: /metrics, /healthz (the loop turns), /readyz (able to do the work).
 
+Whether a server answers is asked when somebody wants to know; no answer is remembered.
+"""
+
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry, make_asgi_app
 
-from engine.process.bounded_http import BoundedServer, HttpLimits
-from engine.process.listening import listen
-from engine.process.readiness import Check, ask_all
+from catalog.deadline import within
+from engine.process.http_connection import HttpLimits
+from engine.process.http_server import BoundedServer, listen
+from engine.process.server_errors import ServerErrors
 from engine.process.settings import PREFIX
 
-_HEAD_SECONDS = 5.0
-
+Result = TypeVar("Result")
+Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+PROBE = "question"  # the kind of call (see ServerErrors) that a probe is, where it writes nothing
+_HEAD_SECONDS = 5.0
+_CHECK_SECONDS = 2.0
+_PROBE_SECONDS = 1.5
+
+
+class ServerProbe:
+    """Asks one server whether it does its work. Callers who ask at once share one request.
+
+    `ask` raises when the server does not. `deadline` in seconds.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[object]],
+        *,
+        what: str,
+        errors: ServerErrors,
+        deadline: float = _PROBE_SECONDS,
+    ) -> None:
+        self._ask = ask
+        self._what = what
+        self._errors = errors
+        self._deadline = deadline
+        self._asking: asyncio.Task[bool] | None = None
+
+    async def answers(self) -> bool:
+        """Whether the server does its work now. Raises nothing."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._answer(), name=f"probe {self._what}")
+        return await asyncio.shield(self._asking)
+
+    async def _answer(self) -> bool:
+        try:
+            await within(self._deadline, _coroutine(self._ask))
+        except Exception as error:  # whatever it is, the answer is no
+            self._errors.failed(error, self._what)
+            return False
+        else:
+            self._errors.answered(self._what)
+            return True
+        finally:
+            self._asking = None
+
+
+async def ask_all(checks: Mapping[str, Check]) -> dict[str, bool]:
+    """The answers by name, asked at once; a check that raises or takes longer than 2 s says no."""
+    answers = await asyncio.gather(*(_passes(check) for check in checks.values()))
+    return dict(zip(checks, answers, strict=True))
+
+
+async def _passes(check: Check) -> bool:
+    try:
+        return await within(_CHECK_SECONDS, _coroutine(check))
+    except Exception:  # whatever it is, the answer is no
+        return False
+
+
+async def _coroutine(call: Callable[[], Awaitable[Result]]) -> Result:
+    return await call()
 
 
 class HealthServer:
     """Serves the metrics port in the loop it reports on.
 
-    `checks` by name: each says whether what it stands for is ready; one that raises or takes
-    longer than 2 s is not. /readyz is 200 when all are, else 503, and names each.
+    `checks` by name: each says whether what it stands for is ready. /readyz is 200 when all are,
+    else 503, and names each.
     """
 
     def __init__(

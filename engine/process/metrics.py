@@ -1,5 +1,9 @@
 """Every metric of the product, with its meaning. Built once per process and passed on."""
 
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import (
@@ -11,11 +15,24 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from engine.process.failures import (
+    database_may_recover,
+    kafka_may_recover,
+    redis_may_recover,
+)
 from engine.process.server_errors import ServerErrors
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _STEP = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SIZE = (1, 10, 50, 100, 500, 1000, 2000, 5000, 10_000)
+
+_WORK = {
+    "proximity_detections_total": "detections",
+    "proximity_notifications_total": "notifications",
+    "proximity_connector_calls_total": "connector_calls",
+    "proximity_recorder_rows_total": "rows",
+    "proximity_dead_letters_total": "dead_letters",
+}
 
 
 def engine_version() -> str:
@@ -37,169 +54,174 @@ class Metrics:
         self._recorder()
         self._connectors()
         ProcessCollector(registry=self.registry)
-        info = Gauge("proximity_build_info", "1, by version", ["version"], registry=self.registry)
+        info = self._gauge("proximity_build_info", "1, by version", "version")
         info.labels(engine_version()).set(1)
 
     def _stream(self) -> None:
-        registry = self.registry
-        self.detections = Counter(
+        self.detections = self._counter(
             "proximity_detections_total",
             "Detections decided, by the furthest check that they reached",
-            ["reason"],
-            registry=registry,
+            "reason",
         )
-        self.decisions = Counter(
+        self.decisions = self._counter(
             "proximity_decisions_total",
             "Decisions: one for a detection that reached no campaign, else one a campaign",
-            ["reason"],
-            registry=registry,
+            "reason",
         )
-        self.notifications = Counter(
-            "proximity_notifications_total",
-            "Notifications published, by format",
-            ["format"],
-            registry=registry,
+        self.notifications = self._counter(
+            "proximity_notifications_total", "Notifications published, by format", "format"
         )
-        self.connector_handovers = Counter(
-            "proximity_connector_handovers_total",
-            "Calls handed over to the connector role",
-            registry=registry,
+        self.connector_handovers = self._counter(
+            "proximity_connector_handovers_total", "Calls handed over to the connector role"
         )
-        self.latency = Histogram(
+        self.latency = self._histogram(
             "proximity_detection_to_notification_seconds",
             "From detected_at to the broker's acknowledgement of the notification",
             buckets=_LATENCY,
-            registry=registry,
         )
-        self.batch_seconds = Histogram(
+        self.batch_seconds = self._histogram(
             "proximity_batch_seconds",
             "Time of one step of one batch",
-            ["role", "step"],
+            "role",
+            "step",
             buckets=_STEP,
-            registry=registry,
         )
-        self.batch_size = Histogram(
-            "proximity_batch_size", "Records in one batch", buckets=_SIZE, registry=registry
+        self.batch_size = self._histogram(
+            "proximity_batch_size", "Records in one batch", buckets=_SIZE
         )
-        self.lag = Gauge(
+        self.lag = self._gauge(
             "proximity_consumer_lag_records",
             "Records behind the end of the partition",
-            ["role", "topic", "partition"],
-            registry=registry,
+            "role",
+            "topic",
+            "partition",
         )
-        self.kafka_errors = ServerErrors(
+        self.kafka_errors = self._server_errors(
             "kafka",
-            Counter(
-                "proximity_kafka_errors_total",
-                "Requests to Kafka that failed and are tried again: questions, commits, publishing",
-                registry=registry,
-            ),
+            "Requests to Kafka that failed and are tried again: questions, commits, publishing",
+            kafka_may_recover,
         )
-        self.records_skipped = Counter(
+        self.records_skipped = self._counter(
             "proximity_records_skipped_total",
             "Records that were never read: retention (they were gone before), truncated (the "
             "partition lost its end)",
-            ["role", "cause"],
-            registry=registry,
+            "role",
+            "cause",
         )
-        self.dead_letters = Counter(
-            "proximity_dead_letters_total",
-            "Records put into dead-letters",
-            ["topic", "reason"],
-            registry=registry,
+        self.dead_letters = self._counter(
+            "proximity_dead_letters_total", "Records put into dead-letters", "topic", "reason"
         )
 
     def _recorder(self) -> None:
-        registry = self.registry
-        self.recorder_rows = Counter(
-            "proximity_recorder_rows_total",
-            "Rows that the recorder has written, by table",
-            ["table"],
-            registry=registry,
+        self.recorder_rows = self._counter(
+            "proximity_recorder_rows_total", "Rows that the recorder has written, by table", "table"
         )
-        self.recorder_transactions = Histogram(
+        self.recorder_transactions = self._histogram(
             "proximity_recorder_transaction_seconds",
             "Time of one transaction of the recorder, commit included",
             buckets=_STEP,
-            registry=registry,
         )
-        self.recorder_skipped = Counter(
+        self.recorder_skipped = self._counter(
             "proximity_recorder_skipped_total",
             "Records that count nothing: malformed (detections), or a notification's repeat",
-            ["reason"],
-            registry=registry,
+            "reason",
         )
-        self.sql_errors = ServerErrors(
-            "sql",
-            Counter(
-                "proximity_sql_errors_total",
-                "Calls to SQL that failed and are tried again",
-                registry=registry,
-            ),
+        self.sql_errors = self._server_errors(
+            "sql", "Calls to SQL that failed and are tried again", database_may_recover
         )
 
     def _connectors(self) -> None:
-        registry = self.registry
-        self.connector_calls = Counter(
+        self.connector_calls = self._counter(
             "proximity_connector_calls_total",
             "Calls to customers' services: published, declined, retried (a try that another one "
             "follows), or the reason of the dead letter",
-            ["outcome"],
-            registry=registry,
+            "outcome",
         )
-        self.connector_call_seconds = Histogram(
+        self.connector_call_seconds = self._histogram(
             "proximity_connector_call_seconds",
             "Time of one try, from the look-up of the name to the end of the reply",
             buckets=_LATENCY,
-            registry=registry,
         )
-        self.connector_breakers = Gauge(
+        self.connector_breakers = self._gauge(
             "proximity_connector_breakers",
             "Companies called lately, by how their breaker stands",
-            ["state"],
-            registry=registry,
+            "state",
         )
 
     def _state(self) -> None:
-        registry = self.registry
-        self.index_lookups = Counter(
+        self.index_lookups = self._counter(
             "proximity_index_lookups_total",
             "Beacons looked up: in the process cache, then in Redis",
-            ["layer", "outcome"],
-            registry=registry,
+            "layer",
+            "outcome",
         )
-        self.claims = Counter(
+        self.claims = self._counter(
             "proximity_claims_total",
             "Claims by outcome: granted, denied by Redis, held (denied from memory)",
-            ["outcome"],
-            registry=registry,
+            "outcome",
         )
-        self.redis_errors = ServerErrors(
-            "redis",
-            Counter(
-                "proximity_redis_errors_total",
-                "Calls to Redis that failed and are tried again",
-                registry=registry,
-            ),
+        self.redis_errors = self._server_errors(
+            "redis", "Calls to Redis that failed and are tried again", redis_may_recover
         )
-        self.redis_memory = Gauge(
+        self.redis_memory = self._gauge(
             "proximity_redis_memory_ratio",
             "Memory that Redis uses, as a part of its maxmemory; 0 without one",
-            registry=registry,
         )
-        self.redis_evicts = Gauge(
+        self.redis_evicts = self._gauge(
             "proximity_redis_evicts",
             "1 when Redis may throw keys of ours away: maxmemory-policy is not noeviction",
-            registry=registry,
         )
-        self.index_lag = Gauge(
+        self.index_lag = self._gauge(
             "proximity_index_generation_lag",
             "Writes to the index, in generations, that SQL knows of and Redis lacks",
-            registry=registry,
         )
-        self.clock_skew = Gauge(
+        self.clock_skew = self._gauge(
             "proximity_clock_skew_seconds",
             "How far this process's clock is ahead of the server's",
-            ["server"],
-            registry=registry,
+            "server",
         )
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, registry=self.registry)
+
+    def _server_errors(
+        self, server: str, meaning: str, may_recover: Callable[[Exception], bool]
+    ) -> ServerErrors:
+        counter = self._counter(f"proximity_{server}_errors_total", meaning)
+        return ServerErrors(server, counter, may_recover=may_recover)
+
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(name, meaning, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, meaning: str, *labels: str, buckets: Sequence[float]
+    ) -> Histogram:
+        return Histogram(name, meaning, labels, registry=self.registry, buckets=buckets)
+
+
+class StepTimer:
+    """Times the steps of a role's batches: `with step("decode"): ...`. One that raises is not
+    counted."""
+
+    def __init__(
+        self, metrics: Metrics, role: str, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._histogram = metrics.batch_seconds
+        self._role = role
+        self._clock = clock
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        begin = self._clock()
+        yield
+        self._histogram.labels(self._role, step).observe(self._clock() - begin)
+
+
+def finished_work(registry: CollectorRegistry) -> dict[str, int]:
+    """What the process has done, for its last line of log; zeros are left out."""
+    counts: Tally[str] = Tally()
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name in _WORK:
+                counts[_WORK[sample.name]] += round(sample.value)
+    return {name: counts[name] for name in _WORK.values() if counts[name]}

@@ -1,4 +1,4 @@
-"""What is known of the servers that the process needs: counted, and said once."""
+"""Whether a server answers: its failures are counted, and an outage is said once."""
 
 import time
 from collections.abc import Callable
@@ -19,12 +19,19 @@ class ServerErrors:
 
     `what` names a kind of call. Some kinds may fail while others succeed (a Redis that is full
     answers a ping), so the server is back when each kind that failed has succeeded, or was not
-    tried for a minute. A server that comes and goes has a line every 10 s at most.
+    tried for a minute. A server that comes and goes has a line every 10 s at most. `may_recover`
+    is the sort of failures.py for this server; without `counter` nothing is counted.
     """
 
     def __init__(
-        self, server: str, counter: Counter, clock: Callable[[], float] = time.monotonic
+        self,
+        server: str,
+        counter: Counter | None = None,
+        *,
+        may_recover: Callable[[Exception], bool],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.may_recover = may_recover
         self._server = server
         self._counter = counter
         self._clock = clock
@@ -35,8 +42,9 @@ class ServerErrors:
         self._back_at = float("-inf")
 
     def inc(self) -> None:
-        """Count a failed call, without a word."""
-        self._counter.inc()
+        """Count a failed call, and leave the log alone."""
+        if self._counter is not None:
+            self._counter.inc()
 
     def failed(self, error: BaseException, what: str) -> None:
         """A call failed and will be tried again."""

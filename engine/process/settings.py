@@ -1,40 +1,23 @@
 """Every setting, with its default and meaning. Prefix `PROXIMITY_` in the environment."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import (
-    Field,
-    IPvAnyNetwork,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from catalog.database_url import check_database_url
 from engine.process.settings_checks import (
-    bootstrap_addresses,
-    check_file,
-    check_kafka_security,
-    check_redis_url,
-)
-from engine.process.settings_sources import (
-    ENCODING,
-    LINK_VALUE,
-    SourceError,
-    read_env_file,
-    refuse_unknown,
+    BootstrapServers,
+    DatabaseUrl,
+    Networks,
+    ReadableFile,
+    RedisUrl,
+    Texts,
+    kafka_security_fault,
 )
 
 PREFIX = "PROXIMITY_"
-_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "unix")
-
-
-class SettingsError(Exception):
-    """A setting cannot be used; the message names it and what is accepted, on one line."""
 
 
 class Settings(BaseSettings):
@@ -42,7 +25,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
-    kafka_bootstrap_servers: str = Field("localhost:9092", description="host:port, comma-separated")
+    kafka_bootstrap_servers: BootstrapServers = Field(
+        "localhost:9092", description="host:port, comma-separated"
+    )
     kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"
     )
@@ -51,9 +36,13 @@ class Settings(BaseSettings):
     )
     kafka_sasl_username: str | None = Field(None, description="SASL user")
     kafka_sasl_password: SecretStr | None = Field(None, description="SASL password")
-    kafka_ssl_cafile: Path | None = Field(None, description="PEM file that verifies the brokers")
-    kafka_ssl_certfile: Path | None = Field(None, description="PEM client certificate")
-    kafka_ssl_keyfile: Path | None = Field(None, description="PEM key of the client certificate")
+    kafka_ssl_cafile: ReadableFile | None = Field(
+        None, description="PEM file that verifies the brokers"
+    )
+    kafka_ssl_certfile: ReadableFile | None = Field(None, description="PEM client certificate")
+    kafka_ssl_keyfile: ReadableFile | None = Field(
+        None, description="PEM key of the client certificate"
+    )
     kafka_ssl_password: SecretStr | None = Field(None, description="password of the key file")
     kafka_request_timeout: float = Field(
         20.0, gt=0, description="deadline of one request to a broker"
@@ -73,13 +62,13 @@ class Settings(BaseSettings):
     )
     group_prefix: str = Field("proximity-", description="in front of every consumer group")
 
-    redis_url: SecretStr = Field(
+    redis_url: RedisUrl = Field(
         SecretStr("redis://localhost:6379/0"),
         description="redis://, rediss:// or redis+cluster://",
     )
     redis_prefix: str = Field("proximity:", description="in front of every Redis key")
     redis_timeout: float = Field(5.0, gt=0, description="deadline of one call to Redis")
-    database_url: SecretStr = Field(
+    database_url: DatabaseUrl = Field(
         SecretStr("sqlite:///proximity.sqlite3"), description="postgresql:// or sqlite:///"
     )
     secret_key: SecretStr | None = Field(
@@ -99,10 +88,10 @@ class Settings(BaseSettings):
     api_metrics_host: str = Field(
         "127.0.0.1", description="address of the management interface's metrics port"
     )
-    api_trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+    api_trusted_proxies: Networks = Field(
         (), description="networks whose X-Forwarded-For is believed, comma-separated"
     )
-    api_cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+    api_cors_origins: Texts = Field(
         (), description="sites whose pages may call the interface, comma-separated"
     )
     api_max_body: int = Field(1024 * 1024, ge=1024, description="bytes of a request's body")
@@ -219,7 +208,7 @@ class Settings(BaseSettings):
         30.0, gt=0, description="deadline of one transaction of the recorder"
     )
 
-    connector_allow_networks: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+    connector_allow_networks: Networks = Field(
         (), description="networks a connector may lead to besides public ones, comma-separated"
     )
 
@@ -252,75 +241,16 @@ class Settings(BaseSettings):
         10.0, gt=0, description="how long an open breaker waits before it tries a call"
     )
 
-    @field_validator(
-        "connector_allow_networks", "api_trusted_proxies", "api_cors_origins", mode="before"
-    )
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
-
-    @field_validator("kafka_bootstrap_servers")
-    @classmethod
-    def _addresses(cls, value: str) -> str:
-        bootstrap_addresses(value)
-        return ",".join(part.strip() for part in value.split(",") if part.strip())
-
-    @field_validator("kafka_ssl_cafile", "kafka_ssl_certfile", "kafka_ssl_keyfile")
-    @classmethod
-    def _readable(cls, value: Path | None) -> Path | None:
-        return check_file(value)
-
-    @field_validator("redis_url")
-    @classmethod
-    def _redis(cls, value: SecretStr) -> SecretStr:
-        check_redis_url(value.get_secret_value(), _REDIS_SCHEMES)
-        return value
-
-    @field_validator("database_url")
-    @classmethod
-    def _database(cls, value: SecretStr) -> SecretStr:
-        check_database_url(value.get_secret_value())
-        return value
-
     @model_validator(mode="after")
     def _kafka_security(self) -> Self:
         given = {name: value for name in self.model_fields_set if (value := getattr(self, name))}
         ordered = {name: given[name] for name in type(self).model_fields if name in given}
-        if fault := check_kafka_security(self.kafka_security_protocol, ordered):
+        if fault := kafka_security_fault(self.kafka_security_protocol, ordered):
             name, why = fault
-            raise PydanticCustomError("setting", "{text}", {"text": f"{_variable(name)} {why}"})
+            raise PydanticCustomError("setting", "{text}", {"text": f"{variable_name(name)} {why}"})
         return self
 
 
-def load_settings(env_file: Path | None = None, **overrides: object) -> Settings:
-    """Settings from overrides, the environment, then the file. Raises SettingsError."""
-    try:
-        written = {} if env_file is None else read_env_file(env_file)
-        refuse_unknown(PREFIX, {name.upper() for name in Settings.model_fields}, written)
-    except SourceError as error:
-        raise SettingsError(str(error)) from None
-    try:
-        # pydantic checks these at run time; its stubs know neither the keyword nor the names.
-        return Settings(_env_file=env_file, _env_file_encoding=ENCODING, **overrides)  # type: ignore[call-arg,arg-type]
-    except ValidationError as error:
-        raise SettingsError(_one_line(error)) from None
-
-
-def _one_line(error: ValidationError) -> str:
-    faults = []
-    for fault in error.errors(include_url=False):
-        told = fault["msg"].removeprefix("Value error, ")
-        if fault["loc"]:
-            told = f"{_variable(str(fault['loc'][0]))}: {told}"
-            if isinstance(fault["input"], str) and LINK_VALUE.match(fault["input"]):
-                told += (
-                    "; Kubernetes sets this for a service of that name: enableServiceLinks: false"
-                )
-        faults.append(told)
-    return "; ".join(faults)
-
-
-def _variable(name: str) -> str:
+def variable_name(name: str) -> str:
+    """The environment variable of a setting."""
     return PREFIX + name.upper()

@@ -1,17 +1,23 @@
-"""What makes a setting unusable although its type is right: said before anything is opened."""
+"""Types of settings that check their value, so that nothing is opened with one that cannot work."""
 
 import socket
-from collections.abc import Collection
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator, BeforeValidator, IPvAnyNetwork, SecretStr
+from pydantic_settings import NoDecode
+
+from catalog.database_url import check_database_url
+
+_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "unix")
 _HIGHEST_PORT = 65535
 _DEFAULT_KAFKA_PORT = 9092
 
 
 def bootstrap_addresses(servers: str) -> list[tuple[str, int]]:
     """Host and port of each of `servers`. Raises ValueError."""
-    addresses = [_address(part.strip()) for part in servers.split(",") if part.strip()]
+    addresses = [_address(part) for part in _parts(servers)]
     if not addresses:
         raise ValueError("empty; accepted: host:port, comma-separated")
     return addresses
@@ -43,24 +49,32 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
-def check_redis_url(url: str, schemes: Collection[str]) -> None:
-    """Raise ValueError if `url` cannot work; the message never holds it."""
-    accepted = ", ".join(f"{scheme}://" for scheme in schemes)
+def _check_bootstrap_servers(servers: str) -> str:
+    bootstrap_addresses(servers)
+    return ",".join(_parts(servers))
+
+
+def _check_redis_url(value: SecretStr) -> SecretStr:
+    """Raise ValueError if the URL cannot work; the message never holds it."""
+    accepted = ", ".join(f"{scheme}://" for scheme in _REDIS_SCHEMES)
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(value.get_secret_value())
         _ = parts.port
     except ValueError:
         raise ValueError(
             f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}"
         ) from None
-    if parts.scheme not in schemes:
+    if parts.scheme not in _REDIS_SCHEMES:
         raise ValueError(f"begins with none of {accepted}")
+    return value
 
 
-def check_file(path: Path | None) -> Path | None:
-    """The path, if a file is there that can be read. Raises ValueError."""
-    if path is None:
-        return None
+def _check_database_url(value: SecretStr) -> SecretStr:
+    check_database_url(value.get_secret_value())
+    return value
+
+
+def _check_readable(path: Path) -> Path:
     try:
         with path.open("rb"):
             return path
@@ -68,7 +82,23 @@ def check_file(path: Path | None) -> Path | None:
         raise ValueError(f"{path}: {error.strerror}") from None
 
 
-def check_kafka_security(protocol: str, given: dict[str, object]) -> tuple[str, str] | None:
+def _split(value: object) -> object:
+    return tuple(_parts(value)) if isinstance(value, str) else value
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
+RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
+ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
+Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
+Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+
+
+def kafka_security_fault(protocol: str, given: dict[str, object]) -> tuple[str, str] | None:
     """The setting that cannot work with the others, and why. `given` by name: those that were
     set, without a prefix, and nothing for those that were not."""
     tls, sasl = "SSL" in protocol.split("_"), protocol.startswith("SASL")

@@ -1,4 +1,4 @@
-"""What is written with the prefix, in the environment and in a file, is a setting's name."""
+"""Settings as they are given: overrides, environment, file; an unknown name is refused."""
 
 import difflib
 import os
@@ -7,39 +7,64 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from dotenv.parser import parse_stream
+from pydantic import ValidationError
+
+from engine.process.errors import SettingsError
+from engine.process.settings import PREFIX, Settings, variable_name
 
 # The names by which the project's own tests are told of servers; they are no settings.
-TEST_PREFIX = "TEST_"
-ENCODING = "utf-8-sig"  # an editor's byte order mark is no part of the first name
+_TEST_PREFIX = "TEST_"
+_ENCODING = "utf-8-sig"  # an editor's byte order mark is no part of the first name
 # What Kubernetes writes into every container for a service whose name begins like ours.
 _LINK = re.compile(
     r"([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _LINKED_PORT = re.compile(r"([A-Z0-9_]+_)?PORT")
-LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
-class SourceError(Exception):
-    """A source of settings cannot be used; the message says what is wrong, on one line."""
+def load_settings(env_file: Path | None = None, **overrides: object) -> Settings:
+    """Settings from overrides, the environment, then the file. Raises SettingsError."""
+    written = {} if env_file is None else read_env_file(env_file)
+    _refuse_unknown({name.upper() for name in Settings.model_fields}, written)
+    try:
+        # pydantic checks these at run time; its stubs know neither the keyword nor the names.
+        return Settings(_env_file=env_file, _env_file_encoding=_ENCODING, **overrides)  # type: ignore[call-arg,arg-type]
+    except ValidationError as error:
+        raise SettingsError(_one_line(error)) from None
+
+
+def _one_line(error: ValidationError) -> str:
+    faults = []
+    for fault in error.errors(include_url=False):
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["loc"]:
+            message = f"{variable_name(str(fault['loc'][0]))}: {message}"
+            if isinstance(fault["input"], str) and _LINK_VALUE.match(fault["input"]):
+                message += (
+                    "; Kubernetes sets this for a service of that name: enableServiceLinks: false"
+                )
+        faults.append(message)
+    return "; ".join(faults)
 
 
 def read_env_file(path: Path) -> dict[str, str]:
     """The names of the file's lines, in upper case, with what is written behind them. Raises
-    SourceError."""
+    SettingsError."""
     try:
-        with path.open(encoding=ENCODING) as stream:
+        with path.open(encoding=_ENCODING) as stream:
             bindings = list(parse_stream(stream))
     except FileNotFoundError:
-        raise SourceError(f"--env-file {path}: no such file") from None
+        raise SettingsError(f"--env-file {path}: no such file") from None
     except OSError as error:
-        raise SourceError(f"--env-file {path}: {error.strerror}") from None
+        raise SettingsError(f"--env-file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise SourceError(f"--env-file {path}: not UTF-8") from None
+        raise SettingsError(f"--env-file {path}: not UTF-8") from None
     found: dict[str, str] = {}
     for binding in bindings:
         if binding.error or (binding.key is not None and binding.value is None):
             place = f"{path}:{_line_of(binding.original.string, binding.original.line)}"
-            raise SourceError(f"--env-file {place}: accepted: KEY=value, a line each, # comments")
+            raise SettingsError(f"--env-file {place}: accepted: KEY=value, a line each, # comments")
         if binding.key is not None:
             found[binding.key.upper()] = binding.value or ""
     return found
@@ -51,30 +76,30 @@ def _line_of(text: str, first: int) -> int:
     return first + text.count("\n", 0, blank)
 
 
-def refuse_unknown(prefix: str, names: Collection[str], file: Mapping[str, str]) -> None:
-    """Raise SourceError for a name with the prefix that is none of `names` (upper case)."""
+def _refuse_unknown(names: Collection[str], file: Mapping[str, str]) -> None:
+    """Raise SettingsError for a name with the prefix that is none of `names` (upper case)."""
     places: Iterable[tuple[str, Mapping[str, str]]] = (
         ("", {name.upper(): value for name, value in os.environ.items()}),
         (" (in the --env-file)", file),
     )
     for place, found in places:
         for variable, value in found.items():
-            name = variable.removeprefix(prefix)
+            name = variable.removeprefix(PREFIX)
             if name == variable or name in names or _is_allowed(name, value):
                 continue
-            raise SourceError(f"{variable}{place}: no setting has this name{_meant(name, names)}")
+            raise SettingsError(f"{variable}{place}: no setting has this name{_meant(name, names)}")
 
 
 def _is_allowed(name: str, value: str) -> bool:
-    if name.startswith(TEST_PREFIX):
+    if name.startswith(_TEST_PREFIX):
         return True
     if _LINKED_PORT.fullmatch(name):
-        return LINK_VALUE.match(value) is not None
+        return _LINK_VALUE.match(value) is not None
     return _LINK.fullmatch(name) is not None
 
 
 def _meant(name: str, names: Collection[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
     if close:
-        return f"; did you mean PROXIMITY_{close[0]}?"
+        return f"; did you mean {PREFIX}{close[0]}?"
     return "; `proximity settings` prints them all"

@@ -5,7 +5,7 @@ from typing import Literal
 
 from prometheus_client import Counter
 
-from engine.kafka.detections import Heard, decode_batch
+from engine.kafka.detections import DecodedDetection, decode_batch
 from engine.kafka.partition_worker import Records
 from engine.recorder.aggregate import (
     counted_detections,
@@ -51,7 +51,7 @@ class DetectionReader:
 class DetectionBatch:
     """Decoded detections; which of them count is decided in the transaction that counts them."""
 
-    def __init__(self, heard: list[Heard], trace: Trace, rule: DayRule) -> None:
+    def __init__(self, heard: list[DecodedDetection], trace: Trace, rule: DayRule) -> None:
         self._heard = heard
         self._trace = trace
         self._rule = rule

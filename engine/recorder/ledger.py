@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from engine.kafka.detections import BeaconKey
-from engine.kafka.positions import Place as KafkaPlace
+from engine.kafka.positions import Position
 from engine.recorder.rows import (
     Application,
     AuthenticationRow,
@@ -83,11 +83,11 @@ class Ledger(Protocol):
     async def next_offsets(self, topic: str) -> Mapping[int, int]:
         """The first record that is not recorded, by partition, where any is."""
 
-    async def known_places(self, topic: str) -> Mapping[int, KafkaPlace]:
+    async def known_places(self, topic: str) -> Mapping[int, Position]:
         """The same, each with the id of the topic that it is of."""
 
     async def move_place(
-        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+        self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
         """Put a place in the stead of `old` (None: there is none); False if it is not `old`."""
 

@@ -7,8 +7,7 @@ else has written the batch, or part of it, has moved it, and then what is left i
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
 
 import structlog
@@ -16,7 +15,8 @@ from aiokafka import TopicPartition
 
 from engine.kafka.partition_worker import Records
 from engine.process.failures import database_may_recover, describe, took_too_long
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
+from engine.process.retry import Backoff
 from engine.recorder.ledger import (
     AlreadyCountedError,
     CompanyGoneError,
@@ -29,8 +29,7 @@ log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
 _UNLIMITED = 1_000_000  # records; consumers give less
-_FIRST_BACKOFF = 0.05
-_LAST_BACKOFF = 5.0
+_LONGEST_PAUSE = 5.0
 _SLOW_TRIES = 3  # then a batch may be too large for the time that a statement has
 
 Result = TypeVar("Result")
@@ -83,6 +82,7 @@ class Recorder:
         self.metrics = metrics
         self.deadline = deadline
         self.clock = clock
+        self.step = StepTimer(metrics, ROLE, clock)
 
     def for_partition(self, partition: TopicPartition) -> "PartitionRecorder":
         """The handler for one assignment of one partition."""
@@ -100,7 +100,7 @@ class Recorder:
         The partition waits meanwhile: backpressure, not loss. What `may_be_split` and is cut off
         for its time again and again raises _TooSlowError.
         """
-        backoff, slow = _FIRST_BACKOFF, 0
+        backoff, slow = Backoff(last=_LONGEST_PAUSE), 0
         while True:
             try:
                 async with asyncio.timeout(self.deadline):
@@ -120,8 +120,7 @@ class Recorder:
             else:
                 self.metrics.sql_errors.answered("recording")
                 return result
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, _LAST_BACKOFF)
+            await backoff.pause()
 
 
 class PartitionRecorder:
@@ -129,6 +128,7 @@ class PartitionRecorder:
 
     def __init__(self, shared: Recorder, partition: TopicPartition) -> None:
         self._shared = shared
+        self._step = shared.step
         self._topic, self._partition = partition
         self._reader = shared.readers[partition.topic]()
         self._next: int | None = None
@@ -199,10 +199,3 @@ class PartitionRecorder:
         shared.metrics.recorder_transactions.observe(shared.clock() - begin)
         for table, count in written.items():
             shared.metrics.recorder_rows.labels(table).inc(count)
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = self._shared.clock()
-        yield
-        seconds = self._shared.clock() - begin
-        self._shared.metrics.batch_seconds.labels(ROLE, name).observe(seconds)

@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from engine.kafka.detections import BeaconKey
-from engine.kafka.positions import Place as KafkaPlace
+from engine.kafka.positions import Position
 from engine.recorder.ledger import AlreadyCountedError, CompanyGoneError, DayMadeError
 from engine.recorder.rows import (
     Application,
@@ -67,14 +67,14 @@ class PostgresLedger:
             rows = await connection.fetch(_SQL["next_offsets"], topic)
         return {row["partition"]: row["next_offset"] for row in rows}
 
-    async def known_places(self, topic: str) -> Mapping[int, KafkaPlace]:
+    async def known_places(self, topic: str) -> Mapping[int, Position]:
         """The same, each with the id of the topic that it is of."""
         async with self._connection() as connection:
             rows = await connection.fetch(_SQL["known_places"], topic)
-        return {row["partition"]: KafkaPlace(row["next_offset"], row["topic_id"]) for row in rows}
+        return {row["partition"]: Position(row["next_offset"], row["topic_id"]) for row in rows}
 
     async def move_place(
-        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+        self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
         """Put a place in the stead of `old`; False if it is not `old`."""
         async with self.entry() as entry:
@@ -127,7 +127,7 @@ class PostgresEntry:
         return bool(done.endswith(" 1"))
 
     async def move_place(
-        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+        self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
         """See Ledger; that the old topic is no more is noted for `verify`."""
         name = "first_place" if old is None else "move_place"
@@ -135,7 +135,7 @@ class PostgresEntry:
         done = await self._connection.execute(_SQL[name], *known)
         if not done.endswith(" 1"):
             return False
-        if old is not None and old.ended_before(new):
+        if old is not None and old.topic_ended_before(new):
             await self._connection.execute(_SQL["note_past"], topic)
         return True
 

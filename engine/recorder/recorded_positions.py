@@ -4,26 +4,28 @@ from collections.abc import Collection, Mapping
 
 from aiokafka import TopicPartition
 
-from engine.kafka.positions import Place
+from engine.kafka.positions import Position
 from engine.recorder.pipeline import Recorder
 
 
 class RecordedPlaces:
-    """Implements Starts with the table recorder_offset. Waits for SQL as long as it takes."""
+    """Implements PositionStore with the table recorder_offset. Waits while SQL is away."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    async def known(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Place]:
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
         """What SQL has of them."""
-        found: dict[TopicPartition, Place] = {}
+        found: dict[TopicPartition, Position] = {}
         for topic in {partition.topic for partition in partitions}:
             places = await self._places(topic)
             found |= {TopicPartition(topic, number): at for number, at in places.items()}
         return {each: found[each] for each in partitions if each in found}
 
-    async def moved(
-        self, old: Mapping[TopicPartition, Place], new: Mapping[TopicPartition, Place]
+    async def replace(
+        self, old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
     ) -> bool:
         """Write them, so that no batch is held against the offsets of another topic; False when
         another recorder has written meanwhile, or we have and the answer was lost."""
@@ -32,12 +34,12 @@ class RecordedPlaces:
                 return False
         return True
 
-    async def _move(self, partition: TopicPartition, old: Place | None, new: Place) -> bool:
+    async def _move(self, partition: TopicPartition, old: Position | None, new: Position) -> bool:
         recorder, (topic, number) = self._recorder, partition
         return await recorder.until_sql_answers(
             lambda: recorder.ledger.move_place(topic, number, old, new)
         )
 
-    async def _places(self, topic: str) -> Mapping[int, Place]:
+    async def _places(self, topic: str) -> Mapping[int, Position]:
         recorder = self._recorder
         return await recorder.until_sql_answers(lambda: recorder.ledger.known_places(topic))

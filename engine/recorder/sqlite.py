@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.database import writing
 from engine.kafka.detections import BeaconKey
-from engine.kafka.positions import Place as KafkaPlace
+from engine.kafka.positions import Position
 from engine.recorder.ledger import AlreadyCountedError, CompanyGoneError
 from engine.recorder.rows import (
     Application,
@@ -65,12 +65,12 @@ class SqliteLedger:
         """The first record that is not recorded, by partition, where any is."""
         return {row[0]: row[1] for row in await self._rows("next_offsets", topic)}
 
-    async def known_places(self, topic: str) -> Mapping[int, KafkaPlace]:
+    async def known_places(self, topic: str) -> Mapping[int, Position]:
         """The same, each with the id of the topic that it is of."""
-        return {row[0]: KafkaPlace(*row[1:]) for row in await self._rows("known_places", topic)}
+        return {row[0]: Position(*row[1:]) for row in await self._rows("known_places", topic)}
 
     async def move_place(
-        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+        self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
         """Put a place in the stead of `old`; False if it is not `old`."""
         async with self.entry() as entry:
@@ -112,14 +112,14 @@ class SqliteEntry:
         return bool(done.rowcount == 1)
 
     async def move_place(
-        self, topic: str, partition: int, old: KafkaPlace | None, new: KafkaPlace
+        self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
         """See Ledger; that the old topic is no more is noted for `verify`."""
         name = "first_place" if old is None else "move_place"
         known = (topic, partition, *new[:2], *(old[:2] if old else ()))
         if (await self._run(name, *known)).rowcount != 1:
             return False
-        if old is not None and old.ended_before(new):
+        if old is not None and old.topic_ended_before(new):
             await self._run("note_past", topic)
         return True
 

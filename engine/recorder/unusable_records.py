@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
-from engine.kafka.publisher import MessageTooLargeError, Publisher
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 
 

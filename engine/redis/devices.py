@@ -37,7 +37,7 @@ class DeviceKey(NamedTuple):
     udid: str
 
 
-class KnownToCatalog(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A device's record, as far as notifications and calls need it."""
 
     id: int | None
@@ -49,23 +49,23 @@ class KnownToCatalog(msgspec.Struct, frozen=True, array_like=True, gc=False):
     model: str | None = None
 
 
-NOT_ASKED = KnownToCatalog(None, None, False)
+NOT_ASKED = DeviceRecord(None, None, False)
 
 
 class _Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A record as SQL had it at `read_at` (epoch s); None: SQL had none."""
 
     read_at: float
-    record: KnownToCatalog | None
+    record: DeviceRecord | None
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Copy).decode
 
-Found = Mapping[DeviceKey, KnownToCatalog | None]
+Found = Mapping[DeviceKey, DeviceRecord | None]
 
 
-def completed(device: ReceivedDevice, known: KnownToCatalog | None) -> KnownDevice:
+def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> KnownDevice:
     """The device as received; what the message leaves out is filled in from the record."""
     if known is None:
         known = NOT_ASKED
@@ -217,7 +217,7 @@ _QUERIES = {
 
 
 async def _select(session: AsyncSession, dialect: str, keys: list[DeviceKey]) -> Found:
-    found: dict[DeviceKey, KnownToCatalog | None] = dict.fromkeys(keys)
+    found: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
     for company_id, udid in keys:
         by_company.setdefault(company_id, []).append(udid)
@@ -229,7 +229,7 @@ async def _select(session: AsyncSession, dialect: str, keys: list[DeviceKey]) ->
                 _QUERIES[dialect], {"company": company_id, "udids": given}
             )
             for udid, id_, id_connector, test, *others in rows:
-                known = KnownToCatalog(id_, id_connector, bool(test), *others)
+                known = DeviceRecord(id_, id_connector, bool(test), *others)
                 found[DeviceKey(company_id, udid)] = known
     return found
 

@@ -23,8 +23,8 @@ from catalog.index.entries import (
 )
 from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey
-from engine.process.failures import until_redis_answers
 from engine.process.metrics import Metrics
+from engine.process.retry import retry
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
 from rules.model import Campaign
 
@@ -84,9 +84,7 @@ class BeaconIndex:
             await self.built.wait()
             version = self.cache.version
             try:
-                loaded = await until_redis_answers(
-                    lambda: self._load(keys), self._errors, "reading the index"
-                )
+                loaded = await retry(lambda: self._load(keys), self._errors, "reading the index")
             except IndexNotBuiltError:
                 self.built.clear()
                 continue

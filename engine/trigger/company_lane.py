@@ -6,24 +6,22 @@ take turns. A turn is bounded in detections, grants and bytes, whatever the camp
 """
 
 import asyncio
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeAlias
 
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
-from engine.kafka.detections import BeaconKey, Heard
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics
-from engine.process.failures import until_redis_answers
-from engine.process.metrics import Metrics
-from engine.redis.claim_settlement import ClaimSettler, Settlement
-from engine.redis.claims import ClaimRequest, Claims
-from engine.redis.devices import DeviceKey, DeviceLookup, Found, completed
+from engine.process.metrics import Metrics, StepTimer
+from engine.process.retry import retry
+from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
+from engine.redis.devices import DeviceKey, DeviceLookup, Found, completed_device
 from engine.trigger.batch_outcome import Outcome
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex
@@ -53,7 +51,7 @@ Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 class Waiting(NamedTuple):
     """A detection that may fire, its beacon, and the version of the cache that had it so."""
 
-    heard: Heard
+    heard: DecodedDetection
     beacon: IndexedBeacon | None
     version: int
 
@@ -61,7 +59,7 @@ class Waiting(NamedTuple):
 class Grant(NamedTuple):
     """A campaign that passed every check for a detection, and the id its message would have."""
 
-    heard: Heard
+    heard: DecodedDetection
     beacon: IndexedBeacon
     campaign: Campaign
     decision: Decision
@@ -90,7 +88,7 @@ class Shared(Protocol):
     @property
     def claims(self) -> Claims: ...
     @property
-    def settler(self) -> ClaimSettler: ...
+    def settler(self) -> ClaimUpdater: ...
     @property
     def devices(self) -> DeviceLookup: ...
     @property
@@ -107,7 +105,8 @@ class Shared(Protocol):
     def turn_bytes(self) -> int: ...
     @property
     def max_age(self) -> float: ...
-    def step_seconds(self, name: str) -> Callable[[float], None]: ...
+    @property
+    def step(self) -> StepTimer: ...
 
 
 class Lane:
@@ -126,6 +125,7 @@ class Lane:
     ) -> None:
         self._company = company
         self._shared = shared
+        self._step = shared.step
         self._held = held
         self._on_finished = on_finished
         self._unfinished: deque[Record] = deque()
@@ -212,7 +212,7 @@ class Lane:
             return grants
         requests = [_request(grant) for grant in capped]
         now = shared.clock()
-        answers = await until_redis_answers(
+        answers = await retry(
             lambda: shared.claims.take(requests, now), shared.metrics.redis_errors, "claims"
         )
         denied = set()
@@ -293,8 +293,8 @@ class Lane:
             udid, at = grant.heard.message.device.udid, grant.heard.detected_at
             self._held.hold(udid, grant.campaign.id, at, until)
         settlements = [_returned(grant) for grant in capped]
-        await until_redis_answers(
-            lambda: shared.settler.settle(settlements), shared.metrics.redis_errors, "claims"
+        await retry(
+            lambda: shared.settler.apply(settlements), shared.metrics.redis_errors, "claims"
         )
 
     def _finish(self) -> None:
@@ -330,12 +330,6 @@ class Lane:
         for name, count in formats.items():
             metrics.notifications.labels(name).inc(count)
 
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self._shared.step_seconds(name)(time.perf_counter() - begin)
-
 
 def _request(grant: Grant) -> ClaimRequest:
     heard, campaign = grant.heard, grant.campaign
@@ -344,9 +338,9 @@ def _request(grant: Grant) -> ClaimRequest:
     )
 
 
-def _returned(grant: Grant) -> Settlement:
+def _returned(grant: Grant) -> ClaimUpdate:
     heard, campaign = grant.heard, grant.campaign
-    return Settlement(
+    return ClaimUpdate(
         campaign_id=campaign.id,
         udid=heard.message.device.udid,
         owner=grant.owner,
@@ -363,7 +357,7 @@ def _device_key(grant: Grant) -> DeviceKey:
 def _message(cause: Grant | DeadLetter, known: Found, shared: Shared, now: float) -> Outgoing:
     if isinstance(cause, DeadLetter):
         return cause.outgoing(shared.topics.dead_letters, now)
-    device = completed(cause.heard.message.device, known.get(_device_key(cause)))
+    device = completed_device(cause.heard.message.device, known.get(_device_key(cause)))
     return shared.composer.compose(
         cause.heard, cause.beacon, cause.campaign, cause.owner, device, now
     )

@@ -16,8 +16,9 @@ from catalog.index.entries import (
     decode_marker,
 )
 from catalog.redis_connection import RedisClient
-from engine.process.failures import FIRST_BACKOFF, LAST_BACKOFF, redis_may_recover
+from engine.process.failures import redis_may_recover
 from engine.process.metrics import Metrics
+from engine.process.retry import Backoff
 from engine.trigger.beacon_index import BeaconIndex
 
 log = structlog.get_logger(__name__)
@@ -100,13 +101,13 @@ class IndexWatch:
 
     async def run(self) -> None:
         """Watch until cancelled. Raises what neither time nor a rebuild can mend."""
-        backoff = FIRST_BACKOFF
+        backoff = Backoff()
         said = False
         await self._rebuild()
         while True:
             try:
                 if await self._written() is not None:
-                    backoff = FIRST_BACKOFF
+                    backoff.reset()
                     said = False
                     await self._follow()
                 self._index.built.clear()
@@ -118,8 +119,7 @@ class IndexWatch:
                 if not redis_may_recover(error):
                     raise
                 self._errors.failed(error, _CHANGES)
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, LAST_BACKOFF)
+                await backoff.pause()
 
     async def _follow(self) -> None:
         """From the newest change on, until the index is missing. What came before is covered by

@@ -10,22 +10,20 @@ import asyncio
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from aiokafka import TopicPartition
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.detections import BeaconKey, Decoded, Heard, decode_batch
-from engine.kafka.offsets import Offsets
+from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection, decode_batch
+from engine.kafka.offsets import OffsetTracker
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
-from engine.redis.claim_settlement import ClaimSettler
-from engine.redis.claims import Claims
+from engine.redis.claims import Claims, ClaimUpdater
 from engine.redis.devices import DeviceLookup
 from engine.trigger.batch_outcome import Outcome
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -39,7 +37,6 @@ from rules.decision import Decision, decide
 
 __all__ = ["ROLE", "PartitionTrigger", "Trigger"]
 
-_STEPS = ("decode", "resolve", "decide", "claim", "publish")
 _TAKEN_AT_ONCE = 1000  # records, between which the event loop has its turn
 
 
@@ -53,7 +50,7 @@ class Trigger:
         topics: Topics,
         index: BeaconIndex,
         claims: Claims,
-        settler: ClaimSettler,
+        settler: ClaimUpdater,
         devices: DeviceLookup,
         publisher: Publisher,
         metrics: Metrics,
@@ -75,7 +72,7 @@ class Trigger:
         self.held = HeldMemory(settings.held_claims)
         self.limit = DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
         self.composer = Composer(topics=topics, lifetime=settings.notification_lifetime)
-        self._seconds = {step: metrics.batch_seconds.labels(ROLE, step) for step in _STEPS}
+        self.step = StepTimer(metrics, ROLE)
 
     def publishing_with(self, publisher: Publisher) -> "Trigger":
         """The same, which publishes with `publisher`; all else is shared."""
@@ -89,15 +86,11 @@ class Trigger:
         """The worker for one assignment of one partition."""
         return PartitionTrigger(partition, shared=self, on_progress=on_progress)
 
-    def step_seconds(self, name: str) -> Callable[[float], None]:
-        """Where the seconds of a step are told."""
-        return self._seconds[name].observe
-
 
 class PartitionTrigger:
     """One partition: records are taken in in order, and finish in order in each company's lane.
 
-    Implements the consumer's Worker. What it holds and remembers dies with the assignment.
+    Implements the consumer's PartitionWorker. What it holds and remembers dies with the assignment.
     """
 
     def __init__(
@@ -107,10 +100,11 @@ class PartitionTrigger:
         self._shared = shared
         self._on_progress = on_progress
         self._held = shared.held.for_assignment()
+        self._step = shared.step
         self._queue: deque[Records] = deque()
         self._queued = 0
         self._bytes = 0
-        self._offsets = Offsets()
+        self._offsets = OffsetTracker()
         self._lanes: dict[int, Lane] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
@@ -210,7 +204,7 @@ class PartitionTrigger:
 
     def _sort(
         self,
-        heard: list[Heard],
+        heard: list[DecodedDetection],
         beacons: Mapping[BeaconKey, IndexedBeacon | None],
         version: int,
     ) -> tuple[list[tuple[Waiting, int]], Outcome]:
@@ -238,7 +232,9 @@ class PartitionTrigger:
                 refused.append(decision)
         return firing, Outcome(refused)
 
-    def _begin(self, records: Records, batch: Decoded, firing: list[tuple[Waiting, int]]) -> None:
+    def _begin(
+        self, records: Records, batch: DecodedBatch, firing: list[tuple[Waiting, int]]
+    ) -> None:
         """Hand what is not finished to the lanes; the other records are finished now."""
         opened = [waiting.heard.record for waiting, _ in firing] + [
             each.record for each in batch.dead
@@ -309,9 +305,3 @@ class PartitionTrigger:
             failure = task.exception()  # asked of each, or asyncio tells that nobody has
             self._failure = self._failure or failure
         self._on_progress()
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        self._shared.step_seconds(name)(time.perf_counter() - begin)

@@ -26,10 +26,10 @@ from connectors.egress import Egress
 from connectors.history import CallHistory
 from engine.connector.past_calls import read_past_calls
 from engine.connector.trial_call import company_trials
-from engine.process.bounded_http import BoundedServer, HttpLimits
 from engine.process.health import HealthServer
+from engine.process.http_connection import HttpLimits
+from engine.process.http_server import BoundedServer, listen
 from engine.process.lifecycle import run_services
-from engine.process.listening import listen
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.wiring.connector import open_caller, open_endpoints, user_agent

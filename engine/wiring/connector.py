@@ -27,18 +27,17 @@ from engine.connector.result_memory import RoomToLeave
 from engine.connector.result_publisher import Departures
 from engine.connector.shared_breakers import SharedBreakers
 from engine.connector.transactional import TransactionalCalls, TransactionalDepartures
-from engine.kafka.finished_ranges import FinishedRanges
-from engine.kafka.partition_worker import Worker as CallsWorker
-from engine.kafka.positions import Place
+from engine.kafka.offsets import FinishedRanges
+from engine.kafka.partition_worker import PartitionWorker
+from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import redis_may_recover
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import Settings
-from engine.redis.claim_settlement import ClaimSettler
-from engine.wiring.devices import device_lookup
+from engine.redis.claims import ClaimUpdater
 from engine.wiring.kafka import role_consumer, transactional_consumer
-from engine.wiring.role import Parts, Role, Service
+from engine.wiring.role import ProcessParts, Role, Service
 
 # A breaker that cannot be asked for so long is this process's own for a while.
 _BREAKER_DEADLINE = 0.5
@@ -84,7 +83,7 @@ def open_endpoints(settings: Settings) -> EndpointOpener:
     return EndpointOpener(None if key is None else open_cipher(key.get_secret_value()))
 
 
-def build_connector(parts: Parts) -> Role:
+def build_connector(parts: ProcessParts) -> Role:
     """The connector; nothing is started. Raises SecretKeyError, CertificatesError."""
     settings, metrics = parts.settings, parts.metrics
     topics = Topics.named(settings.topic_prefix)
@@ -103,7 +102,7 @@ def build_connector(parts: Parts) -> Role:
 
     departing: dict[str, Any] = {
         "topics": topics,
-        "claims": ClaimSettler(
+        "claims": ClaimUpdater(
             redis=parts.stores.redis,
             prefix=settings.redis_prefix,
             deadline=settings.redis_timeout,
@@ -120,7 +119,7 @@ def build_connector(parts: Parts) -> Role:
         settings=settings,
         calls=calls,
         opener=open_endpoints(settings),
-        devices=device_lookup(parts),
+        devices=parts.device_lookup(),
         departures=departures,
         finished=finished,
         metrics=metrics,
@@ -134,11 +133,11 @@ def build_connector(parts: Parts) -> Role:
         def make_worker(
             partition: TopicPartition,
             publisher: TransactionalPublisher,
-            place: Place,
+            place: Position,
             on_progress: Callable[[], None],
-        ) -> CallsWorker:
+        ) -> PartitionWorker:
             mine = TransactionalDepartures(publisher=publisher, **departing)
-            before = FinishedRanges.read(place.finished)
+            before = FinishedRanges.read(place.finished_ranges)
             return TransactionalCalls(
                 role.departing_with(mine, before).for_partition(partition, on_progress),
                 departures=mine,
@@ -174,7 +173,7 @@ def build_connector(parts: Parts) -> Role:
     )
 
 
-def _calls(parts: Parts, caller: Caller, room: RoomToLeave) -> Worker:
+def _calls(parts: ProcessParts, caller: Caller, room: RoomToLeave) -> Worker:
     settings, metrics = parts.settings, parts.metrics
     retried = metrics.connector_calls.labels("retried")
     return Worker(
@@ -193,7 +192,7 @@ def _calls(parts: Parts, caller: Caller, room: RoomToLeave) -> Worker:
     )
 
 
-def _gate(parts: Parts) -> Gate:
+def _gate(parts: ProcessParts) -> Gate:
     settings = parts.settings
     policy = BreakerPolicy(
         window=settings.connector_breaker_window,
@@ -227,7 +226,7 @@ def _count(gate: Gate, state: str) -> float:
     return gate.counts()[state]
 
 
-def _finished(parts: Parts) -> FinishedCalls:
+def _finished(parts: ProcessParts) -> FinishedCalls:
     settings = parts.settings
     return FinishedCalls(
         redis=parts.stores.redis,

@@ -14,7 +14,7 @@ from engine.kafka.exactly_once import Transactions, WorkerMaker
 from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.wiring.role import Parts
+from engine.wiring.role import ProcessParts
 
 
 def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
@@ -24,7 +24,7 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
         **connection_options(settings),
         group_id=role_group(settings, role),
         enable_auto_commit=False,
-        # Every partition is placed (engine/kafka/starting_points.py); no jump goes unseen.
+        # Every partition is placed (engine/kafka/positions.py); no jump goes unseen.
         auto_offset_reset="none",
         isolation_level="read_committed",
         fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
@@ -42,7 +42,7 @@ def role_group(settings: Settings, role: str) -> str:
 
 
 def role_consumer(
-    parts: Parts, role: str, consumer: AIOKafkaConsumer | None = None
+    parts: ProcessParts, role: str, consumer: AIOKafkaConsumer | None = None
 ) -> "partial[PartitionedConsumer]":
     """What every role's consumer has in common; the role adds its topics, workers and bounds."""
     settings = parts.settings
@@ -57,7 +57,7 @@ def role_consumer(
 
 
 def transactional_consumer(
-    parts: Parts, role: str, make_worker: WorkerMaker
+    parts: ProcessParts, role: str, make_worker: WorkerMaker
 ) -> tuple["partial[PartitionedConsumer]", Transactions]:
     """The same with transactions; `make_worker` makes workers that publish within them."""
     consumer = group_consumer(parts.settings, role)
@@ -69,13 +69,13 @@ def transactional_consumer(
         make=make_worker,
     )
     make = role_consumer(parts, role, consumer=consumer)
-    return partial(make, worker_for=transactions.worker_for, starts=transactions), transactions
+    return partial(make, worker_for=transactions.worker_for, positions=transactions), transactions
 
 
 @asynccontextmanager
 async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[Publisher]:
     """A started publisher, closed at the end."""
-    publisher = Publisher.from_settings(settings, on_error=metrics.kafka_errors.inc)
+    publisher = Publisher.from_settings(settings, errors=metrics.kafka_errors)
     try:
         await publisher.start()
         yield publisher

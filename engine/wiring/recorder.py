@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.partition_worker import batch_workers
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
@@ -22,12 +23,12 @@ from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteStore
 from engine.recorder.unusable_records import Asides
 from engine.wiring.kafka import role_consumer
-from engine.wiring.role import Parts, Role
+from engine.wiring.role import ProcessParts, Role
 
 _DAY_SECONDS = 86_400.0
 
 
-def build_recorder(parts: Parts) -> Role:
+def build_recorder(parts: ProcessParts) -> Role:
     """The recorder and the task that keeps its tables in bounds; nothing is started."""
     settings, database = parts.settings, parts.stores.database
     ledger: Ledger
@@ -44,8 +45,8 @@ def build_recorder(parts: Parts) -> Role:
     )
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
-        handler_for=recorder.for_partition,
-        starts=RecordedPlaces(recorder),
+        worker_for=batch_workers(recorder.for_partition, settings.batch_records),
+        positions=RecordedPlaces(recorder),
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )
@@ -58,7 +59,7 @@ def build_recorder(parts: Parts) -> Role:
     )
 
 
-def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]:
+def _readers(parts: ProcessParts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]:
     settings, metrics = parts.settings, parts.metrics
     topics = Topics.named(settings.topic_prefix)
     asides = Asides(topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics)
@@ -99,7 +100,7 @@ def _longest_way(settings: Settings) -> float:
     return settings.max_detection_age + settings.notification_lifetime
 
 
-def _retention(parts: Parts, store: Store) -> Retention:
+def _retention(parts: ProcessParts, store: Store) -> Retention:
     settings, redis = parts.settings, parts.stores.redis
 
     async def redis_clock() -> datetime:

@@ -1,5 +1,6 @@
-"""What a role is to the process that runs it."""
+"""What a role is to the process that runs it, and what it gets from that process."""
 
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from engine.kafka.publisher import Publisher
 from engine.process.clock_skew import ClockSkew
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
+from engine.redis.devices import DeviceLookup
 from engine.wiring.stores import Stores
 
 Service = Callable[[], Coroutine[Any, Any, None]]
@@ -20,7 +22,7 @@ class Role:
 
     `consumer` ends when it is told to; each of `background`, by name, runs until it is cancelled.
     `checks`, by name, say whether the role is able to do its work; they do not wait. `needs` names
-    the servers besides Kafka and Redis without which it cannot (engine.wiring.readiness).
+    the servers besides Kafka and Redis without which it cannot (engine.wiring.server_watch).
     """
 
     name: str
@@ -31,7 +33,7 @@ class Role:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class ProcessParts:
     """What the roles of one process share. Without `clocks` nobody measures them."""
 
     settings: Settings
@@ -40,5 +42,15 @@ class Parts:
     metrics: Metrics
     clocks: ClockSkew | None = None
 
+    def device_lookup(self) -> DeviceLookup:
+        """The catalog's devices, through Redis."""
+        return DeviceLookup(
+            redis=self.stores.redis,
+            prefix=self.settings.redis_prefix,
+            database=self.stores.database,
+            metrics=self.metrics,
+            clock=time.time,
+        )
 
-Builder = Callable[[Parts], Role]
+
+Builder = Callable[[ProcessParts], Role]

@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from engine.process.health import HealthServer
+from engine.process.health import Check, HealthServer
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics
-from engine.process.readiness import Check
 from engine.process.settings import Settings
 from engine.redis.inspection import RedisInspection
 from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher
-from engine.wiring.readiness import server_questions
 from engine.wiring.recorder import build_recorder
-from engine.wiring.role import Builder, Parts, Role
-from engine.wiring.server_watch import ServerWatch, clock_skew
+from engine.wiring.role import Builder, ProcessParts, Role
+from engine.wiring.server_watch import ServerWatch, clock_skew, server_checks
 from engine.wiring.stores import open_stores, refuse_old_schema
 from engine.wiring.trigger import build_trigger
 
@@ -46,11 +44,11 @@ async def run_roles(
     ):
         await refuse_old_schema(stores)
         clocks = clock_skew(settings, stores, metrics)
-        parts = Parts(
+        parts = ProcessParts(
             settings=settings, stores=stores, publisher=publisher, metrics=metrics, clocks=clocks
         )
         roles = [BUILDERS[name](parts) for name in names]
-        questions = server_questions(settings, stores, probe, metrics)
+        questions = server_checks(settings, stores, probe, metrics)
         inspection = RedisInspection(
             redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
         )

@@ -1,7 +1,7 @@
-"""Looks after the servers of a process, whether anybody asks or not: lines, metrics, clocks."""
+"""Looks after the servers of a process: what /readyz asks them, and a watch that asks always."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 from redis.asyncio import RedisCluster
@@ -9,9 +9,10 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from engine.kafka.broker_probe import BrokerProbe
 from engine.process.clock_skew import ClockSkew, ReadClock
+from engine.process.health import PROBE, Check, ServerProbe
 from engine.process.metrics import Metrics
-from engine.process.readiness import Check
 from engine.process.settings import Settings
 from engine.redis.inspection import RedisInspection
 from engine.wiring.stores import Stores
@@ -19,6 +20,44 @@ from engine.wiring.stores import Stores
 _ASK_SECONDS = 5.0
 _LOOK_SECONDS = 10.0
 _DEADLINE = 2.0
+_PROBE_SECONDS = 60
+_TAGS = 64  # the hash tags of the claims, and among them those of the index
+
+
+def server_checks(
+    settings: Settings, stores: Stores, probe: BrokerProbe, metrics: Metrics
+) -> Mapping[str, Check]:
+    """By the names that /readyz shows: kafka, redis, redis_writes and sql."""
+
+    async def ask_kafka() -> bool:
+        answers = await probe.answers()  # which counts by itself
+        if answers:
+            metrics.kafka_errors.answered(PROBE)
+        else:
+            metrics.kafka_errors.lost(PROBE, "no broker answers")
+        return answers
+
+    async def ask_redis_to_write() -> None:
+        # Each node that holds claims: one of them alone may be full, or a replica by now.
+        tags = range(_TAGS) if isinstance(stores.redis, RedisCluster) else range(1)
+        pipeline = stores.redis.pipeline(transaction=False)
+        for tag in tags:
+            pipeline.set(f"{settings.redis_prefix}probe:{{{tag}}}", b"", ex=_PROBE_SECONDS)
+        await pipeline.execute()
+
+    async def ask_sql() -> None:
+        async with stores.database.glance() as session:
+            await session.execute(text("SELECT 1"))
+
+    redis = ServerProbe(stores.redis_answers, what=PROBE, errors=metrics.redis_errors)
+    writes = ServerProbe(ask_redis_to_write, what="write", errors=metrics.redis_errors)
+    sql = ServerProbe(ask_sql, what=PROBE, errors=metrics.sql_errors)
+    return {
+        "kafka": ask_kafka,
+        "redis": redis.answers,
+        "redis_writes": writes.answers,
+        "sql": sql.answers,
+    }
 
 
 def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSkew:

@@ -10,29 +10,27 @@ from redis.exceptions import RedisError
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.kafka.exactly_once import TransactionalWorker
-from engine.kafka.partition_worker import Worker
-from engine.kafka.positions import Place
+from engine.kafka.partition_worker import PartitionWorker
+from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import database_may_recover, redis_may_recover
+from engine.process.health import PROBE
 from engine.process.metrics import Metrics
-from engine.process.readiness import QUESTION
-from engine.redis.claim_settlement import ClaimSettler
-from engine.redis.claims import Claims
+from engine.redis.claims import Claims, ClaimUpdater
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.in_flight import size_of
 from engine.trigger.index_watch import IndexWatch
 from engine.trigger.pipeline import ROLE, Trigger
-from engine.wiring.devices import device_lookup
 from engine.wiring.kafka import role_consumer, transactional_consumer
-from engine.wiring.role import Parts, Role
+from engine.wiring.role import ProcessParts, Role
 from engine.wiring.stores import Stores
 
 _REBUILD_PAUSE = 1.0
 
 
-def build_trigger(parts: Parts) -> Role:
+def build_trigger(parts: ProcessParts) -> Role:
     """The trigger and the watch that keeps its view of the index fresh; nothing is started."""
     settings = parts.settings
     topics = Topics.named(settings.topic_prefix)
@@ -42,12 +40,12 @@ def build_trigger(parts: Parts) -> Role:
         topics=topics,
         index=index,
         claims=_claims(parts),
-        settler=ClaimSettler(
+        settler=ClaimUpdater(
             redis=parts.stores.redis,
             prefix=settings.redis_prefix,
             deadline=settings.redis_timeout,
         ),
-        devices=device_lookup(parts),
+        devices=parts.device_lookup(),
         publisher=parts.publisher,
         metrics=parts.metrics,
     )
@@ -78,7 +76,7 @@ def build_trigger(parts: Parts) -> Role:
     )
 
 
-def _fires(parts: Parts) -> bool:
+def _fires(parts: ProcessParts) -> bool:
     """Whether this process's clock lets anything fire: see engine.process.clock_skew."""
     clocks = parts.clocks
     return clocks is None or clocks.agrees_within(parts.settings.max_detection_age)
@@ -88,9 +86,9 @@ def _transactional_worker(
     trigger: Trigger,
     partition: TopicPartition,
     publisher: TransactionalPublisher,
-    place: Place,
+    place: Position,
     on_progress: Callable[[], None],
-) -> Worker:
+) -> PartitionWorker:
     """One that puts a transaction around each batch of the role's own worker."""
     return TransactionalWorker(
         partition,
@@ -103,7 +101,7 @@ def _transactional_worker(
     )
 
 
-def _index(parts: Parts) -> BeaconIndex:
+def _index(parts: ProcessParts) -> BeaconIndex:
     settings = parts.settings
     return BeaconIndex(
         redis=parts.stores.redis,
@@ -114,7 +112,7 @@ def _index(parts: Parts) -> BeaconIndex:
     )
 
 
-def _claims(parts: Parts) -> Claims:
+def _claims(parts: ProcessParts) -> Claims:
     settings = parts.settings
     return Claims(
         redis=parts.stores.redis,
@@ -126,7 +124,7 @@ def _claims(parts: Parts) -> Claims:
     )
 
 
-def _watch(parts: Parts, index: BeaconIndex) -> IndexWatch:
+def _watch(parts: ProcessParts, index: BeaconIndex) -> IndexWatch:
     settings = parts.settings
     return IndexWatch(
         redis=parts.stores.redis,
@@ -150,5 +148,5 @@ async def _rebuild(stores: Stores, metrics: Metrics) -> None:
             raise
         of_redis = flushed_or_overtaken or isinstance(error, RedisError)
         # (A kind of call that succeeds again by itself: the server watch makes it, too.)
-        (metrics.redis_errors if of_redis else metrics.sql_errors).failed(error, QUESTION)
+        (metrics.redis_errors if of_redis else metrics.sql_errors).failed(error, PROBE)
         await asyncio.sleep(_REBUILD_PAUSE)

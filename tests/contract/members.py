@@ -8,8 +8,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engine.kafka.consumer import PartitionedConsumer
-from engine.kafka.partition_worker import BatchHandler, Records
-from engine.kafka.positions import Starts
+from engine.kafka.partition_worker import BatchHandler, Records, batch_workers
+from engine.kafka.positions import PositionStore
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
@@ -59,7 +59,7 @@ class Member:
         topic: str,
         handle: Handle,
         metrics: Metrics | None = None,
-        starts: Starts | None = None,
+        starts: PositionStore | None = None,
     ) -> None:
         def handler_for(partition: TopicPartition) -> BatchHandler:
             return _Handler(partition, handle)
@@ -68,13 +68,13 @@ class Member:
             consumer=group_consumer(settings, ROLE),
             topics=[topic],
             role=ROLE,
-            handler_for=handler_for,
+            worker_for=batch_workers(handler_for, settings.batch_records),
             metrics=metrics or Metrics(),
             batch_records=settings.batch_records,
             in_flight_records=settings.in_flight_records,
             commit_interval=settings.commit_interval,
             drain_timeout=settings.drain_timeout,
-            starts=starts,
+            positions=starts,
         )
         self._stop = asyncio.Event()
         self.task = asyncio.create_task(self.consumer.run(self._stop))
@@ -82,12 +82,12 @@ class Member:
     @property
     def pending(self) -> int:
         """Records fetched and not done with."""
-        return sum(worker.pending for worker in self.consumer._workers.values())
+        return sum(each.worker.pending for each in self.consumer.partitions.values())
 
     @property
     def partitions(self) -> int:
         """How many partitions it owns."""
-        return len(self.consumer._workers)
+        return len(self.consumer.partitions)
 
     async def stop(self) -> None:
         """In good order. Raises what its run raises."""

@@ -9,7 +9,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.contract.members import ROLE, Seen, committed, member, publish
 from tests.servers.waiting import eventually
 

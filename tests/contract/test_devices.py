@@ -16,8 +16,8 @@ from engine.redis.devices import (
     NOT_ASKED,
     DeviceKey,
     DeviceLookup,
-    KnownToCatalog,
-    completed,
+    DeviceRecord,
+    completed_device,
 )
 from tests.contract.ledgers import Scene, open_scene
 from tests.integration.api.counting import counted
@@ -78,7 +78,7 @@ async def test_what_sql_knows_completes_a_message(
         await session.execute(update(Device).values(told))
     found = (await lookup(redis, scene.database, metrics).find([key]))[key]
     assert found is not None
-    out = completed(ReceivedDevice(udid=key.udid, version="18"), found)
+    out = completed_device(ReceivedDevice(udid=key.udid, version="18"), found)
     assert out == KnownDevice(udid=key.udid, id=found.id, **(told | {"version": "18"}))  # type: ignore[arg-type]
 
 
@@ -109,7 +109,7 @@ async def test_those_who_ask_meanwhile_ask_together(
     with counted(scene.database) as statements:
         answers = await asyncio.gather(*(devices.find([key]) for key in keys))
     found = [answer[key] for answer, key in zip(answers, keys, strict=True)]
-    assert isinstance(found[0], KnownToCatalog)
+    assert isinstance(found[0], DeviceRecord)
     assert found[1:] == [None] * 50
     assert len([asked for asked in statements if "FROM device" in asked]) <= 2
 

@@ -20,7 +20,7 @@ from catalog.models import (
 )
 from catalog.models import StatisticDevice as StatisticDeviceRow
 from engine.kafka.detections import BeaconKey
-from engine.kafka.positions import Place
+from engine.kafka.positions import Position
 from engine.recorder.ledger import AlreadyCountedError, CompanyGoneError, Ledger
 from engine.recorder.retention import DAYS_AHEAD, MOST_SKEW, Kept, Retention, Store
 from engine.recorder.rows import (
@@ -68,14 +68,14 @@ async def test_an_offset_moves_only_from_the_value_that_is_known(scene: Scene):
 
 async def test_a_place_moves_only_from_what_is_known(scene: Scene):
     """The offset goes with the id of the topic that it is of."""
-    ledger, old, new = scene.ledger, Place(7, "a" * 32), Place(0, "b" * 32)
+    ledger, old, new = scene.ledger, Position(7, "a" * 32), Position(0, "b" * 32)
     assert await ledger.move_place(TOPIC, 3, None, old)
     assert not await ledger.move_place(TOPIC, 3, None, new)
     assert await advance(ledger, 7, 9)
-    assert await ledger.known_places(TOPIC) == {3: Place(9, "a" * 32)}
-    for wrong in (old, Place(9, None), Place(9, "b" * 32)):
+    assert await ledger.known_places(TOPIC) == {3: Position(9, "a" * 32)}
+    for wrong in (old, Position(9, None), Position(9, "b" * 32)):
         assert not await ledger.move_place(TOPIC, 3, wrong, new)
-    assert await ledger.move_place(TOPIC, 3, Place(9, "a" * 32), new)
+    assert await ledger.move_place(TOPIC, 3, Position(9, "a" * 32), new)
     assert await ledger.known_places(TOPIC) == {3: new}
     assert await ledger.next_offsets(TOPIC) == {3: 0}
     assert await past(scene) == {TOPIC}  # `verify` has to know
@@ -85,10 +85,10 @@ async def test_a_place_whose_topic_is_not_known_learns_it(scene: Scene):
     """As rows of an older version."""
     ledger = scene.ledger
     assert await advance(ledger, None, 5)
-    assert await ledger.known_places(TOPIC) == {3: Place(5, None)}
-    assert not await ledger.move_place(TOPIC, 3, Place(5, "a" * 32), Place(5, "b" * 32))
-    assert await ledger.move_place(TOPIC, 3, Place(5, None), Place(5, "a" * 32))
-    assert await ledger.known_places(TOPIC) == {3: Place(5, "a" * 32)}
+    assert await ledger.known_places(TOPIC) == {3: Position(5, None)}
+    assert not await ledger.move_place(TOPIC, 3, Position(5, "a" * 32), Position(5, "b" * 32))
+    assert await ledger.move_place(TOPIC, 3, Position(5, None), Position(5, "a" * 32))
+    assert await ledger.known_places(TOPIC) == {3: Position(5, "a" * 32)}
     assert await past(scene) == set()
 
 

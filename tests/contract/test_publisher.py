@@ -10,8 +10,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.dating import Dating
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, _hash
-from engine.process.settings import Settings, load_settings
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.publisher import Outgoing, Publisher, _hash
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.servers.kafka.server import KafkaServer
 
 PARTITIONS = 4

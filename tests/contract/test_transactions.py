@@ -11,11 +11,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.connection import connection_options
-from engine.kafka.positions import Place
-from engine.kafka.publisher import MessageTooLargeError, Outgoing
+from engine.kafka.errors import MessageTooLargeError, TransactionLostError
+from engine.kafka.positions import Position
+from engine.kafka.publisher import Outgoing
 from engine.kafka.topic_limits import TopicLimits
-from engine.kafka.transactions import TransactionalPublisher, TransactionLostError
-from engine.process.settings import Settings, load_settings
+from engine.kafka.transactions import TransactionalPublisher
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
 
 Make = Callable[..., Any]
@@ -101,7 +103,7 @@ def message(topic_prefix: str) -> Callable[[bytes], Outgoing]:
 
 async def publish_and_commit(publisher: TransactionalPublisher, message: Outgoing) -> None:
     await publisher.publish([message])
-    await publisher.commit(Place(5))
+    await publisher.commit(Position(5))
 
 
 async def test_messages_and_the_offset_are_seen_together(
@@ -111,9 +113,9 @@ async def test_messages_and_the_offset_are_seen_together(
     await one.publish([message(b"%05d" % n) for n in range(50)])
     await one.publish([message(b"%05d" % n) for n in range(50, 100)])
     assert await seen() == ([], None)
-    await one.commit(Place(7, "a" * 32))
+    await one.commit(Position(7, "a" * 32))
     assert await seen() == ([b"%05d" % n for n in range(100)], 7)
-    await one.commit(Place(9))  # without a message
+    await one.commit(Position(9))  # without a message
     assert (await seen())[1] == 9
 
 
@@ -126,12 +128,12 @@ async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
     next_one = await owner()
     assert await seen() == ([], None)
     with pytest.raises(TransactionLostError):
-        await last.commit(Place(1))
+        await last.commit(Position(1))
     for _ in range(2):  # nor later
         with pytest.raises(TransactionLostError):
             await publish_and_commit(last, message(b"again"))
     await next_one.publish([message(b"again")])
-    await next_one.commit(Place(1))
+    await next_one.commit(Position(1))
     assert await seen() == ([b"again"], 1)
 
 
@@ -143,8 +145,8 @@ async def test_an_owner_that_has_begun_nothing_is_shut_out_too(
     with pytest.raises(TransactionLostError):
         await publish_and_commit(last, message(b"zombi"))
     with pytest.raises(TransactionLostError):
-        await last.commit(Place(5))
-    await next_one.commit(Place(2))
+        await last.commit(Position(5))
+    await next_one.commit(Position(2))
     assert await seen() == ([], 2)
 
 
@@ -160,7 +162,7 @@ async def test_what_a_topic_does_not_take_is_known_to_the_next_transaction(
             await publisher.publish([*small, large])
         except MessageTooLargeError as error:
             refused = error.messages
-        await publisher.commit(Place(1))
+        await publisher.commit(Position(1))
         return refused
 
     for _ in range(12):

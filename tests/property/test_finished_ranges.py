@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.connector.transactional import TransactionalDepartures
-from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
-from engine.kafka.offsets import Offsets
-from engine.kafka.positions import Place
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker
+from engine.kafka.positions import Position
 
 offsets = st.integers(0, 2**62)
 
@@ -38,20 +37,20 @@ def test_any_text_is_read(text: str) -> None:
 
 @given(offsets, st.uuids(), st.sampled_from(["", "AQ", "_-8"]))
 def test_a_place_is_read_as_it_was_committed(offset: int, topic: Any, finished: str) -> None:
-    place = Place(offset, topic.hex, finished)
-    assert Place.read(place.committed()) == place
-    assert Place.read(Place(offset).committed()) == Place(offset)
+    place = Position(offset, topic.hex, finished)
+    assert Position.from_commit(place.to_commit()) == place
+    assert Position.from_commit(Position(offset).to_commit()) == Position(offset)
 
 
 @given(offsets, st.text())
 def test_anybodys_metadata_is_read(offset: int, metadata: str) -> None:
-    assert Place.read(OffsetAndMetadata(offset, metadata)).offset == offset
+    assert Position.from_commit(OffsetAndMetadata(offset, metadata)).offset == offset
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=200))
 def test_what_will_be_finished(records: list[tuple[bool, bool]]) -> None:
     """Each record, with gaps between some, is finished, finishing now, or open."""
-    tracked, finishing, done_with, offset = Offsets(), [], set(), 10
+    tracked, finishing, done_with, offset = OffsetTracker(), [], set(), 10
     for is_finished, is_finishing in records:
         tracked.begin(offset)
         if is_finished:
@@ -73,7 +72,7 @@ def test_what_will_be_finished(records: list[tuple[bool, bool]]) -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2500), st.integers(1, 4))
 def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> None:
-    tracked = Offsets()
+    tracked = OffsetTracker()
     for offset in range(count * spread + 1):
         tracked.begin(offset)
     departures = TransactionalDepartures.__new__(TransactionalDepartures)
@@ -86,5 +85,5 @@ def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> No
     assert len(departures._text(results[:fits])) <= MOST_CHARACTERS
     if fits < len(results):
         assert len(departures._text(results[: fits + 1])) > MOST_CHARACTERS
-    place = Place(0, "0" * 32, departures._text(results[:fits]))
-    assert len(place.committed().metadata) <= 4096
+    place = Position(0, "0" * 32, departures._text(results[:fits]))
+    assert len(place.to_commit().metadata) <= 4096

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kafka.offsets import Offsets
+from engine.kafka.offsets import OffsetTracker
 
 
 @given(st.data())
@@ -13,7 +13,7 @@ def test_what_is_done_has_no_gap(data: st.DataObject) -> None:
     upcoming = [100 + sum(gaps[: number + 1]) for number in range(len(gaps))]
     begun: list[int] = []
     finished: set[int] = set()
-    offsets = Offsets()
+    offsets = OffsetTracker()
     while upcoming or len(finished) < len(begun):
         open_ = [offset for offset in begun if offset not in finished]
         if upcoming and (not open_ or data.draw(st.booleans())):
@@ -36,7 +36,7 @@ def _plainly(begun: list[int], finished: set[int]) -> int | None:
 
 
 def test_an_offset_is_finished_once() -> None:
-    offsets = Offsets()
+    offsets = OffsetTracker()
     offsets.begin(5)
     offsets.finish(5)
     with pytest.raises(KeyError):
@@ -44,7 +44,7 @@ def test_an_offset_is_finished_once() -> None:
 
 
 def test_offsets_ascend() -> None:
-    offsets = Offsets()
+    offsets = OffsetTracker()
     offsets.begin(5)
     with pytest.raises(ValueError, match="5"):
         offsets.begin(5)

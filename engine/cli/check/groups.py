@@ -11,9 +11,9 @@ from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResp
 from aiokafka.protocol.api import Request
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
-from engine.cli.check.asking import Rights, any_broker, broker_at
 from engine.cli.check.finding import Finding, bad, ok, warning
-from engine.cli.check.metadata import READ
+from engine.kafka.broker_connection import any_broker, broker_at
+from engine.kafka.cluster_metadata import READ, Rights
 from engine.process.settings import Settings
 from engine.wiring.kafka import role_group
 from engine.wiring.run import ROLES

@@ -7,7 +7,7 @@ from aiokafka.errors import KafkaError
 
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.cli.check.groups import check_groups
-from engine.cli.check.metadata import (
+from engine.kafka.cluster_metadata import (
     CREATE,
     FORBIDDEN,
     NOT_THERE,

@@ -5,7 +5,8 @@ from ipaddress import ip_network
 
 from catalog.secrets import SecretKeyError, is_published, open_cipher
 from engine.cli.check.finding import Finding, bad, ok, warning
-from engine.process.listening import PortInUseError, listen
+from engine.process.errors import PortInUseError
+from engine.process.http_server import listen
 from engine.process.settings import PREFIX, Settings
 from engine.wiring.connector import CertificatesError, open_caller
 

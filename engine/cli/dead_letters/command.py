@@ -106,7 +106,7 @@ def _check(reason: str | None) -> None:
 
 
 def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[], str]) -> T:
-    from engine.kafka.publisher import MessageTooLargeError
+    from engine.kafka.errors import MessageTooLargeError
 
     async def run() -> T:
         try:

@@ -105,7 +105,7 @@ async def _perform(
     from engine.cli.demo.serving import env_file
     from engine.cli.demo.stage import perform
     from engine.cli.embedded.child import ServerStartError
-    from engine.process.lifecycle import ServiceDiedError
+    from engine.process.errors import ServiceDiedError
 
     try:
         file = None if directory is None else env_file(directory)

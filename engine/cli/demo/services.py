@@ -8,8 +8,8 @@ from typing import Any
 
 import uvicorn
 
-from engine.process.lifecycle import ServiceDiedError
-from engine.process.listening import listen
+from engine.process.errors import ServiceDiedError
+from engine.process.http_server import listen
 
 _STOP_SECONDS = 30.0
 

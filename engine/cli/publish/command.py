@@ -135,7 +135,8 @@ async def _run(
 ) -> None:
     from engine.cli.publish.sender import Sender
     from engine.cli.publish.source import InputFaultError
-    from engine.kafka.publisher import MessageTooLargeError, Publisher
+    from engine.kafka.errors import MessageTooLargeError
+    from engine.kafka.publisher import Publisher
     from engine.kafka.topics import Topics, ensure_topics
 
     topic = Topics.named(settings.topic_prefix).detections

@@ -10,7 +10,7 @@ from engine.cli.verify.difference import Comparison, Difference
 from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import Snapshot, open_snapshot
 from engine.cli.verify.topics import TopicReader, open_topics, present
-from engine.kafka.positions import Place
+from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 
@@ -109,11 +109,13 @@ def _kept(now: float, retention: int) -> Interval:
     return Interval(max(0.0, now - (retention - 1) * _DAY), now + _DAY)
 
 
-def _span(tp: TopicPartition, place: Place, bounds: tuple[int, int], topic_id: str | None) -> Span:
+def _span(
+    tp: TopicPartition, place: Position, bounds: tuple[int, int], topic_id: str | None
+) -> Span:
     name, (begin, end) = f"{tp.topic}/{tp.partition}", bounds
     recorded = place.offset
     fault: str | None = None
-    if not place.may_be_of(topic_id):
+    if not place.may_belong_to(topic_id):
         fault = (
             f"{name}: the topic was made anew since SQL recorded it, and nothing of the new one "
             "is recorded yet: let a recorder read it, and compare again"

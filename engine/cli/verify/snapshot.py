@@ -25,7 +25,7 @@ from catalog.models.base import Instant
 from engine.cli.verify.difference import Written
 from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
 from engine.kafka.detections import BeaconKey
-from engine.kafka.positions import Place
+from engine.kafka.positions import Position
 
 Traces = DetectionTrace | AuthenticationTrace | Reception
 
@@ -36,13 +36,13 @@ class Snapshot:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def places(self, topics: Collection[str]) -> dict[TopicPartition, Place]:
+    async def places(self, topics: Collection[str]) -> dict[TopicPartition, Position]:
         """The first record of each partition that is not recorded, where any is."""
         offset = RecorderOffset
         query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
         rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
         return {
-            TopicPartition(topic, number): Place(at, topic_id)
+            TopicPartition(topic, number): Position(at, topic_id)
             for topic, number, at, topic_id in rows
         }
 

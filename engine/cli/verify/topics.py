@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from engine.kafka.cluster_metadata import topic_ids
 from engine.kafka.connection import connection_options
-from engine.kafka.topic_ids import topic_ids
 from engine.process.settings import Settings
 
 _POLL_SECONDS = 0.2

@@ -13,7 +13,7 @@ import pytest
 from dotenv import dotenv_values
 
 from catalog.secrets import is_published, open_cipher
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from tests.acceptance.demo import paste, serving
 from tests.acceptance.walks.user import ROOT, User, user
 from tests.servers.waiting import eventually

@@ -10,8 +10,8 @@ import pytest
 
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
-from engine.process.bounded_http import BoundedServer, HttpLimits
-from engine.process.listening import listen
+from engine.process.http_connection import HttpLimits
+from engine.process.http_server import BoundedServer, listen
 from tests.acceptance.api.process import ApiProcess, api_rig, make_account
 from tests.acceptance.rig import Rig
 from tests.servers.waiting import eventually

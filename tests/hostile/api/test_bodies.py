@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from api.sessions.sign_in import Passwords
 from catalog.migrate import migrate
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, harness
 from tests.integration.api.operations import operations

@@ -14,7 +14,7 @@ from api.sessions.sign_in import Passwords
 from api.sessions.turns import Turns
 from catalog.accounts import NewAccount, create_account
 from catalog.migrate import migrate
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from tests.integration.api.harness import PASSWORD, Harness, harness
 
 EMAIL = "owner@harbour.example"

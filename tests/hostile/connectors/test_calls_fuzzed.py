@@ -19,7 +19,7 @@ from engine.connector.call_request import Asked, decode_calls, question
 from engine.connector.call_result import Answered, message_of, settlement
 from engine.connector.endpoint_opener import EndpointError, EndpointOpener
 from engine.kafka.topics import Topics
-from engine.redis.claim_settlement import _told
+from engine.redis.claims import update_argument
 from engine.redis.devices import NOT_ASKED
 from tests.acceptance.connectors.calls import call, publish
 from tests.acceptance.connectors.customers import SECRET_KEY
@@ -92,7 +92,7 @@ def _take_every_step(one: Asked) -> None:
         answered = Answered(one, None, result)
         message_of(answered, TOPICS, 0.0)
         if (wish := settlement(answered)) is not None:
-            assert len(_told(wish)) == 16 + 3 * 14
+            assert len(update_argument(wish)) == 16 + 3 * 14
     if one.message.connector is None:
         return
     try:

@@ -14,7 +14,7 @@ import pytest
 from api.sessions.sign_in import Passwords
 from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, harness
 from tests.integration.commands.proximity import Proximity

@@ -13,8 +13,8 @@ from catalog.index.entries import campaign_field, decode_campaign, encode
 from catalog.index.sweep import EVERY, sweep
 from catalog.models import IndexState, Venue
 from catalog.redis_connection import RedisClient
+from engine.process.health import ServerProbe
 from engine.process.metrics import Metrics
-from engine.process.readiness import Question
 from engine.redis.inspection import RedisInspection
 from rules.model import Campaign as Entry
 from tests.hostile.index.reader import Reader
@@ -119,7 +119,7 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
     async def write() -> None:
         await redis.set("test:probe", b"")
 
-    question = Question(write, what="write", errors=metrics.redis_errors)
+    question = ServerProbe(write, what="write", errors=metrics.redis_errors)
     async with reader.kept():
         await reader.until(fires=True)
         await inspection.look()

@@ -11,7 +11,7 @@ from catalog.deadline import within
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.clock_skew import ClockSkew
 from engine.process.metrics import Metrics
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from engine.redis.inspection import RedisInspection
 from engine.wiring.server_watch import clock_skew
 from engine.wiring.stores import Stores, open_stores

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from engine.kafka.broker_probe import BrokerProbe
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
 

@@ -12,7 +12,8 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 
 from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.contract.members import ROLE, Seen, committed, member, publish
 from tests.servers.waiting import eventually
 
@@ -134,7 +135,7 @@ async def test_a_topic_made_anew_while_nobody_looks_is_read_whole(
 async def commit_as_before(settings: Settings, topic: str, seen: Seen) -> None:
     from aiokafka import AIOKafkaConsumer
 
-    from engine.kafka.positions import Place
+    from engine.kafka.positions import Position
 
     assert len(seen.values) == 100
     async with AIOKafkaConsumer(
@@ -144,7 +145,7 @@ async def commit_as_before(settings: Settings, topic: str, seen: Seen) -> None:
     ) as consumer:
         here = TopicPartition(topic, 0)
         consumer.assign([here])
-        await consumer.commit({here: Place(100, "0" * 32).committed()})
+        await consumer.commit({here: Position(100, "0" * 32).to_commit()})
 
 
 async def test_a_topic_made_anew_while_it_runs_is_read_whole(
@@ -226,8 +227,8 @@ async def test_what_retention_takes_while_it_runs_is_told(
 
 
 class _Beginning:
-    async def known(self, _partitions: object) -> dict:
+    async def load(self, _partitions: object) -> dict:
         return {}
 
-    async def moved(self, _old: object, _new: object) -> bool:
+    async def replace(self, _old: object, _new: object) -> bool:
         return True

@@ -9,8 +9,10 @@ from prometheus_client import CollectorRegistry, Counter
 from engine.kafka.dating import Dating
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.publisher import Publisher
+from engine.process.failures import kafka_may_recover
 from engine.process.metrics import Metrics
-from engine.process.settings import load_settings
+from engine.process.server_errors import ServerErrors
+from engine.process.settings_sources import load_settings
 from engine.recorder.unusable_records import Asides
 from tests.acceptance.topics import TopicSet
 from tests.integration.recorder.test_recorder import NOTIFICATIONS, record
@@ -28,7 +30,7 @@ async def publisher(kafka_bootstrap: str, errors: Counter) -> AsyncIterator[Publ
     """That of a host whose clock is 32 days ahead."""
     made = Publisher.from_settings(
         load_settings(kafka_bootstrap_servers=kafka_bootstrap),
-        on_error=errors.inc,
+        ServerErrors("kafka", errors, may_recover=kafka_may_recover),
         dating=Dating(clock=lambda: time.time() + AHEAD),
     )
     await made.start()

@@ -6,7 +6,8 @@ import pytest
 
 from api.sessions.sign_in import Passwords
 from catalog.migrate import migrate
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, harness
 

@@ -17,7 +17,8 @@ from engine.cli.check.process import check_process
 from engine.cli.check.redis import check_redis
 from engine.cli.check.sql import check_sql
 from engine.kafka.topics import Topics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity
 from tests.servers.postgres import execute

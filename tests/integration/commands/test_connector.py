@@ -14,7 +14,7 @@ from catalog.migrate import migrate
 from catalog.models import Connector
 from catalog.secrets import open_cipher
 from engine.cli.catalog_loading import write_catalog
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 from tests.integration.commands.proximity import Proximity
 from tests.servers.http_service import Answer, content, replying, serving
 

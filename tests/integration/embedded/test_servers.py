@@ -16,7 +16,7 @@ from engine.cli.embedded.child import ServerStartError
 from engine.cli.embedded.redis_server import EmbeddedRedis, bundled_redis_server, find_redis_server
 from engine.cli.embedded.run import embedded_settings
 from engine.cli.embedded.servers import EmbeddedServers
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 
 
 def _accepts(address: str) -> bool:

@@ -18,9 +18,9 @@ from engine.kafka.detections import decode_record
 from engine.kafka.publisher import Publisher
 from engine.kafka.topics import Topics
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
-from engine.redis.claim_settlement import ClaimSettler
-from engine.redis.claims import ClaimRequest, Claims
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from engine.redis.claims import ClaimRequest, Claims, ClaimUpdater
 from engine.redis.devices import DeviceLookup
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
@@ -103,7 +103,7 @@ def build_trigger(
         topics=Topics.named(settings.topic_prefix),
         index=index,
         claims=Claims(redis=redis, prefix=PREFIX, retain=600, deadline=5, metrics=metrics),
-        settler=ClaimSettler(redis=redis, prefix=PREFIX, deadline=5),
+        settler=ClaimUpdater(redis=redis, prefix=PREFIX, deadline=5),
         devices=DeviceLookup(
             redis=redis, prefix=PREFIX, database=database, metrics=metrics, clock=time.time
         ),

@@ -11,7 +11,8 @@ import typer
 import yaml
 
 from engine.cli import application as cli
-from engine.process.settings import PREFIX, Settings, load_settings
+from engine.process.settings import PREFIX, Settings
+from engine.process.settings_sources import load_settings
 from tests.unit.deploy.compose import DEPLOY, ROOT, document, of_ours, services
 
 _ROLES = ("trigger", "connector", "recorder")

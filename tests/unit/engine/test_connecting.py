@@ -24,7 +24,7 @@ from engine.kafka.messages import (
     VenueReference,
 )
 from engine.kafka.topics import Topics
-from engine.redis.devices import NOT_ASKED, KnownToCatalog
+from engine.redis.devices import NOT_ASKED, DeviceRecord
 from tests.unit.connectors.questions import ENDPOINT, ID
 
 CIPHER = open_cipher("a passphrase for tests")
@@ -61,7 +61,7 @@ def asked(**fields: Any) -> Asked:
     return one
 
 
-def answered(result: Result, known: KnownToCatalog | None = None, **fields: Any) -> Answered:
+def answered(result: Result, known: DeviceRecord | None = None, **fields: Any) -> Answered:
     return Answered(asked(**fields), known, result)
 
 
@@ -123,12 +123,12 @@ def test_without_a_key_secrets_stay_closed() -> None:
         (None, 5, False, 5),
         (NOT_ASKED, None, None, None),
         (NOT_ASKED, 5, None, 5),
-        (KnownToCatalog(1, 77, True), None, True, 77),
-        (KnownToCatalog(1, 77, False), 5, False, 5),
+        (DeviceRecord(1, 77, True), None, True, 77),
+        (DeviceRecord(1, 77, False), 5, False, 5),
     ],
 )
 def test_what_the_service_is_told_of_a_device(
-    known: KnownToCatalog | None, received: int | None, test: bool | None, id_connector: int | None
+    known: DeviceRecord | None, received: int | None, test: bool | None, id_connector: int | None
 ) -> None:
     one = asked(device=KnownDevice(udid="phone", id_connector=received))
     device = question(one, ENDPOINT, known, 300.0).device
@@ -140,7 +140,7 @@ def test_freshness_ends_with_the_detection_s() -> None:
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
-    out = message_of(answered(CONTENT, KnownToCatalog(4, 77, False)), TOPICS, 0.0)
+    out = message_of(answered(CONTENT, DeviceRecord(4, 77, False)), TOPICS, 0.0)
     assert out is not None
     assert (out.topic, out.key) == ("t.notifications", "phone é".encode())
     assert out.headers == [("id", ID.encode()), ("campaign", b"7")]

@@ -12,9 +12,7 @@ from engine.process.failures import (
     database_may_recover,
     kafka_may_recover,
     redis_may_recover,
-    until_redis_answers,
 )
-from engine.process.metrics import Metrics
 
 
 @pytest.mark.parametrize(
@@ -114,25 +112,3 @@ def test_every_class_of_sqlstate_is_sorted() -> None:
 )
 def test_kafka(error: Exception, passes: bool) -> None:
     assert kafka_may_recover(error) is passes
-
-
-async def test_a_call_is_tried_until_redis_answers() -> None:
-    metrics = Metrics()
-    answers: list[Exception | int] = [redis.ConnectionError(), TimeoutError(), 5]
-
-    async def call() -> int:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert await until_redis_answers(call, metrics.redis_errors, "a test") == 5
-    assert metrics.registry.get_sample_value("proximity_redis_errors_total") == 2
-
-
-async def test_a_call_that_redis_refuses_is_not_tried_again() -> None:
-    async def call() -> int:
-        raise redis.ResponseError("ERR")
-
-    with pytest.raises(redis.ResponseError):
-        await until_redis_answers(call, Metrics().redis_errors, "a test")

@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from engine.process.lifecycle import ServiceDiedError, run_services, stop_on_signals
+from engine.process.errors import ServiceDiedError
+from engine.process.lifecycle import run_services, stop_on_signals
 
 
 async def until(stop: asyncio.Event, log: list[str], name: str) -> None:

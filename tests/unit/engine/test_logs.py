@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from engine.process.logs import _QUIET, RepeatFilter, configure_logs
-from engine.process.settings import load_settings
+from engine.process.settings_sources import load_settings
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 _COLOURS = ("\x1b[0m", "\x1b[1m", "\x1b[2m", *(f"\x1b[{number}m" for number in range(30, 38)))

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from catalog.index.entries import ConnectorEntry
-from engine.kafka.detections import Heard, decode_record
+from engine.kafka.detections import DecodedDetection, decode_record
 from engine.kafka.topics import Topics
-from engine.redis.devices import completed
+from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.compose import Composer, notification_id
 from rules.model import Beacon, Campaign, Venue, Zone
@@ -51,7 +51,7 @@ def campaign(**fields: Any) -> Campaign:
     return msgspec.structs.replace(plain, **fields)
 
 
-def heard(**fields: Any) -> Heard:
+def heard(**fields: Any) -> DecodedDetection:
     return decode_record(records.record(records.detection(**fields)), 2.0)
 
 
@@ -60,7 +60,7 @@ def composed(sent: Campaign, connector: ConnectorEntry | None = None, **fields: 
     owner = notification_id(detection, sent)
     beacon = IndexedBeacon(BEACON, [sent], connector)
     composer = Composer(topics=TOPICS, lifetime=300)
-    device = completed(detection.message.device, None)
+    device = completed_device(detection.message.device, None)
     outgoing = composer.compose(detection, beacon, sent, owner, device, NOW)
     assert outgoing.key == b"device-1"
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}

@@ -6,8 +6,8 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
+from engine.process.health import ServerProbe, ask_all
 from engine.process.metrics import Metrics
-from engine.process.readiness import Question, ask_all
 from engine.process.server_errors import ServerErrors
 
 GONE = "server failed, trying again"
@@ -33,7 +33,12 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def errors(metrics: Metrics, clock: Clock) -> ServerErrors:
-    return ServerErrors("redis", metrics.redis_errors._counter, clock)
+    return ServerErrors(
+        "redis",
+        metrics.redis_errors._counter,
+        may_recover=metrics.redis_errors.may_recover,
+        clock=clock,
+    )
 
 
 def test_one_line_when_it_goes_and_one_when_it_is_back(
@@ -99,7 +104,7 @@ async def test_those_who_ask_at_once_share_a_question(metrics: Metrics) -> None:
         asked += 1
         await asyncio.sleep(0.05)
 
-    question = Question(ask, what="question", errors=metrics.redis_errors)
+    question = ServerProbe(ask, what="question", errors=metrics.redis_errors)
     assert await asyncio.gather(*(question.answers() for _ in range(5))) == [True] * 5
     assert asked == 1
     assert await question.answers()
@@ -119,7 +124,7 @@ async def test_checks_are_made_at_once_and_none_takes_for_ever(metrics: Metrics)
     async def well() -> bool:
         return True
 
-    hanging = Question(hangs, what="question", errors=metrics.sql_errors)
+    hanging = ServerProbe(hangs, what="question", errors=metrics.sql_errors)
     began = time.monotonic()
     found = await ask_all({"a": hanging.answers, "b": breaks, "c": well, "d": hanging.answers})
     assert found == {"a": False, "b": False, "c": True, "d": False}

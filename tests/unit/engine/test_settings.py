@@ -6,8 +6,10 @@ import pytest
 
 from engine.cli.application import run
 from engine.kafka.connection import connection_options
-from engine.process.settings import PREFIX, Settings, SettingsError, load_settings
+from engine.process.errors import SettingsError
+from engine.process.settings import PREFIX, Settings
 from engine.process.settings_checks import bootstrap_addresses
+from engine.process.settings_sources import load_settings
 
 PASSWORD = "p4ssw0rd-never-shown"
 

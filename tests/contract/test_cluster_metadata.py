@@ -7,10 +7,12 @@ from aiokafka import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
 
 from engine.cli.check.kafka import check_kafka
+from engine.kafka.cluster_metadata import topic_ids
 from engine.kafka.publisher import Outgoing
-from engine.kafka.topic_ids import topic_ids
 from engine.kafka.topics import Topics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from engine.wiring.run import ROLES
 from tests.contract.members import publish
 
 METADATA = 3
@@ -77,5 +79,5 @@ async def test_check_says_that_brokers_are_too_old_to_be_asked(
 
 async def test_check_asks_the_others(settings: Settings) -> None:
     found = await check_kafka(settings)
-    assert len(found) == 1 + len(Topics.named("").all())
+    assert len(found) == 1 + len(Topics.named("").all()) + len(ROLES)
     assert found[0].state == "ok"

@@ -11,18 +11,6 @@ from engine.process.settings import Settings
 from engine.process.settings_checks import bootstrap_addresses
 
 _SECONDS = 5.0
-_NOT_TOLD = -(2**31)
-
-
-class Rights:
-    """What the login may do; None where the cluster does not say."""
-
-    def __init__(self, bits: int) -> None:
-        self._bits = bits
-
-    def has(self, operation: int) -> bool | None:
-        """Whether this operation (Kafka's number) is among them."""
-        return None if self._bits == _NOT_TOLD else bool(self._bits >> operation & 1)
 
 
 @asynccontextmanager

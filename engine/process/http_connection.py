@@ -1,31 +1,23 @@
-"""HTTP servers whose callers cannot take more than their share: of memory, time or connections.
+"""One HTTP connection, on which a caller cannot take more than a share: of memory, or of time.
 
-Both ports of a process are served by it. uvicorn's own protocol holds a head of any size, waits
-for it for ever, parses every request of a pipeline at once, and leaves the connection of a reader
-who does not read open; here each of them has a bound. What an application does between a head and
-its answer is bounded by the application.
+uvicorn's own protocol holds a head of any size, waits for it for ever, parses every request of a
+pipeline at once, and leaves the connection of a reader who does not read open; here each of them
+has a bound. What an application does between a head and its answer is bounded by the application.
 """
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import httptools
 import msgspec
-import structlog
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-
-_log = structlog.get_logger(__name__)
 
 _PIECE_BYTES = 4096
 _HELD_BYTES = 128 * 1024
-_TICKS_A_SWEEP = 5
-_TICKS_A_REPORT = 100
 _HEADER_OVERHEAD = len(": \r\n")
 
 
@@ -57,16 +49,26 @@ class _RefusedError(Exception):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection.
+    """One connection within `limits`.
 
     Bytes go to the parser in pieces, and none while a request of the pipeline waits: what is
     parsed and unanswered is at most one piece, what is not parsed at most what was read.
+    `is_admitted` says whether the server has a place for the connection; `refusals` counts, by
+    status or reason, what is refused or closed.
     """
 
-    def __init__(self, *args: Any, server: "BoundedServer", **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        limits: HttpLimits,
+        is_admitted: Callable[["BoundedProtocol"], bool],
+        refusals: Counter[str],
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
-        self._owner = server
-        self._limits = server.limits
+        self._limits = limits
+        self._is_admitted = is_admitted
+        self._refusals = refusals
         self._held = bytearray()
         self._refused = False
         self._in_head = True
@@ -79,12 +81,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._write_stalled_since: float | None = None
         self._closing_since: float | None = None
 
-    # What the transport says.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection if there is a place, or one can be made."""
         super().connection_made(transport)
-        if not self._owner.has_place(self):
+        if not self._is_admitted(self):
             self._refuse(503, "too many connections; try again")
 
     def data_received(self, data: bytes) -> None:
@@ -108,7 +110,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
         self._write_stalled_since = None
 
-    # What the parser says.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -159,7 +161,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """uvicorn's own refusal, in the form of the others."""
         self._refuse(400, "this is not HTTP/1.1")
 
-    # What time says.
+    # Calls of the server.
 
     def sweep(self, now: float) -> None:
         """Close the connection if one of its times is up."""
@@ -248,7 +250,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Read no further; say why, unless an answer is being written: that one is the last."""
         self._refused = True
         self._held.clear()
-        self._owner.refusals[str(status)] += 1
+        self._refusals[str(status)] += 1
         answered = self._answered
         if answered and self._in_head:
             self.transport.write(_answer(status, message))
@@ -262,74 +264,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.pipeline.clear()
 
     def _abort(self, reason: str) -> None:
-        self._owner.refusals[reason] += 1
+        self._refusals[reason] += 1
         self.transport.abort()
-
-
-class BoundedServer(uvicorn.Server):
-    """Serves an application on connections that are bounded; signals are lifecycle.py's."""
-
-    def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
-        """`options` are uvicorn's."""
-        self.limits = limits
-        self.refusals: Counter[str] = Counter()
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=self._protocol,  # type: ignore[arg-type]  # called as a class is
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_keep_alive=int(limits.idle_seconds) + 1,  # the sweep is first
-                **options,
-            )
-        )
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None: see the class."""
-        yield
-
-    async def on_tick(self, counter: int) -> bool:
-        """Called by uvicorn ten times a second."""
-        if counter % _TICKS_A_SWEEP == 0:
-            now = asyncio.get_running_loop().time()
-            for connection in self._connections():
-                connection.sweep(now)
-        if counter % _TICKS_A_REPORT == 0 and self.refusals:
-            _log.warning("connections were refused or closed", **self.refusals)
-            self.refusals.clear()
-        return await super().on_tick(counter)
-
-    def has_place(self, new: BoundedProtocol) -> bool:
-        """Whether there is a place for a connection that has just been counted.
-
-        When there is none, the connection that has waited longest for a head gives way: who
-        opens many and says nothing loses them, who says at once what he wants does not.
-        """
-        if len(self.server_state.connections) <= self.limits.connections:
-            return True
-        waiting = [
-            (since, number, connection)
-            for number, connection in enumerate(self._connections())
-            if connection is not new and (since := connection.idle_since()) is not None
-        ]
-        if not waiting:
-            return False
-        min(waiting)[-1].give_way()
-        return True
-
-    def _protocol(self, **options: Any) -> BoundedProtocol:
-        return BoundedProtocol(server=self, **options)
-
-    def _connections(self) -> list[BoundedProtocol]:
-        return [
-            connection
-            for connection in self.server_state.connections
-            if isinstance(connection, BoundedProtocol)
-        ]
 
 
 def _answer(status: int, message: str) -> bytes:

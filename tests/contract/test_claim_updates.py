@@ -7,8 +7,7 @@ import pytest
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claim_settlement import ClaimSettler, Settlement
-from engine.redis.claims import ClaimRequest, Claims
+from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
 
 NOW = float(int(time.time())) + 0.25  # claims know milliseconds, calls whole seconds
 DELAY = 3600
@@ -25,8 +24,8 @@ def wish(record: int, at: float = 0.0, udid: str = "phone", delay: int = DELAY) 
 
 def ending(
     record: int, keep: int, at: float = 0.0, udid: str = "phone", delay: int = DELAY
-) -> Settlement:
-    return Settlement(1, udid, owner(record), float(int(NOW + at)), delay, keep)
+) -> ClaimUpdate:
+    return ClaimUpdate(1, udid, owner(record), float(int(NOW + at)), delay, keep)
 
 
 @pytest.fixture
@@ -35,8 +34,8 @@ def claims(redis: RedisClient, metrics: Metrics) -> Claims:
 
 
 @pytest.fixture
-def settler(redis: RedisClient) -> ClaimSettler:
-    return ClaimSettler(redis=redis, prefix=PREFIX, deadline=5.0)
+def settler(redis: RedisClient) -> ClaimUpdater:
+    return ClaimUpdater(redis=redis, prefix=PREFIX, deadline=5.0)
 
 
 async def granted(claims: Claims, *wishes: ClaimRequest) -> list[bool]:
@@ -44,78 +43,78 @@ async def granted(claims: Claims, *wishes: ClaimRequest) -> list[bool]:
 
 
 async def test_a_claim_given_back_is_free(
-    claims: Claims, settler: ClaimSettler, redis: RedisClient
+    claims: Claims, settler: ClaimUpdater, redis: RedisClient
 ) -> None:
     assert await granted(claims, wish(1), wish(2)) == [True, False]
-    assert await settler.settle([ending(1, 0)]) == 1
+    assert await settler.apply([ending(1, 0)]) == 1
     assert [key async for key in redis.scan_iter(f"{PREFIX}*")] == []
     assert await granted(claims, wish(2)) == [True]
 
 
-async def test_only_its_owner_gives_it_back(claims: Claims, settler: ClaimSettler) -> None:
+async def test_only_its_owner_gives_it_back(claims: Claims, settler: ClaimUpdater) -> None:
     assert await granted(claims, wish(1)) == [True]
-    assert await settler.settle([ending(2, 0), ending(3, 60)]) == 0
+    assert await settler.apply([ending(2, 0), ending(3, 60)]) == 0
     assert await granted(claims, wish(4, 3000)) == [False]
 
 
 async def test_giving_it_back_again_takes_it_from_nobody(
-    claims: Claims, settler: ClaimSettler
+    claims: Claims, settler: ClaimUpdater
 ) -> None:
     await granted(claims, wish(1))
-    await settler.settle([ending(1, 0)])
+    await settler.apply([ending(1, 0)])
     assert await granted(claims, wish(2, 1)) == [True]
-    assert await settler.settle([ending(1, 0)]) == 0
+    assert await settler.apply([ending(1, 0)]) == 0
     assert await granted(claims, wish(3, 2)) == [False]
 
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_refusal_keeps_it_for_a_while(
-    claims: Claims, settler: ClaimSettler, times: int
+    claims: Claims, settler: ClaimUpdater, times: int
 ) -> None:
     await granted(claims, wish(1))
     for _ in range(times):
-        await settler.settle([ending(1, 60)])
+        await settler.apply([ending(1, 60)])
     assert await granted(claims, wish(2, 59.9)) == [False]
     assert await granted(claims, wish(3, 60.1)) == [True]
 
 
-async def test_what_was_shortened_can_be_given_back(claims: Claims, settler: ClaimSettler) -> None:
+async def test_what_was_shortened_can_be_given_back(claims: Claims, settler: ClaimUpdater) -> None:
     await granted(claims, wish(1))
-    assert await settler.settle([ending(1, 60)]) == 1
-    assert await settler.settle([ending(1, 0)]) == 1
+    assert await settler.apply([ending(1, 60)]) == 1
+    assert await settler.apply([ending(1, 0)]) == 1
     assert await granted(claims, wish(2, 1)) == [True]
 
 
 @pytest.mark.parametrize("keep", [0, 5])
 async def test_other_grants_of_the_list_stay(
-    claims: Claims, settler: ClaimSettler, keep: int
+    claims: Claims, settler: ClaimUpdater, keep: int
 ) -> None:
     batch = [wish(number, number * 10, delay=10) for number in range(5)]
     assert await granted(claims, *batch) == [True] * 5
-    assert await settler.settle([ending(2, keep, at=20, delay=10)]) == 1
+    assert await settler.apply([ending(2, keep, at=20, delay=10)]) == 1
     again = [wish(number, number * 10, delay=10) for number in (0, 1, 3, 4)]
     assert await granted(claims, *again) == [True] * 4
     assert await granted(claims, wish(9, 41, delay=10)) == [False]
 
 
 async def test_the_time_to_live_stays(
-    claims: Claims, settler: ClaimSettler, redis: RedisClient
+    claims: Claims, settler: ClaimUpdater, redis: RedisClient
 ) -> None:
     await granted(claims, wish(1))
     (key,) = [key async for key in redis.scan_iter(f"{PREFIX}*")]
     before = await redis.pttl(key)
-    await settler.settle([ending(1, 60)])
+    await settler.apply([ending(1, 60)])
     assert before - 5000 < await redis.pttl(key) <= before
 
 
-async def test_a_batch_of_many_devices(claims: Claims, settler: ClaimSettler) -> None:
+async def test_a_batch_of_many_devices(claims: Claims, settler: ClaimUpdater) -> None:
     udids = [f"phone {number}" for number in range(2500)]
     await granted(claims, *(wish(1, udid=udid) for udid in udids))
-    assert await settler.settle([ending(1, 0, udid=udid) for udid in udids[::2]]) == 1250
+    assert await settler.apply([ending(1, 0, udid=udid) for udid in udids[::2]]) == 1250
     answers = await granted(claims, *(wish(2, 1, udid=udid) for udid in udids))
     assert answers == [number % 2 == 0 for number in range(2500)]
 
 
-async def test_nothing_to_settle(settler: ClaimSettler) -> None:
-    assert await settler.settle([]) == 0
-    assert await settler.settle([ending(1, 0), ending(2, 60)]) == 0
+async def test_nothing_to_settle(settler: ClaimUpdater) -> None:
+    assert await settler.apply([]) == 0
+    assert await settler.apply([ending(1, 0), ending(2, 60)]) == 0

@@ -7,36 +7,37 @@ from functools import partial
 import pytest
 from aiokafka import TopicPartition
 
-from engine.kafka.positions import Place
+from engine.kafka.positions import Position
 from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings, load_settings
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.contract.members import ROLE, Seen, member, publish
 from tests.servers.waiting import eventually
 
-Known = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Place]]]
-Places = Mapping[TopicPartition, Place]
+Known = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Position]]]
+Places = Mapping[TopicPartition, Position]
 
 
 class Starts:
-    """Says what `known` says, and remembers what it is told."""
+    """Says what `load` says, and remembers what it is told."""
 
-    def __init__(self, known: Known) -> None:
-        self.known = known
-        self.told: dict[TopicPartition, Place] = {}
+    def __init__(self, load: Known) -> None:
+        self.load = load
+        self.told: dict[TopicPartition, Position] = {}
 
-    async def moved(self, _old: Places, new: Places) -> bool:
+    async def replace(self, _old: Places, new: Places) -> bool:
         self.told.update(new)
         return True
 
 
-def at(place: Place | None) -> Starts:
+def at(place: Position | None) -> Starts:
     """All partitions that hold something go on at `place`."""
 
-    async def known(partitions: Collection[TopicPartition]) -> Places:
+    async def load(partitions: Collection[TopicPartition]) -> Places:
         return {} if place is None else dict.fromkeys(partitions, place)
 
-    return Starts(known)
+    return Starts(load)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ async def test_each_start_is_where_it_is_told(settings: Settings, topic: str) ->
     await publish_numbers(settings, topic, 0, 100)
     topic_id = None
     for begin in (None, 40, 0, 99):  # whatever the group has committed meanwhile
-        starts = at(begin if begin is None else Place(begin, topic_id))
+        starts = at(begin if begin is None else Position(begin, topic_id))
         seen = Seen()
         async with member(settings, topic, seen.handle, starts=starts):
             await eventually(partial(has, seen, 100 - (begin or 0)))
@@ -90,12 +91,12 @@ async def test_nothing_is_handled_before_the_answer(settings: Settings, topic: s
     await publish_numbers(settings, topic, 0, 50)
     seen, asked, answer = Seen(), asyncio.Event(), asyncio.Event()
 
-    async def known(_: Collection[TopicPartition]) -> Places:
+    async def load(_: Collection[TopicPartition]) -> Places:
         asked.set()
         await answer.wait()
         return {}
 
-    async with member(settings, topic, seen.handle, starts=Starts(known)) as one:
+    async with member(settings, topic, seen.handle, starts=Starts(load)) as one:
         await asyncio.wait_for(asked.wait(), 15)
         assert one.consumer.assigned
         assert one.partitions == 0
@@ -108,18 +109,18 @@ async def test_it_can_stop_while_it_waits_for_the_answer(settings: Settings, top
     await publish_numbers(settings, topic, 0, 5)
     asked = asyncio.Event()
 
-    async def known(_: Collection[TopicPartition]) -> Places:
+    async def load(_: Collection[TopicPartition]) -> Places:
         asked.set()
         await asyncio.Event().wait()
         return {}
 
-    async with member(settings, topic, Seen().handle, starts=Starts(known)):
+    async with member(settings, topic, Seen().handle, starts=Starts(load)):
         await asyncio.wait_for(asked.wait(), 15)
 
 
-@pytest.mark.parametrize("place", [Place(6), Place(3, "0" * 32)])
+@pytest.mark.parametrize("place", [Position(6), Position(3, "0" * 32)])
 async def test_a_topic_that_is_another_one_is_read_from_its_beginning(
-    settings: Settings, topic: str, place: Place
+    settings: Settings, topic: str, place: Position
 ) -> None:
     """An offset beyond its end of which nobody knows the topic, or one of another topic."""
     await publish_numbers(settings, topic, 0, 5)
@@ -139,7 +140,7 @@ async def test_a_partition_that_has_lost_its_end_goes_on_there(
     async with member(settings, topic, Seen().handle, starts=new):
         await eventually(lambda: new.told)
     topic_id = next(iter(new.told.values())).topic_id
-    seen, starts = Seen(), at(Place(9, topic_id))
+    seen, starts = Seen(), at(Position(9, topic_id))
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(lambda: starts.told)
         await publish_numbers(settings, topic, 5, 3)
@@ -154,13 +155,13 @@ async def test_a_place_that_is_not_true_any_more_is_asked_for_again(
     asked = 0
 
     class Overtaken(Starts):
-        async def moved(self, _old: Places, _new: Places) -> bool:
+        async def replace(self, _old: Places, _new: Places) -> bool:
             nonlocal asked
             asked += 1
             return asked > 1
 
     seen = Seen()
-    starts = Overtaken(at(None).known)
+    starts = Overtaken(at(None).load)
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(partial(has, seen, 5))
     assert asked == 2
@@ -169,10 +170,10 @@ async def test_a_place_that_is_not_true_any_more_is_asked_for_again(
 async def test_a_failing_answer_stops_the_run(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 5)
 
-    async def known(_: Collection[TopicPartition]) -> Places:
+    async def load(_: Collection[TopicPartition]) -> Places:
         raise LookupError
 
-    async with member(settings, topic, Seen().handle, starts=Starts(known)) as one:
+    async with member(settings, topic, Seen().handle, starts=Starts(load)) as one:
         assert isinstance(await one.failed(), LookupError)
 
 

@@ -1,0 +1,17 @@
+"""The errors of this room: each message is for a person, names what to change, and is one line."""
+
+
+class ProcessError(Exception):
+    """The process cannot begin or go on. The command prints the message and exits with 1."""
+
+
+class SettingsError(ProcessError):
+    """A setting cannot be used; the message names it and what is accepted."""
+
+
+class PortInUseError(ProcessError):
+    """A port cannot be opened; the message says which, and which setting chooses another."""
+
+
+class ServiceDiedError(ProcessError):
+    """A background service ended although nothing told it to; the message names the service."""

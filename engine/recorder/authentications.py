@@ -6,11 +6,11 @@ from typing import NamedTuple
 import msgspec
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.decoding import Record, decode_records
 from engine.kafka.messages import Authentication
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
 from engine.recorder.aggregate import address, came_at, instant, learn
-from engine.recorder.decode import Record, decode_all
 from engine.recorder.ledger import Entry, Ledger
 from engine.recorder.local_days import DayRule
 from engine.recorder.rows import (
@@ -57,11 +57,11 @@ class AuthenticationReader:
 
     async def read(self, records: Records) -> "AuthenticationBatch":
         """Decode the records; those whose key opens no application go aside too."""
-        messages, dead = decode_all(records, _decoded, self._limit)
-        keys = {message.api_key for _, (message, _) in messages}
+        messages, dead, _ = decode_records(records, _decoded, self._limit)
+        keys = {message.api_key for _, message, _ in messages}
         applications = await self._ledger.applications(keys)
         found = []
-        for record, (message, at) in messages:
+        for record, message, at in messages:
             application = applications.get(message.api_key)
             if application is not None and _admits(application, at):
                 found.append(SignIn(message, at, came_at(record), application))
@@ -108,9 +108,9 @@ def _admits(application: Application, at: float) -> bool:
     return application.active and (expires is None or at < expires.timestamp())
 
 
-def _decoded(record: Record) -> tuple[Authentication, float]:
+def _decoded(record: Record) -> tuple[Record, Authentication, float]:
     message = _decode(record.value or b"")
     if "\0" in message.device.udid or "\0" in message.api_key:
         raise ValueError("udid and api_key have no NUL characters")
     at = message.authenticated_at
-    return message, record.timestamp / 1000 if at is None else parse(at)
+    return record, message, record.timestamp / 1000 if at is None else parse(at)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from prometheus_client import Counter
 
-from engine.kafka.detections import Heard, decode_batch
+from engine.kafka.detections import Heard, decode_detections
 from engine.kafka.partition_worker import Records
 from engine.recorder.aggregate import (
     counted_detections,
@@ -42,10 +42,10 @@ class DetectionReader:
 
     async def read(self, records: Records) -> "DetectionBatch":
         """Decode the records."""
-        decoded = decode_batch(records, self._path_loss_exponent)
+        decoded = decode_detections(records, self._path_loss_exponent)
         if decoded.dead:
             self._skipped.inc(len(decoded.dead))
-        return DetectionBatch(decoded.heard, self._trace, self._rule)
+        return DetectionBatch(decoded.messages, self._trace, self._rule)
 
 
 class DetectionBatch:

@@ -8,11 +8,11 @@ import msgspec
 from prometheus_client import Counter
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.decoding import Record, decode_records
 from engine.kafka.messages import Device, Timestamp
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
 from engine.recorder.aggregate import Statistics, came_at, figures_of, instant, learn
-from engine.recorder.decode import Record, decode_all
 from engine.recorder.ledger import Entry, Ledger
 from engine.recorder.local_days import DayRule
 from engine.recorder.rows import (
@@ -88,11 +88,11 @@ class NotificationReader:
 
     async def read(self, records: Records) -> "NotificationBatch":
         """Decode the records; those of a company that does not exist go aside too."""
-        messages, dead = decode_all(records, _decoded, self._limit)
-        companies = await self._ledger.companies({sent.company.id for _, (sent, _) in messages})
-        zones = await self._ledger.time_zones({sent.venue.id for _, (sent, _) in messages})
+        messages, dead, _ = decode_records(records, _decoded, self._limit)
+        companies = await self._ledger.companies({sent.company.id for _, sent, _ in messages})
+        zones = await self._ledger.time_zones({sent.venue.id for _, sent, _ in messages})
         found = []
-        for record, (sent, at) in messages:
+        for record, sent, at in messages:
             if sent.company.id in companies:
                 found.append(Reception(sent, at, came_at(record), zones.get(sent.venue.id)))
             else:
@@ -129,11 +129,11 @@ class NotificationBatch:
         return {"device": len(devices), "reception": len(new)}
 
 
-def _decoded(record: Record) -> tuple[Sent, float]:
+def _decoded(record: Record) -> tuple[Record, Sent, float]:
     sent = _decode(record.value or b"")
     if "\0" in sent.device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
-    return sent, parse(sent.detected_at)
+    return record, sent, parse(sent.detected_at)
 
 
 def _news(receptions: list[Reception]) -> dict[DeviceKey, DeviceNews]:

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from aiokafka import TopicPartition
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.detections import BeaconKey, Decoded, Heard, decode_batch
+from engine.kafka.decoding import Decoded
+from engine.kafka.detections import BeaconKey, Heard, decode_detections
 from engine.kafka.offsets import Offsets
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher
@@ -196,13 +197,14 @@ class PartitionTrigger:
         """Decide what can be decided from memory; the rest goes into the lanes."""
         shared = self._shared
         with self._step("decode"):
-            batch = decode_batch(records, shared.settings.path_loss_exponent)
-        shared.limit.note(records, batch.dead_positions)
+            batch = decode_detections(records, shared.settings.path_loss_exponent, shared.limit)
         version = shared.index.cache.version
         with self._step("resolve"):
-            beacons = await shared.index.resolve({h.key for h in batch.heard}, len(batch.heard))
+            beacons = await shared.index.resolve(
+                {h.key for h in batch.messages}, len(batch.messages)
+            )
         with self._step("decide"):
-            firing, refused = self._sort(batch.heard, beacons, version)
+            firing, refused = self._sort(batch.messages, beacons, version)
         self._begin(records, batch, firing)
         refused.record(shared.metrics)
         shared.metrics.batch_size.observe(len(records))
@@ -238,7 +240,9 @@ class PartitionTrigger:
                 refused.append(decision)
         return firing, Outcome(refused)
 
-    def _begin(self, records: Records, batch: Decoded, firing: list[tuple[Waiting, int]]) -> None:
+    def _begin(
+        self, records: Records, batch: Decoded[Heard], firing: list[tuple[Waiting, int]]
+    ) -> None:
         """Hand what is not finished to the lanes; the other records are finished now."""
         opened = [waiting.heard.record for waiting, _ in firing] + [
             each.record for each in batch.dead

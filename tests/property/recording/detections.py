@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from engine.kafka.detections import BeaconKey, Heard, decode_batch
+from engine.kafka.detections import BeaconKey, Heard, decode_detections
 from engine.recorder.rows import DeviceKey, KnownDevice, Place
 from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 
@@ -50,9 +50,9 @@ class Scene(NamedTuple):
     def heard(self) -> list[Heard]:
         """The batch as the recorder gets it."""
         records = [record(_body(message)) for message in self.messages]
-        decoded = decode_batch(records, 2.0)
+        decoded = decode_detections(records, 2.0)
         assert decoded.dead == []
-        return decoded.heard
+        return decoded.messages
 
     def place(self, message: Message) -> Place | None:
         """Where it was made."""

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from engine.cli.verify.recount import Recount, Tally
+from engine.cli.verify.recount import DeviceCounts, Recount
 
-_NOTHING = Tally()
+_NOTHING = DeviceCounts()
 
 
-class Written(NamedTuple):
+class RecordedDevice(NamedTuple):
     """What SQL says of one device. `traces` None: they are not all written, so not compared."""
 
     id: int
@@ -48,7 +48,7 @@ class Comparison:
     """Compares devices as SQL gives them; `missing` at the end yields those that SQL lacks.
 
     It takes the devices out of `recount` as it goes.
-    Without `traces` the rows of detection_trace are not compared, as in Written.
+    Without `traces` the rows of detection_trace are not compared, as in RecordedDevice.
     Of `partial` figures the topics do not hold the beginning any more: SQL may have more.
     """
 
@@ -60,31 +60,31 @@ class Comparison:
         self._no_traces = 0 if traces else None
         self._left = recount.devices
 
-    def of(self, written: Written) -> Iterator[Difference]:
+    def of(self, written: RecordedDevice) -> Iterator[Difference]:
         """The differences of one device."""
-        tally = self._left.pop((written.company_id, written.udid), _NOTHING)
-        yield from self._compare(tally, written, written.id)
+        counts = self._left.pop((written.company_id, written.udid), _NOTHING)
+        yield from self._compare(counts, written, written.id)
 
     def missing(self) -> Iterator[Difference]:
         """The differences of devices that SQL does not have."""
-        for (company_id, udid), tally in self._left.items():
-            nothing = Written(0, company_id, udid, 0, 0, self._no_traces, 0, 0)
-            yield from self._compare(tally, nothing, None)
+        for (company_id, udid), counts in self._left.items():
+            nothing = RecordedDevice(0, company_id, udid, 0, 0, self._no_traces, 0, 0)
+            yield from self._compare(counts, nothing, None)
 
     def _compare(
-        self, tally: Tally, written: Written, device_id: int | None
+        self, counts: DeviceCounts, written: RecordedDevice, device_id: int | None
     ) -> Iterator[Difference]:
-        edits = tally.uncounted + self._recount.unknown[written.udid]
+        edits = counts.uncounted + self._recount.unknown[written.udid]
         figures = (
-            ("nb_beacon", tally.detections, written.nb_beacon, edits, tally.contested),
-            ("nb_campaign", tally.notifications, written.nb_campaign, 0, 0),
-            ("detection_trace", tally.traces, written.traces, edits, tally.contested),
-            ("reception", tally.receptions, written.receptions, 0, 0),
+            ("nb_beacon", counts.detections, written.nb_beacon, edits, counts.contested),
+            ("nb_campaign", counts.notifications, written.nb_campaign, 0, 0),
+            ("detection_trace", counts.traces, written.traces, edits, counts.contested),
+            ("reception", counts.receptions, written.receptions, 0, 0),
             (
                 "authentication_trace",
-                tally.authentications,
+                counts.authentications,
                 written.authentications,
-                tally.refused,
+                counts.refused,
                 0,
             ),
         )

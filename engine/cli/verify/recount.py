@@ -8,18 +8,15 @@ from typing import Annotated, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
-from aiokafka import ConsumerRecord
 
+from engine.kafka.decoding import UNDECODABLE, Record
 from engine.kafka.detections import BeaconKey, decode_record
 from engine.kafka.messages import Authentication, Device, Timestamp
 from engine.kafka.timestamps import parse
 
-Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
-DeviceKey: TypeAlias = tuple[int, str]  # company id, udid
+CompanyDevice: TypeAlias = tuple[int, str]  # company id, udid
 
 _DAY = 86_400.0
-# What the decoders raise for a record that is a dead letter, and so counts nothing.
-_MALFORMED = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class _Numbered(msgspec.Struct):
@@ -90,7 +87,7 @@ class Catalog(NamedTuple):
     applications: Mapping[str, ApplicationFact]
 
 
-class Tally(msgspec.Struct):
+class DeviceCounts(msgspec.Struct):
     """What the topics say of one device.
 
     `traces`, `receptions` and `authentications` are those of the time whose rows are all kept.
@@ -119,7 +116,7 @@ class Recount:
     def __init__(
         self, catalog: Catalog, *, kept: Interval, path_loss_exponent: float, share: Share
     ) -> None:
-        self.devices: dict[DeviceKey, Tally] = {}
+        self.devices: dict[CompanyDevice, DeviceCounts] = {}
         self.unknown: Counter[str] = Counter()
         self._catalog = catalog
         self._kept = kept
@@ -139,13 +136,13 @@ class Recount:
             return
         for company_id in beacon.before - {beacon.company_id}:
             self._of(company_id, udid).uncounted += 1
-        tally = self._of(beacon.company_id, udid)
+        counts = self._of(beacon.company_id, udid)
         if not beacon.active:
-            tally.uncounted += 1
+            counts.uncounted += 1
             return
-        tally.detections += 1
-        tally.contested += bool(beacon.before)
-        tally.traces += self._has_a_row(heard.detected_at, record)
+        counts.detections += 1
+        counts.contested += bool(beacon.before)
+        counts.traces += self._has_a_row(heard.detected_at, record)
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
@@ -157,9 +154,9 @@ class Recount:
         if message.id.bytes in self._seen:
             return
         self._seen.add(message.id.bytes)
-        tally = self._of(company_id, udid)
-        tally.notifications += 1
-        tally.receptions += self._kept.has(detected_at)
+        counts = self._of(company_id, udid)
+        counts.notifications += 1
+        counts.receptions += self._kept.has(detected_at)
 
     def add_authentication(self, record: Record) -> None:
         """Count a record of `authentications`."""
@@ -173,22 +170,22 @@ class Recount:
         if application is None or not self._share.has(udid) or not self._has_a_row(at, record):
             return
         end = application.expire_on
-        tally = self._of(application.company_id, udid)
+        counts = self._of(application.company_id, udid)
         if application.active and (end is None or at < end.timestamp()):
-            tally.authentications += 1
+            counts.authentications += 1
         else:
-            tally.refused += 1
+            counts.refused += 1
 
     def _has_a_row(self, at: float, record: Record) -> bool:
         """No row is written of what is dated more than a day ahead of its record."""
         return self._kept.has(at) and at <= record.timestamp / 1000 + _DAY
 
-    def _of(self, company_id: int, udid: str) -> Tally:
+    def _of(self, company_id: int, udid: str) -> DeviceCounts:
         key = (company_id, udid)
-        tally = self.devices.get(key)
-        if tally is None:
-            tally = self.devices[key] = Tally()
-        return tally
+        counts = self.devices.get(key)
+        if counts is None:
+            counts = self.devices[key] = DeviceCounts()
+        return counts
 
 
 def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
@@ -197,7 +194,7 @@ def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
     for record in records:
         try:
             count(record)
-        except _MALFORMED:
+        except UNDECODABLE:
             malformed += 1
     return malformed
 

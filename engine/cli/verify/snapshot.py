@@ -22,7 +22,7 @@ from catalog.models import (
     Venue,
 )
 from catalog.models.base import Instant
-from engine.cli.verify.difference import Written
+from engine.cli.verify.difference import RecordedDevice
 from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
 from engine.kafka.detections import BeaconKey
 
@@ -47,7 +47,7 @@ class Snapshot:
         now = await self._connection.scalar(select(type_coerce(func.current_timestamp(), Instant)))
         return float(now.timestamp()) if now is not None else 0.0
 
-    async def past(self, topics: Collection[str]) -> set[str]:
+    async def replaced_topics(self, topics: Collection[str]) -> set[str]:
         """Those of the topics of whose name there was another one before, that was recorded."""
         query = select(RecorderPast.topic).where(RecorderPast.topic.in_(topics))
         return set(await self._connection.scalars(query))
@@ -57,7 +57,9 @@ class Snapshot:
         companies = await self._connection.scalars(select(Company.id))
         return Catalog(await self._beacons(), frozenset(companies), await self._applications())
 
-    async def devices(self, share: Share, kept: Interval, traces: bool) -> AsyncIterator[Written]:
+    async def devices(
+        self, share: Share, kept: Interval, traces: bool
+    ) -> AsyncIterator[RecordedDevice]:
         """The devices of a share; their traces of the time that is `kept`."""
         heard, received, signed_in = (
             _counts(table, kept) for table in (DetectionTrace, Reception, AuthenticationTrace)
@@ -77,7 +79,7 @@ class Snapshot:
         async with self._connection.stream(query) as rows:
             async for row in rows:
                 if share.has(row.udid):
-                    yield Written._make(row)
+                    yield RecordedDevice._make(row)
 
     async def _beacons(self) -> dict[BeaconKey, BeaconFact]:
         # Deleted beacons are known, and not active; of several with a triple the living one counts.

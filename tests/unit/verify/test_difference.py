@@ -2,11 +2,11 @@
 
 import pytest
 
-from engine.cli.verify.difference import Comparison, Difference, Written
+from engine.cli.verify.difference import Comparison, Difference, RecordedDevice
 from engine.cli.verify.recount import Recount, count_all
 from tests.unit.verify.records import heard, recount, sent, signed_in
 
-RIGHT = Written(
+RIGHT = RecordedDevice(
     id=7,
     company_id=1,
     udid="a",
@@ -50,7 +50,7 @@ def test_each_figure_is_compared(
     counted: Recount, field: str, figure: str, sql: int, may_be_edit: bool
 ) -> None:
     right = getattr(RIGHT, field)
-    wrong = Written(**(RIGHT._asdict() | {field: sql}))
+    wrong = RecordedDevice(**(RIGHT._asdict() | {field: sql}))
     (found,) = Comparison(counted).of(wrong)
     assert found == Difference(
         company_id=1,
@@ -97,7 +97,7 @@ def test_a_device_that_the_topics_never_name(counted: Recount) -> None:
     ],
 )
 def test_where_the_beginning_is_gone_sql_may_have_more(
-    counted: Recount, written: Written, figures: list[str]
+    counted: Recount, written: RecordedDevice, figures: list[str]
 ) -> None:
     comparison = Comparison(counted, partial={"nb_beacon"})
     assert [each.figure for each in comparison.of(written)] == figures

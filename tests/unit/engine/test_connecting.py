@@ -57,8 +57,9 @@ def message(**fields: Any) -> ConnectorCall:
 def asked(**fields: Any) -> Asked:
     value = msgspec.json.encode(message(**fields))
     record: Any = ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, len(value), len(value), ())
-    ((one,), dead, _) = decode_records([record], decode_call)
-    assert dead == []
+    decoded = decode_records([record], decode_call)
+    assert decoded.dead == []
+    (one,) = decoded.messages
     return one
 
 

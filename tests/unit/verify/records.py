@@ -9,10 +9,10 @@ from engine.cli.verify.recount import (
     BeaconFact,
     Catalog,
     Interval,
-    Record,
     Recount,
     Share,
 )
+from engine.kafka.decoding import Record
 from engine.kafka.detections import BeaconKey
 from tests.unit.engine.records import UUID, detection, record
 

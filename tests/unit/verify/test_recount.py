@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.cli.verify.recount import DeviceCounts, Record, Share, count_all
+from engine.cli.verify.recount import DeviceCounts, Share, count_all
+from engine.kafka.decoding import Record
 from tests.unit.engine.records import record
 from tests.unit.verify.records import heard, recount, sent, signed_in
 

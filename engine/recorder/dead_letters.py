@@ -13,7 +13,7 @@ from engine.process.metrics import Metrics
 log = structlog.get_logger(__name__)
 
 
-class Asides:
+class DeadLetterPublisher:
     """Publishes and counts dead letters. `topic` is where they go, `clock` epoch seconds."""
 
     def __init__(

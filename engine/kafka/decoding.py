@@ -17,32 +17,32 @@ Record: TypeAlias = ConsumerRecord[bytes, bytes]
 UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
-class Decoded(NamedTuple, Generic[Message]):
+class DecodedBatch(NamedTuple, Generic[Message]):
     """A decoded batch, in the order of its records. `dead_positions` are those of the dead
     letters in the batch."""
 
     messages: list[Message]
-    dead: list[DeadLetter]
+    dead_letters: list[DeadLetter]
     dead_positions: list[int]
 
 
 def decode_records(
     records: Records, decode: Callable[[Record], Message], limit: DeadLetterLimit | None = None
-) -> Decoded[Message]:
+) -> DecodedBatch[Message]:
     """Decode every record. `decode` raises one of UNDECODABLE for a record that becomes a dead
     letter.
 
     Raises TooManyDeadLettersError past the limit, before anything of the batch is published.
     """
-    decoded: Decoded[Message] = Decoded([], [], [])
-    messages, dead, dead_positions = decoded
+    decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
+    messages, dead_letters, dead_positions = decoded
     keep = messages.append
     for record in records:
         try:
             keep(decode(record))
         except UNDECODABLE as error:
-            dead_positions.append(len(messages) + len(dead))
-            dead.append(DeadLetter(record, failure_reason(error), str(error)))
+            dead_positions.append(len(messages) + len(dead_letters))
+            dead_letters.append(DeadLetter(record, failure_reason(error), str(error)))
     if limit is not None:
         limit.note(records, dead_positions)
     return decoded

@@ -8,7 +8,7 @@ import msgspec
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.decoding import Decoded, decode_records
+from engine.kafka.decoding import DecodedBatch, decode_records
 from engine.kafka.messages import Detection
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
@@ -42,7 +42,7 @@ class Heard(msgspec.Struct, gc=False):
 
 def decode_detections(
     records: Records, path_loss_exponent: float, limit: DeadLetterLimit | None = None
-) -> Decoded[Heard]:
+) -> DecodedBatch[Heard]:
     """Decode a batch; see decode_records."""
     return decode_records(records, lambda record: decode_record(record, path_loss_exponent), limit)
 

@@ -56,10 +56,10 @@ class DetectionReader:
 
     async def read(self, records: Records) -> list[Heard]:
         """Decode the records."""
-        heard, dead, _ = decode_detections(records, self._path_loss_exponent)
-        if dead:
-            self._skipped.inc(len(dead))
-        return heard
+        batch = decode_detections(records, self._path_loss_exponent)
+        if batch.dead_letters:
+            self._skipped.inc(len(batch.dead_letters))
+        return batch.messages
 
     async def count(
         self, transaction: LedgerTransaction, batch: list[Heard]
@@ -70,7 +70,7 @@ class DetectionReader:
 
 
 class _CountedDetection(NamedTuple):
-    heard: Heard
+    detection: Heard
     beacon: ActiveBeacon
     device: DeviceIdentity
 
@@ -80,7 +80,7 @@ class CountedDetections:
 
     def __init__(
         self,
-        heard: Iterable[Heard],
+        detections: Iterable[Heard],
         beacons: Mapping[BeaconKey, ActiveBeacon],
         *,
         rule: DayRule,
@@ -92,15 +92,15 @@ class CountedDetections:
             _CountedDetection(
                 each, beacon, DeviceIdentity(beacon.company_id, each.message.device.udid)
             )
-            for each in heard
+            for each in detections
             if (beacon := beacons.get(each.key)) is not None
         ]
 
     def device_updates(self) -> DeviceUpdates:
         """nb_beacon by device, and the last that is said of it."""
         updates: DeviceUpdates = {}
-        for heard, _, device in self._detections:
-            update_device(updates, device, heard.message.device).nb_beacon += 1
+        for detection, _, device in self._detections:
+            update_device(updates, device, detection.message.device).nb_beacon += 1
         return updates
 
     def rows(self, devices: StoredDevices, now: float) -> NewRows:
@@ -117,23 +117,23 @@ class CountedDetections:
                 devices[device].id,
                 beacon.venue_id,
                 beacon.beacon_id,
-                _STATUS[heard.zone],
-                stored_instant(heard.detected_at),
-                stored_address(heard.message.ip),
+                _STATUS[detection.zone],
+                stored_instant(detection.detected_at),
+                stored_address(detection.message.ip),
             )
-            for heard, beacon, device in self._detections
-            if self._rule.leaves_trace(heard.detected_at, arrived_at(heard.record), now)
+            for detection, beacon, device in self._detections
+            if self._rule.leaves_trace(detection.detected_at, arrived_at(detection.record), now)
         ]
 
     def _statistics(self, devices: StoredDevices, now: float) -> Statistics:
         day_of = self._rule.day_of
         visits = Counter(
             (
-                day_of(heard.detected_at, arrived_at(heard.record), now, beacon.time_zone),
+                day_of(detection.detected_at, arrived_at(detection.record), now, beacon.time_zone),
                 beacon,
                 id_,
             )
-            for heard, beacon, device in self._detections
+            for detection, beacon, device in self._detections
             for id_, is_test in (devices[device],)
             if not is_test
         )

@@ -92,8 +92,8 @@ class PostgresLedger:
             try:
                 yield connection
             except BaseException as error:
-                # A rollback that is cancelled may be half done, and the pool does not know: whoever
-                # got the connection next would be in a transaction that never ends.
+                # A rollback that is cancelled may be half done, which the pool does not know. The
+                # next user of the connection would be in a transaction that never ends.
                 is_broken_off = isinstance(error, InternalClientError) or not isinstance(
                     error, Exception
                 )

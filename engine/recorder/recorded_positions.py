@@ -1,4 +1,4 @@
-"""Where the recorder's partitions go on: SQL says it, and learns when a topic is another one."""
+"""The offsets from which the recorder's partitions are read on, as SQL has them."""
 
 from collections.abc import Collection, Mapping
 from functools import partial

@@ -43,7 +43,7 @@ class SqlRetry:
             except WriteAgainError as error:
                 self._errors.inc()
                 log.warning("batch_retried", reason=error.reason)
-            except Exception as error:  # sorted: passes again, or goes up and stops the process
+            except Exception as error:  # sorted: tried again, or raised to stop the process
                 if not database_may_recover(error):
                     raise
                 self._errors.failed(error, "recording")

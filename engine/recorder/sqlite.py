@@ -174,7 +174,7 @@ async def to_its_end(statement: Awaitable[Result]) -> Result:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        # The loop would complain of an error that nobody has asked for.
+        # An error that is never retrieved would be reported by the event loop.
         raise cancelled from None if task.cancelled() else task.exception()
     return task.result()
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from aiokafka import TopicPartition
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.decoding import Decoded
+from engine.kafka.decoding import DecodedBatch
 from engine.kafka.detections import BeaconKey, Heard, decode_detections
 from engine.kafka.offsets import Offsets
 from engine.kafka.partition_worker import Records
@@ -241,11 +241,11 @@ class PartitionTrigger:
         return firing, Outcome(refused)
 
     def _begin(
-        self, records: Records, batch: Decoded[Heard], firing: list[tuple[Waiting, int]]
+        self, records: Records, batch: DecodedBatch[Heard], firing: list[tuple[Waiting, int]]
     ) -> None:
         """Hand what is not finished to the lanes; the other records are finished now."""
         opened = [waiting.heard.record for waiting, _ in firing] + [
-            each.record for each in batch.dead
+            each.record for each in batch.dead_letters
         ]
         self._open(records, {record.offset for record in opened})
         self._ahead.take(records[-1].offset + 1, len(records))
@@ -255,7 +255,7 @@ class PartitionTrigger:
         for waiting, company in firing:
             touched.add(company)
             self._lane(company).add(waiting)
-        for letter in batch.dead:
+        for letter in batch.dead_letters:
             touched.add(DEAD_LETTERS)
             self._lane(DEAD_LETTERS).add_letter(letter)
         for company in touched:

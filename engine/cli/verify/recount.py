@@ -50,7 +50,7 @@ class Interval(NamedTuple):
 
 
 class Share(NamedTuple):
-    """One of `passes` parts into which devices fall, so that each part fits into memory."""
+    """One of `passes` parts of all devices, so that each part fits into memory."""
 
     number: int = 0
     passes: int = 1
@@ -61,18 +61,18 @@ class Share(NamedTuple):
 
 
 class BeaconFact(NamedTuple):
-    """A beacon of the catalog: whose it is, and whether it and its venue are active now.
+    """A beacon of the catalog, its owner, and whether it and its venue are active now.
 
-    `before` are the companies of beacons with the same triple that were deleted.
+    `former_companies` owned deleted beacons with the same triple.
     """
 
     company_id: int
     active: bool
-    before: frozenset[int] = frozenset()
+    former_companies: frozenset[int] = frozenset()
 
 
 class ApplicationFact(NamedTuple):
-    """An application of the catalog: whose it is, and until when its key is good."""
+    """An application of the catalog, its owner, and until when its key is good."""
 
     company_id: int
     active: bool
@@ -91,10 +91,10 @@ class DeviceCounts(msgspec.Struct):
     """What the topics say of one device.
 
     `traces`, `receptions` and `authentications` are those of the time whose rows are all kept.
-    `uncounted` are detections at beacons that are not active now, or were deleted, `refused`
-    authentications with keys that are not good now: they counted if they were when recorded.
-    `contested` of the `detections` were made at beacons that had another owner, or none, before:
-    they did not count if that was so when they were recorded.
+    `uncounted` detections were made at beacons that are inactive or deleted now, and `refused`
+    authentications with keys that are not good now: they counted if it was otherwise when they
+    were recorded. `contested` detections (a part of `detections`) were made at beacons that had
+    another owner before: they did not count if they were recorded then.
     """
 
     detections: int = 0
@@ -110,14 +110,14 @@ class DeviceCounts(msgspec.Struct):
 class Recount:
     """Counts the records of one share of the devices, one by one.
 
-    `kept` is the time whose rows of traces are all there.
+    `kept` is the time of which SQL still has every trace row.
     """
 
     def __init__(
         self, catalog: Catalog, *, kept: Interval, path_loss_exponent: float, share: Share
     ) -> None:
         self.devices: dict[CompanyDevice, DeviceCounts] = {}
-        self.unknown: Counter[str] = Counter()
+        self.unknown_beacons: Counter[str] = Counter()
         self._catalog = catalog
         self._kept = kept
         self._path_loss_exponent = path_loss_exponent
@@ -126,23 +126,23 @@ class Recount:
 
     def add_detection(self, record: Record) -> None:
         """Count a record of `detections`. Raises what its decoder raises."""
-        heard = decode_record(record, self._path_loss_exponent)
-        udid = heard.message.device.udid
+        detection = decode_record(record, self._path_loss_exponent)
+        udid = detection.message.device.udid
         if not self._share.has(udid):
             return
-        beacon = self._catalog.beacons.get(heard.key)
+        beacon = self._catalog.beacons.get(detection.key)
         if beacon is None:
-            self.unknown[udid] += 1
+            self.unknown_beacons[udid] += 1
             return
-        for company_id in beacon.before - {beacon.company_id}:
-            self._of(company_id, udid).uncounted += 1
-        counts = self._of(beacon.company_id, udid)
+        for company_id in beacon.former_companies - {beacon.company_id}:
+            self._counts_of(company_id, udid).uncounted += 1
+        counts = self._counts_of(beacon.company_id, udid)
         if not beacon.active:
             counts.uncounted += 1
             return
         counts.detections += 1
-        counts.contested += bool(beacon.before)
-        counts.traces += self._has_a_row(heard.detected_at, record)
+        counts.contested += bool(beacon.former_companies)
+        counts.traces += self._has_a_row(detection.detected_at, record)
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
@@ -154,7 +154,7 @@ class Recount:
         if message.id.bytes in self._seen:
             return
         self._seen.add(message.id.bytes)
-        counts = self._of(company_id, udid)
+        counts = self._counts_of(company_id, udid)
         counts.notifications += 1
         counts.receptions += self._kept.has(detected_at)
 
@@ -170,7 +170,7 @@ class Recount:
         if application is None or not self._share.has(udid) or not self._has_a_row(at, record):
             return
         end = application.expire_on
-        counts = self._of(application.company_id, udid)
+        counts = self._counts_of(application.company_id, udid)
         if application.active and (end is None or at < end.timestamp()):
             counts.authentications += 1
         else:
@@ -180,7 +180,7 @@ class Recount:
         """No row is written of what is dated more than a day ahead of its record."""
         return self._kept.has(at) and at <= record.timestamp / 1000 + _DAY
 
-    def _of(self, company_id: int, udid: str) -> DeviceCounts:
+    def _counts_of(self, company_id: int, udid: str) -> DeviceCounts:
         key = (company_id, udid)
         counts = self.devices.get(key)
         if counts is None:

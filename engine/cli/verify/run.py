@@ -32,8 +32,8 @@ class RecordedRange(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The results besides the differences. `replaced` are topics of which there was another one
-    of the same name before, which SQL's figures hold too."""
+    """The results besides the differences. `replaced` topics have taken the name of another one,
+    whose records are in SQL's figures too."""
 
     replaced: set[str]
     ranges: dict[TopicPartition, RecordedRange]
@@ -69,7 +69,7 @@ async def verify(
     names = (topics.detections, topics.notifications, topics.authentications)
     async with (
         open_snapshot(database) as snapshot,
-        # A record that goes while it is read is missed in the count: better an error.
+        # A record that is deleted before it is read would be missing in the count.
         open_topic_reader(settings, missing="error") as reader,
     ):
         offsets = await snapshot.offsets(names)
@@ -157,8 +157,8 @@ class _Verification:
         comparison = Comparison(recount, partial=self._partial_figures(), traces=traces)
         async for recorded in self._snapshot.devices(share, kept, traces):
             self._devices += 1
-            self._tell(comparison.of(recorded))
-        self._tell(comparison.missing())
+            self._report(comparison.differences(recorded))
+        self._report(comparison.missing())
 
     async def _read_into(self, recount: Recount) -> None:
         count = {
@@ -184,6 +184,6 @@ class _Verification:
         cut = self._replaced | {tp.topic for tp, each in self._ranges.items() if each.begin > 0}
         return {figure for topic in cut for figure in figures[topic]}
 
-    def _tell(self, differences: Iterable[Difference]) -> None:
+    def _report(self, differences: Iterable[Difference]) -> None:
         for difference in differences:
             self._on_difference(difference)

@@ -26,7 +26,7 @@ from engine.cli.verify.difference import RecordedDevice
 from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
 from engine.kafka.detections import BeaconKey
 
-Traces = DetectionTrace | AuthenticationTrace | Reception
+TraceTable = DetectionTrace | AuthenticationTrace | Reception
 
 
 class Snapshot:
@@ -48,7 +48,7 @@ class Snapshot:
         return float(now.timestamp()) if now is not None else 0.0
 
     async def replaced_topics(self, topics: Collection[str]) -> set[str]:
-        """Those of the topics of whose name there was another one before, that was recorded."""
+        """The topics that replaced another topic of the same name, which was recorded too."""
         query = select(RecorderPast.topic).where(RecorderPast.topic.in_(topics))
         return set(await self._connection.scalars(query))
 
@@ -61,7 +61,7 @@ class Snapshot:
         self, share: Share, kept: Interval, traces: bool
     ) -> AsyncIterator[RecordedDevice]:
         """The devices of a share; their traces of the time that is `kept`."""
-        heard, received, signed_in = (
+        detections, receptions, authentications = (
             _counts(table, kept) for table in (DetectionTrace, Reception, AuthenticationTrace)
         )
         query = select(
@@ -70,11 +70,11 @@ class Snapshot:
             Device.udid,
             Device.nb_beacon,
             Device.nb_campaign,
-            func.coalesce(heard.c.rows, 0) if traces else null(),
-            func.coalesce(received.c.rows, 0),
-            func.coalesce(signed_in.c.rows, 0),
+            func.coalesce(detections.c.rows, 0) if traces else null(),
+            func.coalesce(receptions.c.rows, 0),
+            func.coalesce(authentications.c.rows, 0),
         )
-        for counts in (heard, received, signed_in) if traces else (received, signed_in):
+        for counts in (*([detections] if traces else []), receptions, authentications):
             query = query.outerjoin(counts, counts.c.device_id == Device.id)
         async with self._connection.stream(query) as rows:
             async for row in rows:
@@ -93,7 +93,7 @@ class Snapshot:
                 key = BeaconKey(uuid, major, minor)
                 old = found.get(key)
                 # Of several with a triple the living one comes last.
-                before = frozenset() if old is None else old.before | {old.company_id}
+                before = frozenset() if old is None else old.former_companies | {old.company_id}
                 found[key] = BeaconFact(company_id, bool(is_active), before)
         return found
 
@@ -122,7 +122,7 @@ async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
             yield Snapshot(connection)
 
 
-def _counts(table: type[Traces], kept: Interval) -> Subquery:
+def _counts(table: type[TraceTable], kept: Interval) -> Subquery:
     """Rows of that time, by device."""
     since, until = (datetime.fromtimestamp(instant, UTC) for instant in kept)
     query = select(table.device_id, func.count().label("rows"))

@@ -175,7 +175,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         found = [
             difference
             async for device in snapshot.devices(Share(), kept, False)
-            for difference in comparison.of(device)
+            for difference in comparison.differences(device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]
     assert found == []

@@ -51,7 +51,7 @@ class Scene(NamedTuple):
         """The batch as the recorder gets it."""
         records = [record(_body(message)) for message in self.messages]
         decoded = decode_detections(records, 2.0)
-        assert decoded.dead == []
+        assert decoded.dead_letters == []
         return decoded.messages
 
     def place(self, message: Message) -> ActiveBeacon | None:

@@ -58,7 +58,7 @@ def asked(**fields: Any) -> Asked:
     value = msgspec.json.encode(message(**fields))
     record: Any = ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, len(value), len(value), ())
     decoded = decode_records([record], decode_call)
-    assert decoded.dead == []
+    assert decoded.dead_letters == []
     (one,) = decoded.messages
     return one
 

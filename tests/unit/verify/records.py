@@ -22,7 +22,9 @@ CATALOG = Catalog(
         BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
         BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
         BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
-        BeaconKey(UUID, 1, 4): BeaconFact(company_id=2, active=True, before=frozenset({1})),
+        BeaconKey(UUID, 1, 4): BeaconFact(
+            company_id=2, active=True, former_companies=frozenset({1})
+        ),
     },
     companies=frozenset({1, 2}),
     applications={

@@ -35,7 +35,7 @@ def test_detections(records: list[Record], expected: dict[tuple[int, str], Devic
 def test_detections_of_triples_that_the_catalog_lacks_are_kept_by_udid() -> None:
     counting = recount()
     count_all([heard(minor=9), heard(minor=9), heard("b", minor=8)], counting.add_detection)
-    assert counting.unknown == {"a": 2, "b": 1}
+    assert counting.unknown_beacons == {"a": 2, "b": 1}
 
 
 @pytest.mark.parametrize(

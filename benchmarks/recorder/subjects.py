@@ -23,7 +23,7 @@ from engine.process.lifecycle import run_services, settle_garbage_collector
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from engine.recorder.postgresql_retention import PostgresStore
+from engine.recorder.postgresql_retention import PostgresRetentionStore
 from engine.recorder.retention import Retention
 from engine.wiring.recorder import build_recorder
 from engine.wiring.role import ProcessParts
@@ -93,8 +93,10 @@ async def _batches(rows: list[Any], size: int) -> AsyncIterator[list[Any]]:
 async def _make_days(settings: Settings) -> None:
     """As a recorder that has been running for a while finds them."""
     database = open_database(settings.database_url.get_secret_value())
-    store = PostgresStore(database.engine)
-    await Retention(store, days=1, max_age=600.0, clock=lambda: datetime.now(UTC), clocks={}).tend()
+    store = PostgresRetentionStore(database.engine)
+    await Retention(
+        store, days=1, max_age=600.0, clock=lambda: datetime.now(UTC), clocks={}
+    ).run_once()
     await database.close()
 
 

@@ -6,10 +6,7 @@ import msgspec
 from aiokafka import ConsumerRecord
 
 from connectors.model import Beacon, Call, Device, Endpoint, Named
-from engine.kafka.dead_letters import DeadLetter
-from engine.kafka.detections import failure_reason
 from engine.kafka.messages import ConnectorCall
-from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
 from engine.redis.devices import NOT_ASKED, DeviceKey, DeviceRecord, completed_device
 
@@ -33,21 +30,8 @@ class Asked(msgspec.Struct, gc=False):
         return DeviceKey(self.message.company.id, self.message.device.udid)
 
 
-def decode_calls(records: Records) -> tuple[list[Asked], list[DeadLetter], list[int]]:
-    """The calls of a batch; what cannot be decoded, as dead letters, and their positions."""
-    asked: list[Asked] = []
-    dead: list[DeadLetter] = []
-    positions: list[int] = []
-    for position, record in enumerate(records):
-        try:
-            asked.append(_decode_call(record))
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            dead.append(DeadLetter(record, failure_reason(error), str(error)))
-            positions.append(position)
-    return asked, dead, positions
-
-
-def _decode_call(record: ConsumerRecord[bytes, bytes]) -> Asked:
+def decode_call(record: ConsumerRecord[bytes, bytes]) -> Asked:
+    """One call. Raises one of decoding.UNDECODABLE."""
     message = _decode(record.value or b"")
     _check(message)
     return Asked(record, message, _owner(message.id), parse(message.detected_at))

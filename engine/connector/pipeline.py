@@ -13,12 +13,13 @@ from aiokafka import TopicPartition
 from connectors.model import Failed, Fault, Result
 from connectors.worker import Worker as CallWorker
 from engine.connector.call_partition import CallPartition
-from engine.connector.call_request import Asked, decode_calls, question
+from engine.connector.call_request import Asked, decode_call, question
 from engine.connector.call_result import Answered
 from engine.connector.endpoint_opener import EndpointError, EndpointOpener
 from engine.connector.finished_calls import FinishedCalls
 from engine.connector.result_publisher import ROLE, Departure, Departures
 from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.decoding import decode_records
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
@@ -77,8 +78,7 @@ class Connector:
     async def take_in(self, partition: CallPartition, records: Records) -> None:
         """Begin every call of a batch. Raises what no retry can mend."""
         with self._step("decode"):
-            asked, dead, positions = decode_calls(records)
-        self._limit.note(records, positions)
+            asked, dead, _ = decode_records(records, decode_call, self._limit)
         with self._step("devices"):
             known = await self._devices.find([each.device_key for each in asked])
         partition.begun([record.offset for record in records])

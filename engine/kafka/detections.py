@@ -7,7 +7,8 @@ from typing import NamedTuple
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.decoding import DecodedBatch, decode_records
 from engine.kafka.messages import Detection
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
@@ -39,25 +40,11 @@ class DecodedDetection(msgspec.Struct, gc=False):
     detected_at: float
 
 
-class DecodedBatch(msgspec.Struct):
-    """A decoded batch. `dead_positions` are those of the dead letters in it, ascending."""
-
-    heard: list[DecodedDetection]
-    dead: list[DeadLetter]
-    dead_positions: list[int]
-
-
-def decode_batch(records: Records, path_loss_exponent: float) -> DecodedBatch:
-    """Decode every record; what cannot be decoded becomes a dead letter, in its place."""
-    batch = DecodedBatch([], [], [])
-    keep = batch.heard.append
-    for position, record in enumerate(records):
-        try:
-            keep(decode_record(record, path_loss_exponent))
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            batch.dead.append(DeadLetter(record, failure_reason(error), str(error)))
-            batch.dead_positions.append(position)
-    return batch
+def decode_detections(
+    records: Records, path_loss_exponent: float, limit: DeadLetterLimit | None = None
+) -> DecodedBatch[DecodedDetection]:
+    """Decode a batch; see decode_records."""
+    return decode_records(records, lambda record: decode_record(record, path_loss_exponent), limit)
 
 
 def decode_record(
@@ -111,12 +98,3 @@ def _zone(message: Detection, path_loss_exponent: float) -> Zone:
     if message.rssi is None:
         raise ValueError("one of proximity and rssi is required")
     return zone_from_rssi(message.rssi, message.tx_power, path_loss_exponent)
-
-
-def failure_reason(error: Exception) -> DeadLetterReason:
-    """Why a record could not be decoded."""
-    if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
-        return DeadLetterReason.MALFORMED_JSON
-    if isinstance(error, UnicodeDecodeError | RecursionError):
-        return DeadLetterReason.MALFORMED_JSON
-    return DeadLetterReason.INVALID_FIELD

@@ -1,116 +1,120 @@
 """Authentications: a device opened the application of a company."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.decoding import Record, decode_records
 from engine.kafka.messages import Authentication
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
-from engine.recorder.aggregate import address, came_at, instant, learn
-from engine.recorder.decode import Record, decode_all
-from engine.recorder.ledger import Entry, Ledger
-from engine.recorder.local_days import DayRule
-from engine.recorder.rows import (
-    Application,
-    AuthenticationRow,
-    DeviceKey,
-    DeviceNews,
+from engine.recorder.aggregate import (
+    DeviceUpdates,
+    NewRows,
+    StoredDevices,
+    arrived_at,
+    stored_address,
+    stored_instant,
+    update_device,
 )
-from engine.recorder.unusable_records import Asides
+from engine.recorder.dead_letters import DeadLetterPublisher
+from engine.recorder.ledger import Ledger, LedgerTransaction
+from engine.recorder.local_days import DayRule
+from engine.recorder.rows import AuthenticationRow, DeviceIdentity, RegisteredApplication
 
 _decode = msgspec.json.Decoder(Authentication).decode
 
 
-class SignIn(NamedTuple):
-    """An authentication with a key that is good, at `at`, whose record came at `came_at` (both
-    epoch seconds)."""
+class AcceptedAuthentication(NamedTuple):
+    """An authentication whose key is good. `arrived_at` is the time of its record; both instants
+    are epoch seconds."""
 
     message: Authentication
-    at: float
-    came_at: float
-    application: Application
+    authenticated_at: float
+    arrived_at: float
+    application: RegisteredApplication
 
     @property
-    def device(self) -> DeviceKey:
-        """Who signed in, as the company of the application knows it."""
-        return DeviceKey(self.application.company_id, self.message.device.udid)
+    def device(self) -> DeviceIdentity:
+        """The device, as the company of the application knows it."""
+        return DeviceIdentity(self.application.company_id, self.message.device.udid)
 
 
 class AuthenticationReader:
-    """Reads authentications; one for each partition, all under one `limit`."""
+    """Reads authentications, of all partitions under one `limit`."""
 
     def __init__(
         self,
         *,
         ledger: Ledger,
-        asides: Asides,
+        dead_letters: DeadLetterPublisher,
         limit: DeadLetterLimit,
         rule: DayRule,
     ) -> None:
         self._ledger = ledger
-        self._asides = asides
+        self._dead_letters = dead_letters
         self._limit = limit
         self._rule = rule
 
-    async def read(self, records: Records) -> "AuthenticationBatch":
-        """Decode the records; those whose key opens no application go aside too."""
-        messages, dead = decode_all(records, _decoded, self._limit)
-        keys = {message.api_key for _, (message, _) in messages}
+    async def read(self, records: Records) -> list[AcceptedAuthentication]:
+        """Decode the records. One whose key opens no application becomes a dead letter too."""
+        decoded, dead, _ = decode_records(records, _decode_authentication, self._limit)
+        keys = {message.api_key for _, message, _ in decoded}
         applications = await self._ledger.applications(keys)
-        found = []
-        for record, (message, at) in messages:
+        accepted = []
+        for record, message, at in decoded:
             application = applications.get(message.api_key)
-            if application is not None and _admits(application, at):
-                found.append(SignIn(message, at, came_at(record), application))
+            if application is not None and application.admits(at):
+                arrived = arrived_at(record)
+                accepted.append(AcceptedAuthentication(message, at, arrived, application))
             else:
                 # Never the key itself: dead letters are read by people.
                 detail = "the api_key opens no application that is active and not expired"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
-        await self._asides.publish(dead)
-        return AuthenticationBatch(found, self._rule)
+        await self._dead_letters.publish(dead)
+        return accepted
+
+    async def count(
+        self, _transaction: LedgerTransaction, batch: list[AcceptedAuthentication]
+    ) -> "CountedAuthentications":
+        """All of them."""
+        return CountedAuthentications(batch, self._rule)
 
 
-class AuthenticationBatch:
-    """Authentications that count."""
+class CountedAuthentications:
+    """The authentications of a batch. Pure."""
 
-    def __init__(self, sign_ins: list[SignIn], rule: DayRule) -> None:
-        self._sign_ins = sign_ins
+    def __init__(self, accepted: list[AcceptedAuthentication], rule: DayRule) -> None:
+        self._accepted = accepted
         self._rule = rule
 
-    async def write(self, entry: Entry) -> Mapping[str, int]:
-        """Write all of it; the rows written, by table."""
-        if not self._sign_ins:
-            return {}
-        news: dict[DeviceKey, DeviceNews] = {}
-        for sign_in in self._sign_ins:
-            learn(news.setdefault(sign_in.device, DeviceNews()), sign_in.message.device)
-        now = await entry.now()
-        devices = await entry.add_devices(news, now)
-        rows = [
-            AuthenticationRow(
-                devices[each.device].id,
-                each.application.id,
-                instant(each.at),
-                address(each.message.ip),
-            )
-            for each in self._sign_ins
-            if self._rule.leaves_trace(each.at, each.came_at, now.timestamp())
-        ]
-        await entry.add_authentications(rows)
-        return {"device": len(devices), "authentication_trace": len(rows)}
+    def device_updates(self) -> DeviceUpdates:
+        """The last that is said of each device."""
+        updates: DeviceUpdates = {}
+        for each in self._accepted:
+            update_device(updates, each.device, each.message.device)
+        return updates
+
+    def rows(self, devices: StoredDevices, now: float) -> NewRows:
+        """The trace. `now` is SQL's clock."""
+        return NewRows(
+            authentications=[
+                AuthenticationRow(
+                    devices[each.device].id,
+                    each.application.id,
+                    stored_instant(each.authenticated_at),
+                    stored_address(each.message.ip),
+                )
+                for each in self._accepted
+                if self._rule.leaves_trace(each.authenticated_at, each.arrived_at, now)
+            ]
+        )
 
 
-def _admits(application: Application, at: float) -> bool:
-    expires = application.expire_on
-    return application.active and (expires is None or at < expires.timestamp())
-
-
-def _decoded(record: Record) -> tuple[Authentication, float]:
+def _decode_authentication(record: Record) -> tuple[Record, Authentication, float]:
     message = _decode(record.value or b"")
     if "\0" in message.device.udid or "\0" in message.api_key:
         raise ValueError("udid and api_key have no NUL characters")
     at = message.authenticated_at
-    return message, record.timestamp / 1000 if at is None else parse(at)
+    return record, message, arrived_at(record) if at is None else parse(at)

@@ -1,30 +1,44 @@
 """Detections: nb_beacon, the trace, the figures of venues and beacons."""
 
-from collections.abc import Mapping
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
 
-from prometheus_client import Counter
+import prometheus_client
 
-from engine.kafka.detections import DecodedDetection, decode_batch
+from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
 from engine.kafka.partition_worker import Records
 from engine.recorder.aggregate import (
-    counted_detections,
-    detection_rows,
-    news_of_detections,
-    statistics_of_detections,
+    DeviceUpdates,
+    NewRows,
+    Statistics,
+    StoredDevices,
+    arrived_at,
+    stored_address,
+    stored_instant,
+    update_device,
 )
-from engine.recorder.ledger import Entry
+from engine.recorder.ledger import LedgerTransaction
 from engine.recorder.local_days import DayRule
-from engine.recorder.presence import rows_with_news
-from engine.recorder.rows import DetectionRow, PresenceKey
+from engine.recorder.rows import (
+    BEACON,
+    VENUE,
+    ActiveBeacon,
+    DetectionRow,
+    DeviceIdentity,
+    StatisticKey,
+)
+from rules.model import Zone
 
 Trace = Literal["all", "changes", "none"]
 
+_STATUS = {zone: zone.name.lower() for zone in Zone}
+
 
 class DetectionReader:
-    """Reads what the trigger reads, in the same way: it makes the dead letters of this topic.
+    """Decodes what the trigger decodes, in the same way: the trigger makes the dead letters.
 
-    `rule` says for which day a detection counts.
+    `rule` says for which day a detection counts, `trace` which detections leave a trace row.
     """
 
     def __init__(
@@ -32,51 +46,102 @@ class DetectionReader:
         *,
         path_loss_exponent: float,
         trace: Trace,
-        skipped: Counter,
+        skipped: prometheus_client.Counter,
         rule: DayRule,
     ) -> None:
         self._path_loss_exponent = path_loss_exponent
-        self._trace = trace
+        self._trace: Trace = trace
         self._skipped = skipped.labels("malformed_detection")
         self._rule = rule
 
-    async def read(self, records: Records) -> "DetectionBatch":
+    async def read(self, records: Records) -> list[DecodedDetection]:
         """Decode the records."""
-        decoded = decode_batch(records, self._path_loss_exponent)
-        if decoded.dead:
-            self._skipped.inc(len(decoded.dead))
-        return DetectionBatch(decoded.heard, self._trace, self._rule)
+        batch = decode_detections(records, self._path_loss_exponent)
+        if batch.dead_letters:
+            self._skipped.inc(len(batch.dead_letters))
+        return batch.messages
+
+    async def count(
+        self, transaction: LedgerTransaction, batch: list[DecodedDetection]
+    ) -> "CountedDetections":
+        """Those of active beacons at active venues."""
+        beacons = await transaction.active_beacons({each.key for each in batch})
+        return CountedDetections(batch, beacons, rule=self._rule, trace=self._trace)
 
 
-class DetectionBatch:
-    """Decoded detections; which of them count is decided in the transaction that counts them."""
+class _CountedDetection(NamedTuple):
+    detection: DecodedDetection
+    beacon: ActiveBeacon
+    device: DeviceIdentity
 
-    def __init__(self, heard: list[DecodedDetection], trace: Trace, rule: DayRule) -> None:
-        self._heard = heard
-        self._trace = trace
+
+class CountedDetections:
+    """The detections of a batch that were made at `beacons`, which are active. Pure."""
+
+    def __init__(
+        self,
+        detections: Iterable[DecodedDetection],
+        beacons: Mapping[BeaconKey, ActiveBeacon],
+        *,
+        rule: DayRule,
+        trace: Trace,
+    ) -> None:
         self._rule = rule
+        self._trace = trace
+        self._detections = [
+            _CountedDetection(
+                each, beacon, DeviceIdentity(beacon.company_id, each.message.device.udid)
+            )
+            for each in detections
+            if (beacon := beacons.get(each.key)) is not None
+        ]
 
-    async def write(self, entry: Entry) -> Mapping[str, int]:
-        """Write all of it; the rows written, by table."""
-        places = await entry.places({detection.key for detection in self._heard})
-        counted = counted_detections(self._heard, places)
-        if not counted:
-            return {}
-        now = await entry.now()
-        devices = await entry.add_devices(news_of_detections(counted), now)
-        rule, epoch = self._rule, now.timestamp()
-        rows = [] if self._trace == "none" else detection_rows(counted, devices, rule, epoch)
-        if self._trace == "changes":
-            rows = await _rows_with_news(entry, rows)
-        await entry.add_detections(rows)
-        statistics = statistics_of_detections(counted, devices, rule, epoch)
-        await entry.add_statistics(statistics.figures, statistics.devices)
-        return {"device": len(devices), "detection_trace": len(rows)}
+    def device_updates(self) -> DeviceUpdates:
+        """nb_beacon by device, and the last that is said of it."""
+        updates: DeviceUpdates = {}
+        for detection, _, device in self._detections:
+            update_device(updates, device, detection.message.device).nb_beacon += 1
+        return updates
 
+    def rows(self, devices: StoredDevices, now: float) -> NewRows:
+        """The trace, and the figures of venues and beacons. `now` is SQL's clock."""
+        return NewRows(
+            detections=() if self._trace == "none" else self._trace_rows(devices, now),
+            statistics=self._statistics(devices, now),
+            only_changes=self._trace == "changes",
+        )
 
-async def _rows_with_news(entry: Entry, rows: list[DetectionRow]) -> list[DetectionRow]:
-    states = await entry.presences({PresenceKey(row.device_id, row.beacon_id) for row in rows})
-    kept = rows_with_news(rows, states)
-    changed = {PresenceKey(row.device_id, row.beacon_id) for row in kept}
-    await entry.set_presences({key: states[key] for key in changed})
-    return kept
+    def _trace_rows(self, devices: StoredDevices, now: float) -> list[DetectionRow]:
+        return [
+            DetectionRow(
+                devices[device].id,
+                beacon.venue_id,
+                beacon.beacon_id,
+                _STATUS[detection.zone],
+                stored_instant(detection.detected_at),
+                stored_address(detection.message.ip),
+            )
+            for detection, beacon, device in self._detections
+            if self._rule.leaves_trace(detection.detected_at, arrived_at(detection.record), now)
+        ]
+
+    def _statistics(self, devices: StoredDevices, now: float) -> Statistics:
+        day_of = self._rule.day_of
+        visits = Counter(
+            (
+                day_of(detection.detected_at, arrived_at(detection.record), now, beacon.time_zone),
+                beacon,
+                id_,
+            )
+            for detection, beacon, device in self._detections
+            for id_, is_test in (devices[device],)
+            if not is_test
+        )
+        statistics = Statistics()
+        for (day, beacon, device_id), count in visits.items():
+            if day is None:
+                continue
+            for kind, ref in ((VENUE, beacon.venue_id), (BEACON, beacon.beacon_id)):
+                key = StatisticKey(day, kind, ref)
+                statistics.count(key, beacon.venue_id, device_id).detections += count
+        return statistics

@@ -17,38 +17,39 @@ _LAST = (date.max - _EPOCH).days
 
 
 class DayRule(NamedTuple):
-    """Which day's figures a record belongs to, if it belongs to any.
+    """Which day's figures a record belongs to, if it belongs to any. All instants are epoch
+    seconds; `arrived_at` is the record's own timestamp, `now` SQL's clock.
 
-    A record that comes within `max_age` seconds of its detection counts for the day of the
+    A record that arrives within `max_age` seconds of its detection counts for the day of the
     detection. Any other one counts only if the detection says that it was made on the very day on
-    which the record came. So whatever a device's clock says, no figures are written of a day that
-    is not now. `reach` (seconds) is how long a record may have waited for a recorder, and how long
-    traces are kept.
+    which the record arrived. So whatever a device's clock says, no figures are written of a day
+    that is not now. `retention` (seconds) is how long a record may have waited for a recorder, and
+    how long traces are kept.
     """
 
     max_age: float
-    reach: float
+    retention: float
 
     def day_of(
-        self, detected_at: float, came_at: float, now: float, time_zone: str | None
+        self, detected_at: float, arrived_at: float, now: float, time_zone: str | None
     ) -> date | None:
-        """The day, or None. `came_at` is the record's own timestamp, `now` SQL's clock; all are
-        epoch seconds."""
+        """The day, or None."""
         day = local_day(detected_at, time_zone)
-        came_at = self._credible(came_at, now)
-        if abs(detected_at - came_at) <= self.max_age or day == local_day(came_at, time_zone):
+        arrived_at = self._credible(arrived_at, now)
+        if abs(detected_at - arrived_at) <= self.max_age or day == local_day(arrived_at, time_zone):
             return day
         return None
 
-    def leaves_trace(self, detected_at: float, came_at: float, now: float) -> bool:
-        """Whether it leaves a trace row: one that says it is older than traces are kept would be
-        deleted at once, and one of a day far ahead not for years."""
-        latest = self._credible(came_at, now) + _DAY
-        return now - self.reach - _DAY <= detected_at <= latest
+    def leaves_trace(self, detected_at: float, arrived_at: float, now: float) -> bool:
+        """Whether a trace row is written. One of a day before the retention would be deleted at
+        once, and one of a day far ahead not for years."""
+        latest = self._credible(arrived_at, now) + _DAY
+        return now - self.retention - _DAY <= detected_at <= latest
 
-    def _credible(self, came_at: float, now: float) -> float:
-        """`came_at`, or `now` where no record can have come then: whoever dated it had no clock."""
-        return came_at if now - self.reach <= came_at <= now + self.max_age else now
+    def _credible(self, arrived_at: float, now: float) -> float:
+        """`arrived_at`, or `now` where no record can have arrived then: its producer or broker had
+        no clock."""
+        return arrived_at if now - self.retention <= arrived_at <= now + self.max_age else now
 
 
 def local_day(instant: float, time_zone: str | None) -> date:

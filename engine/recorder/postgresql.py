@@ -18,84 +18,70 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from engine.kafka.detections import BeaconKey
 from engine.kafka.positions import Position
-from engine.recorder.ledger import AlreadyCountedError, CompanyGoneError, DayMadeError
+from engine.recorder.errors import (
+    AlreadyCountedError,
+    CompanyDeletedError,
+    DayPartitionCreatedError,
+)
+from engine.recorder.ledger import OffsetStatements, statements
 from engine.recorder.rows import (
-    Application,
+    ActiveBeacon,
     AuthenticationRow,
     DetectionRow,
-    DeviceKey,
-    DeviceNews,
-    Figures,
-    KnownDevice,
-    Place,
+    DeviceIdentity,
+    DeviceUpdate,
+    FigureIncrements,
     PresenceKey,
     PresenceState,
     ReceptionRow,
-    StatisticDevice,
+    RegisteredApplication,
+    StatisticDeviceRow,
     StatisticKey,
+    StoredDevice,
 )
-from engine.recorder.statements import statements
 
 _SQL = statements("postgresql")
 
 
 class PostgresLedger:
-    """`engine` is asyncpg's; its pool and its deadlines hold here too."""
+    """Implements Ledger. `engine` is asyncpg's; its pool and its deadlines hold here too."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     @asynccontextmanager
-    async def entry(self) -> AsyncIterator["PostgresEntry"]:
-        """A transaction: committed at the end, rolled back by an error."""
+    async def transaction(self) -> AsyncIterator["PostgresTransaction"]:
         async with self._connection() as connection:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                yield PostgresEntry(connection)
+                yield PostgresTransaction(connection)
             except BaseException:
-                # What was broken off in the middle of a COPY takes no statement any more; then the
-                # connection ends, and the server rolls back.
+                # A COPY that was broken off takes no statement any more: then the connection ends,
+                # and the server rolls back.
                 with suppress(Exception):
                     await transaction.rollback()
                 raise
             await transaction.commit()
 
-    async def next_offsets(self, topic: str) -> Mapping[int, int]:
-        """The first record that is not recorded, by partition, where any is."""
-        async with self._connection() as connection:
-            rows = await connection.fetch(_SQL["next_offsets"], topic)
-        return {row["partition"]: row["next_offset"] for row in rows}
-
-    async def known_places(self, topic: str) -> Mapping[int, Position]:
-        """The same, each with the id of the topic that it is of."""
-        async with self._connection() as connection:
-            rows = await connection.fetch(_SQL["known_places"], topic)
+    async def positions(self, topic: str) -> Mapping[int, Position]:
+        rows = await self._fetch("positions", topic)
         return {row["partition"]: Position(row["next_offset"], row["topic_id"]) for row in rows}
 
-    async def move_place(
-        self, topic: str, partition: int, old: Position | None, new: Position
-    ) -> bool:
-        """Put a place in the stead of `old`; False if it is not `old`."""
-        async with self.entry() as entry:
-            return await entry.move_place(topic, partition, old, new)
+    async def existing_companies(self, ids: Collection[int]) -> set[int]:
+        return {row["id"] for row in await self._fetch("existing_companies", list(ids))}
 
-    async def companies(self, ids: Collection[int]) -> set[int]:
-        """Those that exist."""
-        async with self._connection() as connection:
-            return {row["id"] for row in await connection.fetch(_SQL["companies"], list(ids))}
-
-    async def time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
-        """The time zones of venues that exist."""
-        async with self._connection() as connection:
-            rows = await connection.fetch(_SQL["time_zones"], list(venues))
+    async def venue_time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
+        rows = await self._fetch("venue_time_zones", list(venues))
         return {row["id"]: row["time_zone"] for row in rows}
 
-    async def applications(self, keys: Collection[str]) -> Mapping[str, Application]:
-        """Applications by their api_key."""
+    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
+        rows = await self._fetch("applications", list(keys))
+        return {row["api_key"]: RegisteredApplication(*tuple(row)[1:]) for row in rows}
+
+    async def _fetch(self, name: str, parameter: object) -> list[Any]:
         async with self._connection() as connection:
-            rows = await connection.fetch(_SQL["applications"], list(keys))
-        return {row["api_key"]: Application(*tuple(row)[1:]) for row in rows}
+            return list(await connection.fetch(_SQL[name], parameter))
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
@@ -106,103 +92,83 @@ class PostgresLedger:
             try:
                 yield connection
             except BaseException as error:
-                # A rollback that is cancelled may be half done, and the pool knows nothing of it:
-                # whoever is given the connection next would be in a transaction that never ends.
-                if _breaks_off(error) or connection.is_in_transaction():
+                # A rollback that is cancelled may be half done, which the pool does not know. The
+                # next user of the connection would be in a transaction that never ends.
+                is_broken_off = isinstance(error, InternalClientError) or not isinstance(
+                    error, Exception
+                )
+                if is_broken_off or connection.is_in_transaction():
                     connection.terminate()
                 raise
 
 
-class PostgresEntry:
-    """An open transaction. What it locks it locks in the order of the keys."""
+class PostgresTransaction(OffsetStatements):
+    """Implements LedgerTransaction. What locks rows has them sorted by their keys."""
 
     def __init__(self, connection: "Connection[Any]") -> None:
         self._connection = connection
 
-    async def advance(self, topic: str, partition: int, old: int | None, new: int) -> bool:
-        """Move the offset; False if it is not `old`."""
-        name = "begin_offset" if old is None else "advance_offset"
-        known = (topic, partition, new) if old is None else (topic, partition, new, old)
-        done = await self._connection.execute(_SQL[name], *known)
-        return bool(done.endswith(" 1"))
-
-    async def move_place(
-        self, topic: str, partition: int, old: Position | None, new: Position
-    ) -> bool:
-        """See Ledger; that the old topic is no more is noted for `verify`."""
-        name = "first_place" if old is None else "move_place"
-        known = (topic, partition, *new[:2], *(old[:2] if old else ()))
-        done = await self._connection.execute(_SQL[name], *known)
-        if not done.endswith(" 1"):
-            return False
-        if old is not None and old.topic_ended_before(new):
-            await self._connection.execute(_SQL["note_past"], topic)
-        return True
-
     async def now(self) -> datetime:
-        """The present on SQL's clock: that of the transaction's beginning."""
         now: datetime = await self._connection.fetchval(_SQL["now"])
         return now
 
-    async def places(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, Place]:
-        """Those of the beacons that are active, at an active venue."""
-        rows = await self._connection.fetch(_SQL["places"], *_columns(keys, 3))
-        return {BeaconKey(*tuple(row)[:3]): Place(*tuple(row)[3:]) for row in rows}
+    async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, ActiveBeacon]:
+        rows = await self._fetch("active_beacons", *_columns(keys, 3))
+        return {BeaconKey(*tuple(row)[:3]): ActiveBeacon(*tuple(row)[3:]) for row in rows}
 
     async def add_devices(
-        self, news: Mapping[DeviceKey, DeviceNews], now: datetime
-    ) -> Mapping[DeviceKey, KnownDevice]:
-        """Create or update devices and add to their counters. Raises CompanyGoneError."""
-        rows = [(*key, *astuple(known)) for key, known in sorted(news.items())]
+        self, updates: Mapping[DeviceIdentity, DeviceUpdate], now: datetime
+    ) -> Mapping[DeviceIdentity, StoredDevice]:
+        rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
         try:
-            found = await self._connection.fetch(_SQL["add_devices"], *_columns(rows, 9), now)
+            found = await self._fetch("add_devices", *_columns(rows, 9), now)
         except ForeignKeyViolationError as error:
-            raise CompanyGoneError from error
-        return {DeviceKey(row[0], row[1]): KnownDevice(row[2], row[3]) for row in found}
+            raise CompanyDeletedError from error
+        return {DeviceIdentity(row[0], row[1]): StoredDevice(row[2], row[3]) for row in found}
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
-        """Append to the trace."""
         await self._copy("detection_trace", DetectionRow._fields, rows)
 
     async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
-        """Append to the trace."""
         await self._copy("authentication_trace", AuthenticationRow._fields, rows)
 
-    async def counted(self, notifications: Collection[UUID]) -> set[UUID]:
-        """Those that were counted before."""
-        rows = await self._connection.fetch(_SQL["counted"], list(notifications))
+    async def counted_notifications(self, ids: Collection[UUID]) -> set[UUID]:
+        rows = await self._fetch("counted_notifications", list(ids))
         return {row["notification"] for row in rows}
 
     async def add_receptions(self, rows: Sequence[ReceptionRow]) -> None:
-        """Note notifications as counted. Raises AlreadyCountedError."""
         try:
             await self._copy("reception", ReceptionRow._fields, sorted(rows))
         except UniqueViolationError as error:
             raise AlreadyCountedError from error
 
     async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
-        """The last trace rows of devices at beacons."""
-        rows = await self._connection.fetch(_SQL["presences"], *_columns(keys, 2))
+        rows = await self._fetch("presences", *_columns(keys, 2))
         return {PresenceKey(row[0], row[1]): PresenceState(row[2], row[3]) for row in rows}
 
     async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:
-        """Replace them."""
         rows = [(*key, *state) for key, state in sorted(states.items())]
         await self._connection.execute(_SQL["set_presences"], *_columns(rows, 4))
 
     async def add_statistics(
-        self, figures: Mapping[StatisticKey, Figures], devices: Collection[StatisticDevice]
+        self,
+        figures: Mapping[StatisticKey, FigureIncrements],
+        devices: Collection[StatisticDeviceRow],
     ) -> None:
-        """Add to the figures of days."""
-        new = await self._connection.fetch(
-            _SQL["add_statistic_devices"], *_columns(sorted(devices), 4)
-        )
-        fresh = {StatisticKey(*tuple(row)[:3]): row[3] for row in new}
+        added = await self._fetch("add_statistic_devices", *_columns(sorted(devices), 4))
+        new_devices = {StatisticKey(*tuple(row)[:3]): row[3] for row in added}
         rows = [
-            (*key, add.venue_id, add.detections, fresh.get(key, 0), add.notifications)
+            (*key, add.venue_id, add.detections, new_devices.get(key, 0), add.notifications)
             for key, add in sorted(figures.items(), key=lambda item: item[0])
         ]
         await self._connection.execute(_SQL["add_statistics"], *_columns(rows, 7))
+
+    async def _fetch(self, name: str, *parameters: object) -> list[Any]:
+        return list(await self._connection.fetch(_SQL[name], *parameters))
+
+    async def _has_changed_one(self, name: str, *parameters: object) -> bool:
+        status: str = await self._connection.execute(_SQL[name], *parameters)
+        return status.endswith(" 1")
 
     async def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
         if not rows:
@@ -212,13 +178,8 @@ class PostgresEntry:
                 table, records=rows, columns=columns, timeout=None
             )
         except CheckViolationError as error:
-            # The default partition does not take them any more, though it did when COPY began.
-            raise DayMadeError from error
-
-
-def _breaks_off(error: BaseException) -> bool:
-    """Whether the connection may be in the middle of something."""
-    return isinstance(error, InternalClientError) or not isinstance(error, Exception)
+            # The default partition took these rows when COPY began, and does not take them now.
+            raise DayPartitionCreatedError from error
 
 
 def _columns(rows: Collection[Sequence[Any]], width: int) -> list[list[Any]]:

@@ -6,15 +6,15 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from engine.recorder.retention import Kept
+from engine.recorder.retention import RetentionWindow
 
 TRACES = ("detection_trace", "authentication_trace")
 _OTHERS = ("reception", "presence")
 _DAY = timedelta(days=1)
 _ROWS = 10_000
-# Any number will do as long as every process takes the same: one makes and drops at a time.
+# Every process takes this lock: one creates and drops at a time.
 _LOCK = text("SELECT pg_advisory_xact_lock(7076921)")
-# Whoever waits for these locks stops all who write behind it: better to try again later.
+# A transaction that waits for these locks stops all that write behind it: better to fail soon.
 _BRIEFLY = text("SET LOCAL lock_timeout = '2s'")
 _PARTITIONS = text(
     "SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid "
@@ -22,42 +22,39 @@ _PARTITIONS = text(
 )
 
 
-class PostgresStore:
-    """Implements retention.Store. Names of tables are this module's own, never a user's."""
+class PostgresRetentionStore:
+    """Implements RetentionStore. Names of tables are this module's own, never a user's."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def now(self) -> datetime:
-        """The present on PostgreSQL's clock."""
         async with self._engine.connect() as connection:
             now: datetime = (await connection.execute(text("SELECT now()"))).scalar_one()
         return now.astimezone(UTC)
 
-    async def make_days(self, first: date, last: date) -> int:
-        """Make the partitions of these UTC days where they are missing; how many were made."""
+    async def create_days(self, first: date, last: date) -> int:
         days = [first + _DAY * number for number in range((last - first).days + 1)]
-        made = 0
+        created = 0
         for parent in TRACES:
             async with self._engine.begin() as connection:
                 there = await _partitions(connection, parent)
                 missing = [day for day in days if _name(parent, day) not in there]
                 for day in missing:
                     await _create(connection, parent, day)
-            made += len(missing)
-        return made
+            created += len(missing)
+        return created
 
-    async def forget(self, kept: Kept) -> int:
-        """Drop whole days, delete the rest; how many partitions and rows."""
-        forgotten = 0
+    async def delete_outside(self, window: RetentionWindow) -> int:
+        deleted = 0
         for parent in TRACES:
             default = f"{parent}_default"
-            forgotten += await self._drop_days(parent, kept.since.date())
-            forgotten += await self._delete(default, "create_on < :limit", kept.since)
-            forgotten += await self._delete(default, "create_on >= :limit", kept.until)
+            deleted += await self._drop_days(parent, window.since.date())
+            deleted += await self._delete(default, "create_on < :limit", window.since)
+            deleted += await self._delete(default, "create_on >= :limit", window.until)
         for table in _OTHERS:
-            forgotten += await self._delete(table, "recorded_on < :limit", kept.since)
-        return forgotten + await self._delete("statistic_device", "day < :limit", kept.day)
+            deleted += await self._delete(table, "recorded_on < :limit", window.since)
+        return deleted + await self._delete("statistic_device", "day < :limit", window.day)
 
     async def _drop_days(self, parent: str, first: date) -> int:
         async with self._engine.begin() as connection:
@@ -89,7 +86,7 @@ async def _partitions(connection: AsyncConnection, parent: str) -> set[str]:
 
 
 async def _create(connection: AsyncConnection, parent: str, day: date) -> None:
-    """Beside the parent first, for attaching a table waits for nobody who reads or writes."""
+    """Create the table beside its parent first: attaching it waits for no reader or writer."""
     name = _name(parent, day)
     begin = datetime.combine(day, datetime.min.time(), UTC)
     since, until = begin.isoformat(), (begin + _DAY).isoformat()

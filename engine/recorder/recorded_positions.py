@@ -1,6 +1,7 @@
-"""Where the recorder's partitions go on: SQL says it, and is told when a topic is another one."""
+"""The offsets from which the recorder's partitions are read on, as SQL has them."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from aiokafka import TopicPartition
 
@@ -8,38 +9,36 @@ from engine.kafka.positions import Position
 from engine.recorder.pipeline import Recorder
 
 
-class RecordedPlaces:
+class RecordedPositions:
     """Implements PositionStore with the table recorder_offset. Waits while SQL is away."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+        self._ledger = recorder.ledger
+        self._sql = recorder.sql
 
     async def load(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Position]:
-        """What SQL has of them."""
+        """The recorded positions."""
         found: dict[TopicPartition, Position] = {}
         for topic in {partition.topic for partition in partitions}:
-            places = await self._places(topic)
-            found |= {TopicPartition(topic, number): at for number, at in places.items()}
+            positions = await self._sql.until_answered(partial(self._ledger.positions, topic))
+            found |= {TopicPartition(topic, number): at for number, at in positions.items()}
         return {each: found[each] for each in partitions if each in found}
 
     async def replace(
         self, old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
     ) -> bool:
-        """Write them, so that no batch is held against the offsets of another topic; False when
-        another recorder has written meanwhile, or we have and the answer was lost."""
+        """Write the new positions, so that no batch is held against the offsets of another topic.
+        False when another recorder has written meanwhile, or this one has and the answer was lost.
+        """
         for partition, place in new.items():
-            if not await self._move(partition, old.get(partition), place):
+            move = partial(self._move, partition, old.get(partition), place)
+            if not await self._sql.until_answered(move):
                 return False
         return True
 
     async def _move(self, partition: TopicPartition, old: Position | None, new: Position) -> bool:
-        recorder, (topic, number) = self._recorder, partition
-        return await recorder.until_sql_answers(
-            lambda: recorder.ledger.move_place(topic, number, old, new)
-        )
-
-    async def _places(self, topic: str) -> Mapping[int, Position]:
-        recorder = self._recorder
-        return await recorder.until_sql_answers(lambda: recorder.ledger.known_places(topic))
+        topic, number = partition
+        async with self._ledger.transaction() as transaction:
+            return await transaction.move_position(topic, number, old, new)

@@ -1,4 +1,4 @@
-"""What the recorder writes, as rows. Instants are aware and in UTC."""
+"""What the recorder reads from SQL and writes to it. Instants are aware and in UTC."""
 
 from datetime import date, datetime
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import msgspec
 VENUE, BEACON, CAMPAIGN = "venue", "beacon", "campaign"
 
 
-class Place(NamedTuple):
+class ActiveBeacon(NamedTuple):
     """An active beacon at an active venue. `time_zone` is an IANA name."""
 
     beacon_id: int
@@ -18,24 +18,28 @@ class Place(NamedTuple):
     time_zone: str | None
 
 
-class Application(NamedTuple):
-    """A mobile application that may sign in until `expire_on`."""
+class RegisteredApplication(NamedTuple):
+    """A mobile application, whose key is good until `expire_on`."""
 
     id: int
     company_id: int
     active: bool
     expire_on: datetime | None
 
+    def admits(self, instant: float) -> bool:
+        """Whether its key is good at `instant` (epoch seconds)."""
+        return self.active and (self.expire_on is None or instant < self.expire_on.timestamp())
 
-class DeviceKey(NamedTuple):
-    """What names a device."""
+
+class DeviceIdentity(NamedTuple):
+    """The company that knows a device, and the device's name there."""
 
     company_id: int
     udid: str
 
 
-class DeviceNews(msgspec.Struct):
-    """What a batch says of a device: what to add to its counters, and what is known of it last.
+class DeviceUpdate(msgspec.Struct):
+    """What a batch adds to a device's counters, and the last that it says of the device.
 
     The statements of both ledgers take the fields in this order.
     """
@@ -49,8 +53,8 @@ class DeviceNews(msgspec.Struct):
     id_connector: int | None = None
 
 
-class KnownDevice(NamedTuple):
-    """A device's record."""
+class StoredDevice(NamedTuple):
+    """A device's row. A test device has no part in statistics."""
 
     id: int
     test: bool
@@ -93,7 +97,7 @@ class PresenceKey(NamedTuple):
 
 
 class PresenceState(NamedTuple):
-    """The last trace row there: its zone, and its instant."""
+    """The zone and the instant of the last trace row there."""
 
     status: str
     create_on: datetime
@@ -107,8 +111,8 @@ class StatisticKey(NamedTuple):
     ref: int
 
 
-class StatisticDevice(NamedTuple):
-    """A device that belongs into a day's figures."""
+class StatisticDeviceRow(NamedTuple):
+    """A device that is counted in a day's figures."""
 
     day: date
     kind: str
@@ -116,7 +120,7 @@ class StatisticDevice(NamedTuple):
     device_id: int
 
 
-class Figures(msgspec.Struct):
+class FigureIncrements(msgspec.Struct):
     """What to add to a day's figures."""
 
     venue_id: int

@@ -13,45 +13,42 @@ from catalog.models import (
     Reception,
     StatisticDevice,
 )
-from engine.recorder.retention import Kept
-from engine.recorder.statements import statements
+from engine.recorder.ledger import statements
+from engine.recorder.retention import RetentionWindow
 
 _ROWS = 10_000
 _TRACES = (DetectionTrace, AuthenticationTrace)
 
 
-class SqliteStore:
-    """Implements retention.Store."""
+class SqliteRetentionStore:
+    """Implements RetentionStore."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._reading = engine
         self._engine = writing(engine)
 
     async def now(self) -> datetime:
-        """The present on SQLite's clock, which is that of this host."""
         async with self._reading.connect() as connection:
             text = (await connection.exec_driver_sql(statements("sqlite")["now"])).scalar_one()
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
-    async def make_days(self, _first: date, _last: date) -> int:
-        """SQLite has no partitions: 0."""
-        return 0
+    async def create_days(self, _first: date, _last: date) -> int:
+        return 0  # SQLite has no partitions
 
-    async def forget(self, kept: Kept) -> int:
-        """Delete; how many rows."""
-        forgotten = 0
+    async def delete_outside(self, window: RetentionWindow) -> int:
+        deleted = 0
         for trace in _TRACES:
-            has_gone = or_(trace.create_on < kept.since, trace.create_on >= kept.until)
-            old = select(trace.id).where(has_gone).limit(_ROWS)
+            is_outside = or_(trace.create_on < window.since, trace.create_on >= window.until)
+            old = select(trace.id).where(is_outside).limit(_ROWS)
             while count := await self._run(delete(trace).where(trace.id.in_(old))):
-                forgotten += count
+                deleted += count
         for statement in (
-            delete(Reception).where(Reception.recorded_on < kept.since),
-            delete(Presence).where(Presence.recorded_on < kept.since),
-            delete(StatisticDevice).where(StatisticDevice.day < kept.day),
+            delete(Reception).where(Reception.recorded_on < window.since),
+            delete(Presence).where(Presence.recorded_on < window.since),
+            delete(StatisticDevice).where(StatisticDevice.day < window.day),
         ):
-            forgotten += await self._run(statement)
-        return forgotten
+            deleted += await self._run(statement)
+        return deleted
 
     async def _run(self, statement: object) -> int:
         async with self._engine.begin() as connection:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from aiokafka import TopicPartition
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection, decode_batch
+from engine.kafka.decoding import DecodedBatch
+from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
 from engine.kafka.offsets import OffsetTracker
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher
@@ -190,13 +191,14 @@ class PartitionTrigger:
         """Decide what can be decided from memory; the rest goes into the lanes."""
         shared = self._shared
         with self._step("decode"):
-            batch = decode_batch(records, shared.settings.path_loss_exponent)
-        shared.limit.note(records, batch.dead_positions)
+            batch = decode_detections(records, shared.settings.path_loss_exponent, shared.limit)
         version = shared.index.cache.version
         with self._step("resolve"):
-            beacons = await shared.index.resolve({h.key for h in batch.heard}, len(batch.heard))
+            beacons = await shared.index.resolve(
+                {h.key for h in batch.messages}, len(batch.messages)
+            )
         with self._step("decide"):
-            firing, refused = self._sort(batch.heard, beacons, version)
+            firing, refused = self._sort(batch.messages, beacons, version)
         self._begin(records, batch, firing)
         refused.record(shared.metrics)
         shared.metrics.batch_size.observe(len(records))
@@ -233,11 +235,14 @@ class PartitionTrigger:
         return firing, Outcome(refused)
 
     def _begin(
-        self, records: Records, batch: DecodedBatch, firing: list[tuple[Waiting, int]]
+        self,
+        records: Records,
+        batch: DecodedBatch[DecodedDetection],
+        firing: list[tuple[Waiting, int]],
     ) -> None:
         """Hand what is not finished to the lanes; the other records are finished now."""
         opened = [waiting.heard.record for waiting, _ in firing] + [
-            each.record for each in batch.dead
+            each.record for each in batch.dead_letters
         ]
         self._open(records, {record.offset for record in opened})
         self._ahead.take(records[-1].offset + 1, len(records))
@@ -247,7 +252,7 @@ class PartitionTrigger:
         for waiting, company in firing:
             touched.add(company)
             self._lane(company).add(waiting)
-        for letter in batch.dead:
+        for letter in batch.dead_letters:
             touched.add(DEAD_LETTERS)
             self._lane(DEAD_LETTERS).add_letter(letter)
         for company in touched:

@@ -1,7 +1,7 @@
 """The role recorder, put together."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,18 +10,18 @@ from engine.kafka.partition_worker import batch_workers
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
+from engine.recorder.dead_letters import DeadLetterPublisher
 from engine.recorder.detections import DetectionReader
 from engine.recorder.ledger import Ledger
 from engine.recorder.local_days import DayRule
 from engine.recorder.notifications import NotificationReader
-from engine.recorder.pipeline import ROLE, Reader, Recorder
+from engine.recorder.pipeline import ROLE, Recorder, RecordReader
 from engine.recorder.postgresql import PostgresLedger
-from engine.recorder.postgresql_retention import PostgresStore
-from engine.recorder.recorded_positions import RecordedPlaces
-from engine.recorder.retention import Retention, Store
+from engine.recorder.postgresql_retention import PostgresRetentionStore
+from engine.recorder.recorded_positions import RecordedPositions
+from engine.recorder.retention import Retention, RetentionStore
 from engine.recorder.sqlite import SqliteLedger
-from engine.recorder.sqlite_retention import SqliteStore
-from engine.recorder.unusable_records import Asides
+from engine.recorder.sqlite_retention import SqliteRetentionStore
 from engine.wiring.kafka import role_consumer
 from engine.wiring.role import ProcessParts, Role
 
@@ -32,11 +32,12 @@ def build_recorder(parts: ProcessParts) -> Role:
     """The recorder and the task that keeps its tables in bounds; nothing is started."""
     settings, database = parts.settings, parts.stores.database
     ledger: Ledger
-    store: Store
+    store: RetentionStore
     if database.dialect == "postgresql":
-        ledger, store = PostgresLedger(database.engine), PostgresStore(database.engine)
+        ledger = PostgresLedger(database.engine)
+        store = PostgresRetentionStore(database.engine)
     else:
-        ledger, store = SqliteLedger(database.engine), SqliteStore(database.engine)
+        ledger, store = SqliteLedger(database.engine), SqliteRetentionStore(database.engine)
     recorder = Recorder(
         ledger=ledger,
         readers=_readers(parts, ledger),
@@ -46,7 +47,7 @@ def build_recorder(parts: ProcessParts) -> Role:
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
         worker_for=batch_workers(recorder.for_partition, settings.batch_records),
-        positions=RecordedPlaces(recorder),
+        positions=RecordedPositions(recorder),
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )
@@ -59,68 +60,61 @@ def build_recorder(parts: ProcessParts) -> Role:
     )
 
 
-def _readers(parts: ProcessParts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]:
+def _readers(parts: ProcessParts, ledger: Ledger) -> Mapping[str, RecordReader[Any]]:
     settings, metrics = parts.settings, parts.metrics
     topics = Topics.named(settings.topic_prefix)
-    asides = Asides(topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics)
-
-    reach = settings.trace_retention * _DAY_SECONDS
-    # One a topic, over all its partitions: a partition with little traffic is soon full of junk.
-    sent, opened = (
-        DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
-        for _ in range(2)
+    dead_letters = DeadLetterPublisher(
+        topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
     )
+    rule = DayRule(settings.max_detection_age, settings.trace_retention * _DAY_SECONDS)
+
+    def limit() -> DeadLetterLimit:
+        """One a topic, over all its partitions: one with little traffic is soon full of junk."""
+        return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
 
     return {
-        topics.detections: lambda: DetectionReader(
+        topics.detections: DetectionReader(
             path_loss_exponent=settings.path_loss_exponent,
             trace=settings.trace,
             skipped=metrics.recorder_skipped,
-            rule=DayRule(settings.max_detection_age, reach),
+            rule=rule,
         ),
-        topics.notifications: lambda: NotificationReader(
+        topics.notifications: NotificationReader(
             ledger=ledger,
-            asides=asides,
-            limit=sent,
+            dead_letters=dead_letters,
+            limit=limit(),
             skipped=metrics.recorder_skipped,
-            rule=DayRule(_longest_way(settings), reach),
+            rule=rule._replace(max_age=_oldest_delivery(settings)),
         ),
-        topics.authentications: lambda: AuthenticationReader(
-            ledger=ledger,
-            asides=asides,
-            limit=opened,
-            rule=DayRule(settings.max_detection_age, reach),
+        topics.authentications: AuthenticationReader(
+            ledger=ledger, dead_letters=dead_letters, limit=limit(), rule=rule
         ),
     }
 
 
-def _longest_way(settings: Settings) -> float:
+def _oldest_delivery(settings: Settings) -> float:
     """Seconds from a detection to the end of its notification: one that fires is fresh, and after
     its lifetime nobody delivers it."""
     return settings.max_detection_age + settings.notification_lifetime
 
 
-def _retention(parts: ProcessParts, store: Store) -> Retention:
+def _retention(parts: ProcessParts, store: RetentionStore) -> Retention:
     settings, redis = parts.settings, parts.stores.redis
 
     async def redis_clock() -> datetime:
         async with asyncio.timeout(settings.redis_timeout):
-            return _told(await redis.time())
+            return _redis_instant(await redis.time())
 
     return Retention(
         store,
         days=settings.trace_retention,
-        max_age=_longest_way(settings),
-        clock=_now,
+        max_age=_oldest_delivery(settings),
+        clock=lambda: datetime.now(UTC),
         clocks={"redis": redis_clock},
     )
 
 
-def _told(answer: Any) -> datetime:
-    """What TIME says: seconds and microseconds, of each node on a cluster."""
+def _redis_instant(answer: Any) -> datetime:
+    """From the answer to TIME: seconds and microseconds, of each node on a cluster."""
     seconds, microseconds = next(iter(answer.values())) if isinstance(answer, dict) else answer
     return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

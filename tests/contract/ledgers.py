@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
 from catalog.models import Application, Beacon, Campaign, Company, Device, Venue
+from engine.kafka.positions import Position
 from engine.recorder.ledger import Ledger
 from engine.recorder.postgresql import PostgresLedger
-from engine.recorder.postgresql_retention import PostgresStore
-from engine.recorder.retention import Store
+from engine.recorder.postgresql_retention import PostgresRetentionStore
+from engine.recorder.retention import RetentionStore
 from engine.recorder.sqlite import SqliteLedger
-from engine.recorder.sqlite_retention import SqliteStore
+from engine.recorder.sqlite_retention import SqliteRetentionStore
 from tests.integration.catalog.records import NOON, Records
 
 
@@ -22,7 +23,7 @@ class Scene:
 
     database: Database
     ledger: Ledger
-    store: Store
+    store: RetentionStore
     company: Company
     other: Company
     venue: Venue
@@ -30,6 +31,19 @@ class Scene:
     campaign: Campaign
     application: Application
     records: Records
+
+
+async def next_offsets(ledger: Ledger, topic: str) -> dict[int, int]:
+    """The first record that is not recorded, by partition."""
+    return {number: at.offset for number, at in (await ledger.positions(topic)).items()}
+
+
+async def move_position(
+    ledger: Ledger, topic: str, partition: int, old: Position | None, new: Position
+) -> bool:
+    """In a transaction of its own."""
+    async with ledger.transaction() as transaction:
+        return await transaction.move_position(topic, partition, old, new)
 
 
 @asynccontextmanager
@@ -53,11 +67,11 @@ async def _scene(database: Database) -> Scene:
     async with database.write() as session, session.begin():
         session.add_all([company, other, venue, beacon, campaign, application, tested])
     ledger: Ledger
-    store: Store
+    store: RetentionStore
     if database.dialect == "postgresql":
-        ledger, store = PostgresLedger(database.engine), PostgresStore(database.engine)
+        ledger, store = PostgresLedger(database.engine), PostgresRetentionStore(database.engine)
     else:
-        ledger, store = SqliteLedger(database.engine), SqliteStore(database.engine)
+        ledger, store = SqliteLedger(database.engine), SqliteRetentionStore(database.engine)
     return Scene(
         database, ledger, store, company, other, venue, beacon, campaign, application, records
     )

@@ -15,7 +15,7 @@ from engine.process.settings import Settings
 
 if TYPE_CHECKING:
     from engine.cli.dead_letters.letter import Letter
-    from engine.cli.dead_letters.replay import Replay, Wish
+    from engine.cli.dead_letters.replay import DeadLetterReplay, ReplayRequest
 
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
@@ -80,19 +80,19 @@ def replay(
     engine's, those whose value was left out for its size, and detections that are counted already
     (their notification was too large) are named and passed by; then the exit status is 1.
     """
-    from engine.cli.dead_letters.replay import Wish
+    from engine.cli.dead_letters.replay import ReplayRequest
 
     _check(reason)
     settings = settings_of(context)
-    wish = Wish(reason, limit, from_beginning)
-    done: list[Replay] = []
+    request = ReplayRequest(reason, limit, from_beginning)
+    done: list[DeadLetterReplay] = []
     put = "would be put back" if dry_run else "put back"
 
-    def told() -> str:
+    def summary() -> str:
         return f"{done[0].put_back if done else 0:,} dead letters {put}"
 
-    _finish(settings, _replay(settings, wish, dry_run, done), told)
-    typer.echo(told())
+    _finish(settings, _replay(settings, request, dry_run, done), summary)
+    typer.echo(summary())
     if done[0].left_out:
         raise CommandError(f"{done[0].left_out:,} dead letters cannot be put back")
 
@@ -125,14 +125,17 @@ async def _read(
     settings: Settings, reason: str | None, limit: int, show: "Callable[[Letter], None] | None"
 ) -> "tuple[Counter[str], list[Letter]]":
     """The counts by reason, and the first letters, unless `show` took them."""
-    from engine.cli.dead_letters.reader import open_reader
+    from engine.cli.dead_letters.letter import read_letters
+    from engine.kafka.topic_reader import open_topic_reader, partitions_of
     from engine.kafka.topics import Topics
 
     counts: Counter[str] = Counter()
     first: list[Letter] = []
     take = show or first.append
-    async with open_reader(settings, Topics.named(settings.topic_prefix).dead_letters) as reader:
-        async for letters in reader.letters({}):
+    topic = Topics.named(settings.topic_prefix).dead_letters
+    partitions = await partitions_of(settings, [topic])
+    async with open_topic_reader(settings, missing="skip") as reader:
+        async for letters in read_letters(reader, dict.fromkeys(partitions, 0)):
             for letter in letters:
                 if reason in (None, letter.reason):
                     if counts.total() < limit:
@@ -141,25 +144,28 @@ async def _read(
     return counts, first
 
 
-async def _replay(settings: Settings, wish: "Wish", dry_run: bool, done: "list[Replay]") -> None:
-    from engine.cli.dead_letters.reader import open_reader, settled_under
-    from engine.cli.dead_letters.replay import Replay
+async def _replay(
+    settings: Settings, request: "ReplayRequest", dry_run: bool, done: "list[DeadLetterReplay]"
+) -> None:
+    from engine.cli.dead_letters.replay import DeadLetterReplay, replayed_by
     from engine.kafka.publisher import Publisher
+    from engine.kafka.topic_reader import open_topic_reader, partitions_of
     from engine.kafka.topics import Topics
 
     topics = Topics.named(settings.topic_prefix)
     group = f"{settings.group_prefix}{_GROUP}"
+    partitions = await partitions_of(settings, [topics.dead_letters])
     publisher = None if dry_run else Publisher.from_settings(settings)
     try:
         if publisher is not None:
             await publisher.start()
-        async with open_reader(settings, topics.dead_letters, group) as reader:
-            work = Replay(
+        async with open_topic_reader(settings, missing="skip", group=group) as reader:
+            work = DeadLetterReplay(
                 reader=reader,
                 publisher=publisher,
                 topics=topics,
-                settled=await settled_under(settings, group, reader.partitions),
-                wish=wish,
+                replayed=await replayed_by(settings, group, partitions),
+                request=request,
                 on_left_out=_tell_left_out,
             )
             done.append(work)
@@ -170,7 +176,7 @@ async def _replay(settings: Settings, wish: "Wish", dry_run: bool, done: "list[R
 
 
 def _tell_left_out(letter: "Letter", obstacle: str) -> None:
-    place = f"dead letter {letter.partition}/{letter.offset}"
+    place = f"dead letter {letter.place.partition}/{letter.offset}"
     typer.echo(for_terminal(f"{place} is not put back: {obstacle}"), err=True)
 
 

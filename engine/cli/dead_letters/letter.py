@@ -1,21 +1,24 @@
 """A dead letter as it is read back, and whether and where it may be put back."""
 
 import base64
+from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
-from aiokafka import ConsumerRecord
+from aiokafka import ConsumerRecord, TopicPartition
 
 from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.topic_reader import Offsets, TopicReader
 from engine.kafka.topics import Topics
 
 _UNKNOWN = "?"
 
 
 class Letter(NamedTuple):
-    """`partition` and `offset` are its own; `origin` is topic/partition/offset of the original,
-    as its headers say. `topic` is None when no header names one."""
+    """A record of dead-letters. `place` and `offset` are its own; `origin` is the
+    topic/partition/offset of the original, as its headers say. `topic` is None when no header
+    names one."""
 
-    partition: int
+    place: TopicPartition
     offset: int
     topic: str | None
     origin: str
@@ -56,7 +59,7 @@ class Letter(NamedTuple):
             "failed_at": self.failed_at,
             **_bytes("key", self.key),
             **_bytes("value", self.value),
-            "partition": self.partition,
+            "partition": self.place.partition,
             "offset": self.offset,
         }
 
@@ -64,19 +67,34 @@ class Letter(NamedTuple):
 def read_letter(record: ConsumerRecord[bytes, bytes]) -> Letter:
     """The letter in a record of dead-letters."""
     headers = {name: value.decode("utf-8", "replace") for name, value in record.headers}
-    topic = headers.get("topic")
-    place = (topic or _UNKNOWN, *(headers.get(name, _UNKNOWN) for name in ("partition", "offset")))
+    origin = (headers.get(name, _UNKNOWN) for name in ("topic", "partition", "offset"))
     return Letter(
-        partition=record.partition,
+        place=TopicPartition(record.topic, record.partition),
         offset=record.offset,
-        topic=topic,
-        origin="/".join(place),
+        topic=headers.get("topic"),
+        origin="/".join(origin),
         reason=headers.get("reason", _UNKNOWN),
         detail=headers.get("detail", ""),
         failed_at=headers.get("failed_at", ""),
         key=record.key,
         value=record.value,
     )
+
+
+async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[list[Letter], None]:
+    """The letters that the partitions of `starts` have now, in lists of one partition each.
+
+    A start that a partition does not have (it was deleted, or the topic was made anew) is its
+    beginning. Raises KafkaError, and TimeoutError when nothing comes for the deadline.
+    """
+    ranges = await reader.ranges(starts)
+    begins = {
+        tp: starts[tp] if begin <= starts[tp] <= end else begin
+        for tp, (begin, end) in ranges.items()
+    }
+    ends = {tp: end for tp, (_, end) in ranges.items()}
+    async for records in reader.records_until(begins, ends):
+        yield [read_letter(record) for record in records]
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:

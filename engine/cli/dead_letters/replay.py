@@ -1,40 +1,98 @@
-"""Dead letters back on the topics they came from, byte for byte, none of them twice."""
+"""Dead letters back on the topics they came from, byte for byte, none of them twice.
 
+How far a replay has come is committed for a group: an offset for each partition, and beside it,
+as the commit's metadata, the offsets of reasons that are further.
+"""
+
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.cli.dead_letters.letter import Letter
-from engine.cli.dead_letters.reader import LetterReader
-from engine.cli.dead_letters.replayed import Settled
+import msgspec
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from engine.cli.dead_letters.letter import Letter, read_letters
 from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.topic_reader import TopicReader, open_admin
 from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+
+_RETRY_SECONDS = 0.2
+_decode = msgspec.json.Decoder(dict[str, int]).decode
 
 
-class Wish(NamedTuple):
-    """What to put back: only one reason, at most `limit`, or `again` from the beginning."""
+@dataclass
+class ReplayedOffsets:
+    """How far one partition is replayed: all letters below `everything`, and those of a reason
+    below its offset in `by_reason`.
+
+    So a replay of one reason does not settle the letters of others that it passed by.
+    """
+
+    everything: int = 0
+    by_reason: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, committed: OffsetAndMetadata | None) -> "ReplayedOffsets":
+        """From a commit, whose metadata another tool may have written."""
+        if committed is None:
+            return cls()
+        try:
+            by_reason = _decode(committed.metadata or "{}")
+        except msgspec.DecodeError:
+            by_reason = {}
+        return cls(max(0, committed.offset), by_reason)
+
+    def committed(self) -> OffsetAndMetadata:
+        """As the group commits it."""
+        metadata = msgspec.json.encode(self.by_reason).decode() if self.by_reason else ""
+        return OffsetAndMetadata(self.everything, metadata)
+
+    def start(self, reason: str | None) -> int:
+        """The first offset that may not be replayed yet, for one reason or for all."""
+        return max(self.everything, self.by_reason.get(reason or "", 0))
+
+    def includes(self, offset: int, reason: str) -> bool:
+        """Whether the letter at `offset` is replayed."""
+        return offset < self.start(reason)
+
+    def advance(self, reason: str | None, until: int) -> None:
+        """All letters of `reason` (None: all letters) below `until` are replayed now."""
+        if reason is not None:
+            self.by_reason[reason] = max(until, self.by_reason.get(reason, 0))
+        else:
+            self.everything = max(until, self.everything)
+        self.by_reason = {r: o for r, o in self.by_reason.items() if o > self.everything}
+
+
+class ReplayRequest(NamedTuple):
+    """What to put back: only one reason, at most `limit` letters, also what was put back before."""
 
     reason: str | None = None
     limit: int | None = None
-    again: bool = False
+    from_beginning: bool = False
 
 
-class Replay:
-    """Puts back what `wish` asks for. `put_back` and `left_out` count.
+class DeadLetterReplay:
+    """Puts back what `request` asks for. `put_back` and `left_out` count.
 
     What is published is committed behind each batch: a crash between the two repeats that batch.
-    A letter that cannot be put back is told to `on_left_out`, and is settled all the same.
+    `on_left_out` is called with a letter that cannot be put back; it is not tried again.
     Without a publisher nothing is published and nothing is committed.
     """
 
     def __init__(
         self,
         *,
-        reader: LetterReader,
+        reader: TopicReader,
         publisher: Publisher | None,
         topics: Topics,
-        settled: dict[int, Settled],
-        wish: Wish,
+        replayed: dict[TopicPartition, ReplayedOffsets],
+        request: ReplayRequest,
         on_left_out: Callable[[Letter, str], None],
     ) -> None:
         self.put_back = 0
@@ -42,52 +100,72 @@ class Replay:
         self._reader = reader
         self._publisher = publisher
         self._topics = topics
-        self._settled = settled
-        self._wish = wish
+        self._replayed = replayed
+        self._request = request
         self._on_left_out = on_left_out
 
     async def run(self) -> None:
-        """To the end that the topic had, or the limit. Raises KafkaError, TimeoutError,
-        MessageTooLargeError."""
-        async with aclosing(self._reader.letters(self._starts())) as read:
-            async for letters in read:
+        """To the end that the topic had, or the limit.
+
+        Raises KafkaError, TimeoutError or MessageTooLargeError.
+        """
+        request = self._request
+        starts = {
+            tp: 0 if request.from_beginning else replayed.start(request.reason)
+            for tp, replayed in self._replayed.items()
+        }
+        async with aclosing(read_letters(self._reader, starts)) as batches:
+            async for letters in batches:
                 outgoing = self._take(letters)
                 if self._publisher is not None:
                     await self._publisher.publish(outgoing)
-                    await self._reader.commit(self._settled)
+                    await self._reader.commit(
+                        {tp: replayed.committed() for tp, replayed in self._replayed.items()}
+                    )
                 self.put_back += len(outgoing)
-                if self._is_enough(0):
+                if self._is_enough(self.put_back):
                     return
 
-    def _starts(self) -> dict[int, int]:
-        if self._wish.again:
-            return {}
-        return {number: s.start(self._wish.reason) for number, s in self._settled.items()}
-
     def _take(self, letters: Iterable[Letter]) -> list[Outgoing]:
-        """What to publish of one partition's letters; settles what it passes."""
+        """What to publish of one partition's letters, which are replayed then."""
+        request = self._request
         outgoing: list[Outgoing] = []
         for letter in letters:
-            if self._is_enough(len(outgoing)):
+            if self._is_enough(self.put_back + len(outgoing)):
                 break
-            if self._is_wanted(letter):
-                outgoing += self._restored(letter)
-            self._settled[letter.partition].advance(self._wish.reason, letter.offset + 1)
+            replayed = self._replayed[letter.place]
+            is_new = request.from_beginning or not replayed.includes(letter.offset, letter.reason)
+            if is_new and request.reason in (None, letter.reason):
+                outgoing += self._original(letter)
+            replayed.advance(request.reason, letter.offset + 1)
         return outgoing
 
-    def _is_enough(self, more: int) -> bool:
-        return self._wish.limit is not None and self.put_back + more >= self._wish.limit
+    def _is_enough(self, count: int) -> bool:
+        return self._request.limit is not None and count >= self._request.limit
 
-    def _is_wanted(self, letter: Letter) -> bool:
-        if self._wish.reason not in (None, letter.reason):
-            return False
-        settled = self._settled[letter.partition]
-        return self._wish.again or not settled.includes(letter.offset, letter.reason)
-
-    def _restored(self, letter: Letter) -> list[Outgoing]:
+    def _original(self, letter: Letter) -> list[Outgoing]:
         obstacle = letter.obstacle(self._topics)
         if obstacle is not None or letter.topic is None:
             self.left_out += 1
             self._on_left_out(letter, obstacle or "")
             return []
         return [Outgoing(letter.topic, letter.key, letter.value, [])]
+
+
+async def replayed_by(
+    settings: Settings, group: str, partitions: list[TopicPartition]
+) -> dict[TopicPartition, ReplayedOffsets]:
+    """What `group` has committed. Raises KafkaError or TimeoutError."""
+    if not partitions:
+        return {}
+    async with open_admin(settings) as admin:
+        while True:
+            try:
+                found = await admin.list_consumer_group_offsets(group, partitions=partitions)
+            except KafkaError as error:
+                # A young cluster's first answer is that the group has no coordinator yet.
+                if not error.retriable:
+                    raise
+            else:
+                return {tp: ReplayedOffsets.read(found.get(tp)) for tp in partitions}
+            await asyncio.sleep(_RETRY_SECONDS)

@@ -79,21 +79,24 @@ class _Shown:
 
 
 async def _tail(settings: Settings, shown: _Shown, from_beginning: bool) -> None:
-    from engine.cli.notifications.feed import TopicMissingError, open_feed
+    from engine.kafka.topic_reader import open_topic_reader, partitions_of
     from engine.kafka.topics import Topics
 
     topic = Topics.named(settings.topic_prefix).notifications
     with kafka_failures(settings, lambda: "nothing more is shown"):
         await first_contact(settings, _reachable(settings))
-        try:
-            async with open_feed(settings, topic, from_beginning=from_beginning) as feed:
-                typer.echo(f"reading {topic}; Ctrl-C ends", err=True)
-                async for record in feed.records():
+        partitions = await partitions_of(settings, [topic])
+        if not partitions:
+            raise CommandError(f"there is no topic {topic} yet: `proximity run` makes it")
+        async with open_topic_reader(settings, missing="skip") as reader:
+            ranges = await reader.ranges(partitions)
+            starts = {tp: begin if from_beginning else end for tp, (begin, end) in ranges.items()}
+            typer.echo(f"reading {topic}; Ctrl-C ends", err=True)
+            async for records in reader.follow(starts):
+                for record in records:
                     shown.take(record.value)
                     if shown.full:
                         return
-        except TopicMissingError:
-            raise CommandError(f"there is no topic {topic} yet: `proximity run` makes it") from None
 
 
 async def _reachable(settings: Settings) -> None:

@@ -172,14 +172,15 @@ async def _send(
     publisher: "Publisher",
     ready: Awaitable[None],
 ) -> None:
-    from engine.cli.publish.progress import shown_progress
+    from engine.cli.progress import shown_progress
     from engine.cli.publish.run import Run
 
     run = Run(source=source, reader=reader, sender=sender)
     try:
         await ready
         await publisher.start()
-        with shown_progress(sys.stderr, source.size) as progress:
+        with shown_progress(sys.stderr, "published", "detections") as progress:
+            progress.expect(source.size)
             sender.on_sent = lambda: progress.update(sender.sent, run.read)
             await run.publish()
     finally:

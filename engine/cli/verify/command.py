@@ -14,7 +14,7 @@ from engine.process.settings import Settings
 
 if TYPE_CHECKING:
     from engine.cli.verify.difference import Difference
-    from engine.cli.verify.run import Findings, Wish
+    from engine.cli.verify.run import Findings
 
 # A statement that reads all devices takes longer than those of the engine's daily work.
 _STATEMENT_SECONDS = 3600.0
@@ -57,16 +57,9 @@ def verify(
     settings = settings_of(context)
     quiet_logs(settings)
     report = _Report(json, limit)
-    findings = asyncio.run(_verify(settings, _wish(settings, passes), report))
+    findings = asyncio.run(_verify(settings, passes, report))
     report.show()
     _conclude(findings, report, strict=strict)
-
-
-def _wish(settings: Settings, passes: int) -> "Wish":
-    from engine.cli.verify.run import Wish
-
-    traces = settings.trace == "all"
-    return Wish(retention=settings.trace_retention, traces=traces, passes=passes)
 
 
 class _Report:
@@ -112,14 +105,13 @@ class _Report:
             typer.echo(f"the first {len(self._kept):,} are shown (--limit)")
 
 
-async def _verify(settings: Settings, wish: "Wish", report: _Report) -> "Findings":
+async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings":
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.database import DatabaseUrlError, open_database
     from catalog.migrate import pending_on
-    from engine.cli.verify.progress import shown_progress
-    from engine.cli.verify.run import NothingRecordedError, Told
-    from engine.cli.verify.run import verify as recount
+    from engine.cli.progress import shown_progress
+    from engine.cli.verify.run import verify as compare
 
     url = settings.database_url.get_secret_value()
     try:
@@ -131,15 +123,11 @@ async def _verify(settings: Settings, wish: "Wish", report: _Report) -> "Finding
             raise CommandError("the database lacks what this version needs; run: proximity migrate")
         with (
             kafka_failures(settings, lambda: "nothing is compared to the end"),
-            shown_progress(sys.stderr) as shown,
+            shown_progress(sys.stderr, "read", "records") as progress,
         ):
-            told = Told(begin=shown.begin, read=shown.read, difference=report.add)
-            return await recount(settings, database, wish, told)
-    except NothingRecordedError:
-        raise CommandError(
-            "nothing to compare: no recorder has recorded anything of these topics in this "
-            "database; start one with: proximity run --role recorder"
-        ) from None
+            return await compare(
+                settings, database, passes=passes, progress=progress, on_difference=report.add
+            )
     except (SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error) or type(error).__name__
         raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
@@ -154,7 +142,7 @@ def _conclude(findings: "Findings", report: _Report, *, strict: bool) -> None:
         f"({findings.malformed:,} of them malformed)",
         err=True,
     )
-    for topic in sorted(findings.past):
+    for topic in sorted(findings.replaced):
         typer.echo(
             f"another topic {topic} was recorded before this one: what it added is in SQL too, so "
             "SQL can only be seen to have too little",

@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from engine.cli.verify.recount import Recount, Tally
+from engine.cli.verify.recount import DeviceCounts, Recount
 
-_NOTHING = Tally()
+_NOTHING = DeviceCounts()
 
 
-class Written(NamedTuple):
-    """What SQL says of one device. `traces` None: they are not all written, so not compared."""
+class RecordedDevice(NamedTuple):
+    """What SQL says of one device. `traces` is None where not every detection leaves one: then they
+    are not compared."""
 
     id: int
     company_id: int
@@ -24,11 +25,13 @@ class Written(NamedTuple):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One figure of one device that is not what the topics say. `device_id` None: not in SQL.
+    """One figure of one device on which SQL and the topics differ. `device_id` is None where SQL
+    lacks the device.
 
-    `may_be_edit`: SQL has more, and no more than beacons or keys say that the catalog does not
-    have, or not active, any more: it is right if they counted when they were recorded. Or SQL has
-    less, and no less than beacons say that had another owner before.
+    `may_be_edit`: a later edit of the catalog may explain it. Either SQL has more, by no more
+    records than there are of beacons and keys that are now inactive or deleted: they counted if
+    they were active when recorded. Or SQL has less, by no more records than there are of beacons
+    that had another owner before.
     """
 
     company_id: int
@@ -45,11 +48,11 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Comparison:
-    """Compares devices as SQL gives them; `missing` at the end yields those that SQL lacks.
+    """Compares the devices of SQL one by one; `missing` then yields those that SQL lacks.
 
-    It takes the devices out of `recount` as it goes.
-    Without `traces` the rows of detection_trace are not compared, as in Written.
-    Of `partial` figures the topics do not hold the beginning any more: SQL may have more.
+    Devices that are compared are removed from `recount`.
+    Without `traces` the rows of detection_trace are not compared, as in RecordedDevice.
+    Of `partial` figures the topics have lost their beginning: SQL may have more.
     """
 
     def __init__(
@@ -58,33 +61,33 @@ class Comparison:
         self._recount = recount
         self._partial = partial
         self._no_traces = 0 if traces else None
-        self._left = recount.devices
+        self._uncompared = recount.devices
 
-    def of(self, written: Written) -> Iterator[Difference]:
+    def differences(self, recorded: RecordedDevice) -> Iterator[Difference]:
         """The differences of one device."""
-        tally = self._left.pop((written.company_id, written.udid), _NOTHING)
-        yield from self._compare(tally, written, written.id)
+        counts = self._uncompared.pop((recorded.company_id, recorded.udid), _NOTHING)
+        yield from self._compare(counts, recorded, recorded.id)
 
     def missing(self) -> Iterator[Difference]:
         """The differences of devices that SQL does not have."""
-        for (company_id, udid), tally in self._left.items():
-            nothing = Written(0, company_id, udid, 0, 0, self._no_traces, 0, 0)
-            yield from self._compare(tally, nothing, None)
+        for (company_id, udid), counts in self._uncompared.items():
+            nothing = RecordedDevice(0, company_id, udid, 0, 0, self._no_traces, 0, 0)
+            yield from self._compare(counts, nothing, None)
 
     def _compare(
-        self, tally: Tally, written: Written, device_id: int | None
+        self, counts: DeviceCounts, recorded: RecordedDevice, device_id: int | None
     ) -> Iterator[Difference]:
-        edits = tally.uncounted + self._recount.unknown[written.udid]
+        edits = counts.uncounted + self._recount.unknown_beacons[recorded.udid]
         figures = (
-            ("nb_beacon", tally.detections, written.nb_beacon, edits, tally.contested),
-            ("nb_campaign", tally.notifications, written.nb_campaign, 0, 0),
-            ("detection_trace", tally.traces, written.traces, edits, tally.contested),
-            ("reception", tally.receptions, written.receptions, 0, 0),
+            ("nb_beacon", counts.detections, recorded.nb_beacon, edits, counts.contested),
+            ("nb_campaign", counts.notifications, recorded.nb_campaign, 0, 0),
+            ("detection_trace", counts.traces, recorded.traces, edits, counts.contested),
+            ("reception", counts.receptions, recorded.receptions, 0, 0),
             (
                 "authentication_trace",
-                tally.authentications,
-                written.authentications,
-                tally.refused,
+                counts.authentications,
+                recorded.authentications,
+                counts.refused,
                 0,
             ),
         )
@@ -92,9 +95,9 @@ class Comparison:
             if sql is None or sql == topics or (sql > topics and name in self._partial):
                 continue
             yield Difference(
-                company_id=written.company_id,
+                company_id=recorded.company_id,
                 device_id=device_id,
-                udid=written.udid,
+                udid=recorded.udid,
                 figure=name,
                 topics=topics,
                 sql=sql,

@@ -8,18 +8,15 @@ from typing import Annotated, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
-from aiokafka import ConsumerRecord
 
+from engine.kafka.decoding import UNDECODABLE, Record
 from engine.kafka.detections import BeaconKey, decode_record
 from engine.kafka.messages import Authentication, Device, Timestamp
 from engine.kafka.timestamps import parse
 
-Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
-DeviceKey: TypeAlias = tuple[int, str]  # company id, udid
+CompanyDevice: TypeAlias = tuple[int, str]  # company id, udid
 
 _DAY = 86_400.0
-# What the decoders raise for a record that is a dead letter, and so counts nothing.
-_MALFORMED = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class _Numbered(msgspec.Struct):
@@ -53,7 +50,7 @@ class Interval(NamedTuple):
 
 
 class Share(NamedTuple):
-    """One of `passes` parts into which devices fall, so that each part fits into memory."""
+    """One of `passes` parts of all devices, so that each part fits into memory."""
 
     number: int = 0
     passes: int = 1
@@ -64,18 +61,18 @@ class Share(NamedTuple):
 
 
 class BeaconFact(NamedTuple):
-    """A beacon of the catalog: whose it is, and whether it and its venue are active now.
+    """A beacon of the catalog, its owner, and whether it and its venue are active now.
 
-    `before` are the companies of beacons with the same triple that were deleted.
+    `former_companies` owned deleted beacons with the same triple.
     """
 
     company_id: int
     active: bool
-    before: frozenset[int] = frozenset()
+    former_companies: frozenset[int] = frozenset()
 
 
 class ApplicationFact(NamedTuple):
-    """An application of the catalog: whose it is, and until when its key is good."""
+    """An application of the catalog, its owner, and until when its key is good."""
 
     company_id: int
     active: bool
@@ -90,14 +87,14 @@ class Catalog(NamedTuple):
     applications: Mapping[str, ApplicationFact]
 
 
-class Tally(msgspec.Struct):
+class DeviceCounts(msgspec.Struct):
     """What the topics say of one device.
 
     `traces`, `receptions` and `authentications` are those of the time whose rows are all kept.
-    `uncounted` are detections at beacons that are not active now, or were deleted, `refused`
-    authentications with keys that are not good now: they counted if they were when recorded.
-    `contested` of the `detections` were made at beacons that had another owner, or none, before:
-    they did not count if that was so when they were recorded.
+    `uncounted` detections were made at beacons that are inactive or deleted now, and `refused`
+    authentications with keys that are not good now: they counted if it was otherwise when they
+    were recorded. `contested` detections (a part of `detections`) were made at beacons that had
+    another owner before: they did not count if they were recorded then.
     """
 
     detections: int = 0
@@ -113,14 +110,14 @@ class Tally(msgspec.Struct):
 class Recount:
     """Counts the records of one share of the devices, one by one.
 
-    `kept` is the time whose rows of traces are all there.
+    `kept` is the time of which SQL still has every trace row.
     """
 
     def __init__(
         self, catalog: Catalog, *, kept: Interval, path_loss_exponent: float, share: Share
     ) -> None:
-        self.devices: dict[DeviceKey, Tally] = {}
-        self.unknown: Counter[str] = Counter()
+        self.devices: dict[CompanyDevice, DeviceCounts] = {}
+        self.unknown_beacons: Counter[str] = Counter()
         self._catalog = catalog
         self._kept = kept
         self._path_loss_exponent = path_loss_exponent
@@ -129,23 +126,23 @@ class Recount:
 
     def add_detection(self, record: Record) -> None:
         """Count a record of `detections`. Raises what its decoder raises."""
-        heard = decode_record(record, self._path_loss_exponent)
-        udid = heard.message.device.udid
+        detection = decode_record(record, self._path_loss_exponent)
+        udid = detection.message.device.udid
         if not self._share.has(udid):
             return
-        beacon = self._catalog.beacons.get(heard.key)
+        beacon = self._catalog.beacons.get(detection.key)
         if beacon is None:
-            self.unknown[udid] += 1
+            self.unknown_beacons[udid] += 1
             return
-        for company_id in beacon.before - {beacon.company_id}:
-            self._of(company_id, udid).uncounted += 1
-        tally = self._of(beacon.company_id, udid)
+        for company_id in beacon.former_companies - {beacon.company_id}:
+            self._counts_of(company_id, udid).uncounted += 1
+        counts = self._counts_of(beacon.company_id, udid)
         if not beacon.active:
-            tally.uncounted += 1
+            counts.uncounted += 1
             return
-        tally.detections += 1
-        tally.contested += bool(beacon.before)
-        tally.traces += self._has_a_row(heard.detected_at, record)
+        counts.detections += 1
+        counts.contested += bool(beacon.former_companies)
+        counts.traces += self._has_a_row(detection.detected_at, record)
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
@@ -157,9 +154,9 @@ class Recount:
         if message.id.bytes in self._seen:
             return
         self._seen.add(message.id.bytes)
-        tally = self._of(company_id, udid)
-        tally.notifications += 1
-        tally.receptions += self._kept.has(detected_at)
+        counts = self._counts_of(company_id, udid)
+        counts.notifications += 1
+        counts.receptions += self._kept.has(detected_at)
 
     def add_authentication(self, record: Record) -> None:
         """Count a record of `authentications`."""
@@ -173,22 +170,22 @@ class Recount:
         if application is None or not self._share.has(udid) or not self._has_a_row(at, record):
             return
         end = application.expire_on
-        tally = self._of(application.company_id, udid)
+        counts = self._counts_of(application.company_id, udid)
         if application.active and (end is None or at < end.timestamp()):
-            tally.authentications += 1
+            counts.authentications += 1
         else:
-            tally.refused += 1
+            counts.refused += 1
 
     def _has_a_row(self, at: float, record: Record) -> bool:
         """No row is written of what is dated more than a day ahead of its record."""
         return self._kept.has(at) and at <= record.timestamp / 1000 + _DAY
 
-    def _of(self, company_id: int, udid: str) -> Tally:
+    def _counts_of(self, company_id: int, udid: str) -> DeviceCounts:
         key = (company_id, udid)
-        tally = self.devices.get(key)
-        if tally is None:
-            tally = self.devices[key] = Tally()
-        return tally
+        counts = self.devices.get(key)
+        if counts is None:
+            counts = self.devices[key] = DeviceCounts()
+        return counts
 
 
 def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
@@ -197,7 +194,7 @@ def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
     for record in records:
         try:
             count(record)
-        except _MALFORMED:
+        except UNDECODABLE:
             malformed += 1
     return malformed
 

@@ -22,12 +22,12 @@ from catalog.models import (
     Venue,
 )
 from catalog.models.base import Instant
-from engine.cli.verify.difference import Written
+from engine.cli.verify.difference import RecordedDevice
 from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
 from engine.kafka.detections import BeaconKey
 from engine.kafka.positions import Position
 
-Traces = DetectionTrace | AuthenticationTrace | Reception
+TraceTable = DetectionTrace | AuthenticationTrace | Reception
 
 
 class Snapshot:
@@ -36,7 +36,7 @@ class Snapshot:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def places(self, topics: Collection[str]) -> dict[TopicPartition, Position]:
+    async def positions(self, topics: Collection[str]) -> dict[TopicPartition, Position]:
         """The first record of each partition that is not recorded, where any is."""
         offset = RecorderOffset
         query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
@@ -51,8 +51,8 @@ class Snapshot:
         now = await self._connection.scalar(select(type_coerce(func.current_timestamp(), Instant)))
         return float(now.timestamp()) if now is not None else 0.0
 
-    async def past(self, topics: Collection[str]) -> set[str]:
-        """Those of the topics of whose name there was another one before, that was recorded."""
+    async def replaced_topics(self, topics: Collection[str]) -> set[str]:
+        """The topics that replaced another topic of the same name, which was recorded too."""
         query = select(RecorderPast.topic).where(RecorderPast.topic.in_(topics))
         return set(await self._connection.scalars(query))
 
@@ -61,9 +61,11 @@ class Snapshot:
         companies = await self._connection.scalars(select(Company.id))
         return Catalog(await self._beacons(), frozenset(companies), await self._applications())
 
-    async def devices(self, share: Share, kept: Interval, traces: bool) -> AsyncIterator[Written]:
+    async def devices(
+        self, share: Share, kept: Interval, traces: bool
+    ) -> AsyncIterator[RecordedDevice]:
         """The devices of a share; their traces of the time that is `kept`."""
-        heard, received, signed_in = (
+        detections, receptions, authentications = (
             _counts(table, kept) for table in (DetectionTrace, Reception, AuthenticationTrace)
         )
         query = select(
@@ -72,16 +74,16 @@ class Snapshot:
             Device.udid,
             Device.nb_beacon,
             Device.nb_campaign,
-            func.coalesce(heard.c.rows, 0) if traces else null(),
-            func.coalesce(received.c.rows, 0),
-            func.coalesce(signed_in.c.rows, 0),
+            func.coalesce(detections.c.rows, 0) if traces else null(),
+            func.coalesce(receptions.c.rows, 0),
+            func.coalesce(authentications.c.rows, 0),
         )
-        for counts in (heard, received, signed_in) if traces else (received, signed_in):
+        for counts in (*([detections] if traces else []), receptions, authentications):
             query = query.outerjoin(counts, counts.c.device_id == Device.id)
         async with self._connection.stream(query) as rows:
             async for row in rows:
                 if share.has(row.udid):
-                    yield Written._make(row)
+                    yield RecordedDevice._make(row)
 
     async def _beacons(self) -> dict[BeaconKey, BeaconFact]:
         # Deleted beacons are known, and not active; of several with a triple the living one counts.
@@ -95,7 +97,7 @@ class Snapshot:
                 key = BeaconKey(uuid, major, minor)
                 old = found.get(key)
                 # Of several with a triple the living one comes last.
-                before = frozenset() if old is None else old.before | {old.company_id}
+                before = frozenset() if old is None else old.former_companies | {old.company_id}
                 found[key] = BeaconFact(company_id, bool(is_active), before)
         return found
 
@@ -124,7 +126,7 @@ async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
             yield Snapshot(connection)
 
 
-def _counts(table: type[Traces], kept: Interval) -> Subquery:
+def _counts(table: type[TraceTable], kept: Interval) -> Subquery:
     """Rows of that time, by device."""
     since, until = (datetime.fromtimestamp(instant, UTC) for instant in kept)
     query = select(table.device_id, func.count().label("rows"))

@@ -1,8 +1,5 @@
 -- The recorder on PostgreSQL. Arrays are columns of rows, sorted by the caller where rows are locked.
 
--- name: next_offsets
-SELECT partition, next_offset FROM recorder_offset WHERE topic = $1;
-
 -- name: begin_offset
 INSERT INTO recorder_offset (topic, partition, next_offset) VALUES ($1, $2, $3)
 ON CONFLICT DO NOTHING;
@@ -11,14 +8,14 @@ ON CONFLICT DO NOTHING;
 UPDATE recorder_offset SET next_offset = $3
 WHERE topic = $1 AND partition = $2 AND next_offset = $4;
 
--- name: known_places
+-- name: positions
 SELECT partition, next_offset, topic_id FROM recorder_offset WHERE topic = $1;
 
--- name: first_place
+-- name: first_position
 INSERT INTO recorder_offset (topic, partition, next_offset, topic_id) VALUES ($1, $2, $3, $4)
 ON CONFLICT DO NOTHING;
 
--- name: move_place
+-- name: move_position
 UPDATE recorder_offset SET next_offset = $3, topic_id = $4
 WHERE topic = $1 AND partition = $2 AND next_offset = $5 AND topic_id IS NOT DISTINCT FROM $6;
 
@@ -28,16 +25,16 @@ INSERT INTO recorder_past (topic, ended_on) VALUES ($1, now()) ON CONFLICT DO NO
 -- name: now
 SELECT now();
 
--- name: companies
+-- name: existing_companies
 SELECT id FROM company WHERE id = ANY ($1::bigint[]);
 
--- name: time_zones
+-- name: venue_time_zones
 SELECT id, time_zone FROM venue WHERE id = ANY ($1::bigint[]);
 
 -- name: applications
 SELECT api_key, id, company_id, active, expire_on FROM application WHERE api_key = ANY ($1::text[]);
 
--- name: places
+-- name: active_beacons
 SELECT beacon.uuid, beacon.major, beacon.minor, beacon.id, venue.id, venue.company_id, venue.time_zone
 FROM unnest($1::text[], $2::integer[], $3::integer[]) AS wanted (uuid, major, minor)
 JOIN beacon USING (uuid, major, minor)
@@ -66,7 +63,7 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
     update_on = excluded.update_on
 RETURNING company_id, udid, id, test;
 
--- name: counted
+-- name: counted_notifications
 SELECT notification FROM reception WHERE notification = ANY ($1::uuid[]);
 
 -- name: presences

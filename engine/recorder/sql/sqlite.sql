@@ -1,8 +1,5 @@
 -- The recorder on SQLite. The first parameter is a JSON list of rows; SQLite has one writer at a time.
 
--- name: next_offsets
-SELECT "partition", next_offset FROM recorder_offset WHERE topic = ?;
-
 -- name: begin_offset
 INSERT INTO recorder_offset (topic, "partition", next_offset) VALUES (?, ?, ?)
 ON CONFLICT DO NOTHING;
@@ -11,14 +8,14 @@ ON CONFLICT DO NOTHING;
 UPDATE recorder_offset SET next_offset = ?3
 WHERE topic = ?1 AND "partition" = ?2 AND next_offset = ?4;
 
--- name: known_places
+-- name: positions
 SELECT "partition", next_offset, topic_id FROM recorder_offset WHERE topic = ?;
 
--- name: first_place
+-- name: first_position
 INSERT INTO recorder_offset (topic, "partition", next_offset, topic_id) VALUES (?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
--- name: move_place
+-- name: move_position
 UPDATE recorder_offset SET next_offset = ?3, topic_id = ?4
 WHERE topic = ?1 AND "partition" = ?2 AND next_offset = ?5 AND topic_id IS ?6;
 
@@ -28,17 +25,17 @@ INSERT INTO recorder_past (topic, ended_on) VALUES (?, strftime('%Y-%m-%d %H:%M:
 -- name: now
 SELECT strftime('%Y-%m-%d %H:%M:%f000', 'now');
 
--- name: companies
+-- name: existing_companies
 SELECT id FROM company WHERE id IN (SELECT value FROM json_each(?));
 
--- name: time_zones
+-- name: venue_time_zones
 SELECT id, time_zone FROM venue WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: applications
 SELECT api_key, id, company_id, active, expire_on FROM application
 WHERE api_key IN (SELECT value FROM json_each(?));
 
--- name: places
+-- name: active_beacons
 SELECT beacon.uuid, beacon.major, beacon.minor, beacon.id, venue.id, venue.company_id, venue.time_zone
 FROM json_each(?) AS wanted
 JOIN beacon ON beacon.uuid = json_extract(wanted.value, '$[0]')
@@ -77,7 +74,7 @@ VALUES (?, ?, ?, ?, ?, ?);
 -- name: add_authentications
 INSERT INTO authentication_trace (device_id, application_id, create_on, ip) VALUES (?, ?, ?, ?);
 
--- name: counted
+-- name: counted_notifications
 SELECT notification FROM reception WHERE notification IN (SELECT value FROM json_each(?));
 
 -- name: add_receptions

@@ -7,7 +7,7 @@ import pytest
 from catalog.models import Beacon, Venue
 from engine.cli.verify.snapshot import open_snapshot
 from engine.kafka.detections import BeaconKey
-from engine.recorder.rows import Place
+from engine.recorder.rows import ActiveBeacon
 from tests.contract.ledgers import Scene, open_scene
 
 
@@ -21,9 +21,9 @@ def key(scene: Scene) -> BeaconKey:
     return BeaconKey(scene.beacon.uuid, scene.beacon.major, scene.beacon.minor)
 
 
-async def places(scene: Scene) -> dict[BeaconKey, Place]:
-    async with scene.ledger.entry() as entry:
-        return dict(await entry.places([key(scene)]))
+async def places(scene: Scene) -> dict[BeaconKey, ActiveBeacon]:
+    async with scene.ledger.transaction() as transaction:
+        return dict(await transaction.active_beacons([key(scene)]))
 
 
 @pytest.mark.parametrize("model", [Beacon, Venue])
@@ -34,7 +34,7 @@ async def test_a_detection_adds_nothing_from_the_deletion_on(scene: Scene, model
         await session.delete(await session.get_one(model, number))
     assert await places(scene) == {}
     # A notification that was under way is counted on its day.
-    assert await scene.ledger.time_zones([scene.venue.id]) == {scene.venue.id: "Europe/Paris"}
+    assert await scene.ledger.venue_time_zones([scene.venue.id]) == {scene.venue.id: "Europe/Paris"}
 
 
 async def test_the_next_owner_of_the_triple_counts(scene: Scene):
@@ -45,7 +45,9 @@ async def test_the_next_owner_of_the_triple_counts(scene: Scene):
     taken = scene.records.beacon(venue, uuid=uuid, major=major, minor=minor)
     async with scene.database.write.begin() as session:
         session.add(taken)
-    assert await places(scene) == {key(scene): Place(taken.id, venue.id, scene.other.id, None)}
+    assert await places(scene) == {
+        key(scene): ActiveBeacon(taken.id, venue.id, scene.other.id, None)
+    }
 
 
 @pytest.mark.parametrize("anew", [False, True])

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from catalog.migrate import migrate
 from connectors.model import Content, Declined, Failed, Fault
 from connectors.request import build_request
-from engine.connector.call_request import Asked, decode_calls, question
+from engine.connector.call_request import Asked, decode_call, question
 from engine.connector.call_result import Answered, message_of, settlement
 from engine.connector.endpoint_opener import EndpointError, EndpointOpener
+from engine.kafka.decoding import decode_records
 from engine.kafka.topics import Topics
 from engine.redis.claims import update_argument
 from engine.redis.devices import NOT_ASKED
@@ -71,7 +72,7 @@ def record(value: bytes | None) -> Any:
 
 def goes_its_way(value: bytes | None) -> bool:
     """Whether it was a call. It takes every step that looks at it, or raises."""
-    asked, dead, positions = decode_calls([record(value)])
+    asked, dead, positions = decode_records([record(value)], decode_call)
     assert (len(asked), len(dead)) in ((1, 0), (0, 1))
     for letter in dead:
         assert letter.outgoing("t.dead-letters", 0.0).value == value

@@ -19,14 +19,8 @@ from catalog.models import (
 from engine.kafka.timestamps import format_instant
 from engine.recorder.retention import Retention
 from tests.contract.ledgers import open_scene
-from tests.integration.recorder.test_recorder import (
-    AUTHENTICATIONS,
-    DETECTIONS,
-    NOTIFICATIONS,
-    NOW,
-    Rig,
-    record,
-)
+from tests.integration.recorder.readers import AUTHENTICATIONS, DETECTIONS, NOTIFICATIONS
+from tests.integration.recorder.test_recorder import NOW, Rig, record
 
 YEARS = range(1, 10_000, 40)
 DAY = timedelta(days=1)
@@ -84,12 +78,12 @@ async def test_a_repeat_counts_once_whatever_the_detection_says(rig: Rig, days: 
     """Retention runs between the two; it went by the detection's date, and forgot the first."""
     number, dated = str(uuid4()), _written(NOW + days * DAY)
     await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, number, detected_at=dated)])
-    await retention(rig).tend()
+    await retention(rig).run_once()
     await rig.recorder(NOTIFICATIONS).handle([rig.notification(1, number, detected_at=dated)])
     assert await rig.counters() == (0, 1)
     async with rig.scene.database.write() as session, session.begin():
         await session.execute(update(Reception).values(recorded_on=datetime.now(UTC) - 32 * DAY))
-    await retention(rig).tend()
+    await retention(rig).run_once()
     assert await rig.count(Reception) == 0
 
 
@@ -100,7 +94,7 @@ async def test_a_device_is_counted_once_on_its_day_however_late_the_recorder_is(
         (heard,) = rig.detections(range(n, n + 1), detected_at=_written(now - waited))
         object.__setattr__(heard, "timestamp", int((now - waited).timestamp()) * 1000)
         await rig.recorder(DETECTIONS).handle([heard])
-        await retention(rig).tend()
+        await retention(rig).run_once()
     async with rig.scene.database.read() as session:
         rows = (await session.execute(select(Statistic.day, Statistic.devices))).all()
     assert rows

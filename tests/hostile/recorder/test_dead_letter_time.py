@@ -13,9 +13,10 @@ from engine.process.failures import kafka_may_recover
 from engine.process.metrics import Metrics
 from engine.process.server_errors import ServerErrors
 from engine.process.settings_sources import load_settings
-from engine.recorder.unusable_records import Asides
+from engine.recorder.dead_letters import DeadLetterPublisher
 from tests.acceptance.topics import TopicSet
-from tests.integration.recorder.test_recorder import NOTIFICATIONS, record
+from tests.integration.recorder.readers import NOTIFICATIONS
+from tests.integration.recorder.test_recorder import record
 
 AHEAD = 32 * 86_400
 
@@ -52,12 +53,14 @@ async def test_it_carries_the_time_of_its_record(
     topics: TopicSet, publisher: Publisher, errors: Counter
 ) -> None:
     await topics.create()
-    asides = Asides(topic=topics.name("dead-letters"), publisher=publisher, metrics=Metrics())
+    dead_letters = DeadLetterPublisher(
+        topic=topics.name("dead-letters"), publisher=publisher, metrics=Metrics()
+    )
     now = round(time.time() * 1000)
     bad = letters([now] * 20)
-    await asides.publish(bad)
+    await dead_letters.publish(bad)
     tries = errors._value.get()
-    await asides.publish(bad[:1])
+    await dead_letters.publish(bad[:1])
     assert errors._value.get() == tries, "the refusal is remembered"
     found = await topics.read("dead-letters")
     assert {each.value for each in found} == {each.record.value for each in bad}
@@ -69,10 +72,12 @@ async def test_or_none_if_the_record_has_one_that_no_topic_takes(
 ) -> None:
     """As came from brokers before Kafka 4, which took any."""
     await topics.create()
-    asides = Asides(topic=topics.name("dead-letters"), publisher=publisher, metrics=Metrics())
+    dead_letters = DeadLetterPublisher(
+        topic=topics.name("dead-letters"), publisher=publisher, metrics=Metrics()
+    )
     now = round(time.time() * 1000)
     bad = letters([now, 2**63 - 1, -(2**62), -1, now + AHEAD * 1000] * 4)
-    await asides.publish(bad)
+    await dead_letters.publish(bad)
     found = await topics.read("dead-letters")
     assert {each.value for each in found} == {each.record.value for each in bad}
     assert {each.timestamp for each in found} <= {now, -1}

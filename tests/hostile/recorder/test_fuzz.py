@@ -19,15 +19,9 @@ from hypothesis import strategies as st
 from engine.cli.verify.difference import Comparison
 from engine.cli.verify.recount import Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import open_snapshot
-from tests.contract.ledgers import open_scene
-from tests.integration.recorder.test_recorder import (
-    AUTHENTICATIONS,
-    DETECTIONS,
-    NOTIFICATIONS,
-    NOW,
-    Rig,
-    record,
-)
+from tests.contract.ledgers import next_offsets, open_scene
+from tests.integration.recorder.readers import AUTHENTICATIONS, DETECTIONS, NOTIFICATIONS
+from tests.integration.recorder.test_recorder import NOW, Rig, record
 
 EXAMPLES = 1500 if "PROXIMITY_TEST_FULL" in os.environ else 60
 TOPICS = (DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS)
@@ -161,7 +155,7 @@ def test_the_recorder_goes_on(runner: asyncio.Runner, database_url: str, topic: 
 
 async def assert_counted(scene: Scene, topic: str) -> None:
     written = scene.written[topic]
-    assert await scene.scene.ledger.next_offsets(topic) == {0: len(written)}
+    assert await next_offsets(scene.scene.ledger, topic) == {0: len(written)}
     errors = scene.metrics.registry.get_sample_value("proximity_sql_errors_total")
     assert errors == 0, "no record makes SQL refuse what is written"
     assert (await scene.counters("good"))[TOPICS.index(topic) % 2] == (
@@ -181,7 +175,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         found = [
             difference
             async for device in snapshot.devices(Share(), kept, False)
-            for difference in comparison.of(device)
+            for difference in comparison.differences(device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]
     assert found == []

@@ -8,9 +8,10 @@ import asyncpg
 import pytest
 
 from catalog.models import DetectionTrace
-from engine.recorder.ledger import Entry
-from tests.contract.ledgers import open_scene
-from tests.integration.recorder.test_recorder import DETECTIONS, Rig
+from engine.recorder.ledger import LedgerTransaction
+from tests.contract.ledgers import next_offsets, open_scene
+from tests.integration.recorder.readers import DETECTIONS
+from tests.integration.recorder.test_recorder import Rig
 
 FEW = 10
 
@@ -21,11 +22,13 @@ async def rig(database_url: str) -> AsyncIterator[Rig]:
         yield Rig(scene)
 
 
-class SlowEntry:
+class SlowTransaction:
     """Writes few rows in time."""
 
-    def __init__(self, entry: Entry, error: Exception, batches: list[int]) -> None:
-        self._entry = entry
+    def __init__(
+        self, transaction: LedgerTransaction, error: Exception, batches: list[int]
+    ) -> None:
+        self._entry = transaction
         self._error = error
         self._batches = batches
 
@@ -48,9 +51,9 @@ class SlowLedger:
         self.batches: list[int] = []
 
     @asynccontextmanager
-    async def entry(self) -> AsyncIterator[Any]:
-        async with self._ledger.entry() as entry:
-            yield SlowEntry(entry, self._error, self.batches)
+    async def transaction(self) -> AsyncIterator[Any]:
+        async with self._ledger.transaction() as transaction:
+            yield SlowTransaction(transaction, self._error, self.batches)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
@@ -67,7 +70,7 @@ async def test_a_batch_is_halved_until_it_goes_through(rig: Rig, error: Exceptio
     assert await rig.count(DetectionTrace) == 40
     assert sum(ledger.batches) == 40
     assert max(ledger.batches) <= FEW
-    assert await rig.scene.ledger.next_offsets(DETECTIONS) == {0: 40}
+    assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 40}
 
 
 async def test_it_grows_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

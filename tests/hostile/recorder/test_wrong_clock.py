@@ -23,9 +23,9 @@ ROWS = 50
 
 async def fill(scene: Scene) -> None:
     now = datetime.now(UTC)
-    async with scene.ledger.entry() as entry:
-        await entry.add_detections([DetectionRow(1, 1, 1, "near", now, None)] * ROWS)
-        await entry.add_receptions([ReceptionRow(uuid4(), 1, 1, now) for _ in range(ROWS)])
+    async with scene.ledger.transaction() as transaction:
+        await transaction.add_detections([DetectionRow(1, 1, 1, "near", now, None)] * ROWS)
+        await transaction.add_receptions([ReceptionRow(uuid4(), 1, 1, now) for _ in range(ROWS)])
 
 
 async def has_said_so(recorder: Command) -> bool:

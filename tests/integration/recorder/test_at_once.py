@@ -13,27 +13,22 @@ import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
 from catalog.database import Database, open_database
-from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics
-from engine.recorder.authentications import AuthenticationReader
-from engine.recorder.detections import DetectionReader
 from engine.recorder.ledger import Ledger
 from engine.recorder.local_days import DayRule
-from engine.recorder.notifications import NotificationReader
 from engine.recorder.pipeline import Recorder
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.sqlite import SqliteLedger
-from engine.recorder.unusable_records import Asides
 from tests.acceptance.recorder.estate import Estate, build_estate
 from tests.acceptance.recorder.flood import FRESH_MS, Flood, Message
 from tests.acceptance.recorder.written import assert_written
-from tests.integration.recorder.test_recorder import Letters
+from tests.integration.recorder.readers import Letters, readers_over
 
 PARTITIONS = 4
 BATCH = 100
 NOW_MS = time.time_ns() // 1_000_000
-RULE = DayRule(max_age=FRESH_MS["detections"] / 1000, reach=30 * 86_400.0)
+RULE = DayRule(max_age=FRESH_MS["detections"] / 1000, retention=30 * 86_400.0)
 
 
 @pytest.fixture
@@ -80,29 +75,10 @@ def recorder_of(database: Database, metrics: Metrics) -> Recorder:
     """A recorder of its own, as of one process."""
     is_sqlite = database.dialect == "sqlite"
     ledger: Ledger = (SqliteLedger if is_sqlite else PostgresLedger)(database.engine)
-    asides = Asides(topic="dead", publisher=Letters(), metrics=metrics)  # type: ignore[arg-type]
-    limit = DeadLetterLimit(share=1, run=10_000)
-    skipped = metrics.recorder_skipped
-    return Recorder(
-        ledger=ledger,
-        readers={
-            "detections": lambda: DetectionReader(
-                path_loss_exponent=2.0, trace="all", skipped=skipped, rule=RULE
-            ),
-            "notifications": lambda: NotificationReader(
-                ledger=ledger,
-                asides=asides,
-                limit=limit,
-                skipped=skipped,
-                rule=RULE._replace(max_age=FRESH_MS["notifications"] / 1000),
-            ),
-            "authentications": lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit, rule=RULE
-            ),
-        },
-        metrics=metrics,
-        deadline=30.0,
+    readers = readers_over(
+        ledger, metrics, Letters(), RULE, oldest_delivery=FRESH_MS["notifications"] / 1000
     )
+    return Recorder(ledger=ledger, readers=readers, metrics=metrics, deadline=30.0)
 
 
 async def record_all(recorder: Recorder, partitions: Partitions) -> None:

@@ -7,15 +7,15 @@ import pytest
 from sqlalchemy import text
 
 from engine.recorder.rows import DetectionRow
-from tests.contract.ledgers import Scene, open_scene
+from tests.contract.ledgers import Scene, next_offsets, open_scene
 from tests.integration.catalog.records import NOON
 from tests.servers.waiting import eventually
 
 
 async def move(scene: Scene, under_way: asyncio.Event) -> None:
     """Move an offset and never come to the end."""
-    async with scene.ledger.entry() as entry:
-        assert await entry.advance("detections", 0, None, 10)
+    async with scene.ledger.transaction() as transaction:
+        assert await transaction.advance_offset("detections", 0, None, 10)
         under_way.set()
         await asyncio.Event().wait()
 
@@ -34,10 +34,10 @@ async def test_nothing_of_it_is_seen_or_locked(database_url: str, turns: int) ->
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         for _ in range(6):
-            assert await scene.ledger.next_offsets("detections") == {}
-        async with asyncio.timeout(10), scene.ledger.entry() as entry:
-            assert await entry.advance("detections", 0, None, 7)
-        assert await scene.ledger.next_offsets("detections") == {0: 7}
+            assert await next_offsets(scene.ledger, "detections") == {}
+        async with asyncio.timeout(10), scene.ledger.transaction() as transaction:
+            assert await transaction.advance_offset("detections", 0, None, 7)
+        assert await next_offsets(scene.ledger, "detections") == {0: 7}
 
 
 async def test_postgresql_has_no_transaction_open(postgres_url: str) -> None:
@@ -65,10 +65,10 @@ async def test_rows_on_their_way_can_be_cancelled(database_url: str, turns: int)
         under_way = asyncio.Event()
 
         async def write() -> None:
-            async with scene.ledger.entry() as entry:
-                assert await entry.advance("detections", 0, None, 10)
+            async with scene.ledger.transaction() as transaction:
+                assert await transaction.advance_offset("detections", 0, None, 10)
                 under_way.set()
-                await entry.add_detections(rows)
+                await transaction.add_detections(rows)
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(write())
@@ -78,5 +78,5 @@ async def test_rows_on_their_way_can_be_cancelled(database_url: str, turns: int)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(10), scene.ledger.entry() as entry:
-            assert await entry.advance("detections", 0, None, 7)
+        async with asyncio.timeout(10), scene.ledger.transaction() as transaction:
+            assert await transaction.advance_offset("detections", 0, None, 7)

@@ -8,13 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from catalog.models import DetectionTrace
-from tests.integration.recorder.test_recorder import (
-    DETECTIONS,
-    NOW,
-    FailingLedger,
-    Rig,
-    rig,
-)
+from tests.integration.recorder.readers import DETECTIONS
+from tests.integration.recorder.test_recorder import NOW, FailingLedger, Rig, rig
 
 __all__ = ["rig"]
 

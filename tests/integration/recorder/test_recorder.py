@@ -1,6 +1,6 @@
 """The recorder's data path on both databases: exact, whoever else writes and whatever fails."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
@@ -19,34 +19,26 @@ from catalog.models import (
     Reception,
     Statistic,
 )
-from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.partition_worker import Records
-from engine.kafka.publisher import Outgoing
 from engine.kafka.timestamps import format_instant
 from engine.process.metrics import Metrics
-from engine.recorder.authentications import AuthenticationReader
-from engine.recorder.detections import DetectionReader, Trace
-from engine.recorder.ledger import Entry, Ledger
+from engine.recorder.detections import Trace
+from engine.recorder.errors import OffsetsError
+from engine.recorder.ledger import Ledger, LedgerTransaction
 from engine.recorder.local_days import DayRule
-from engine.recorder.notifications import NotificationReader
-from engine.recorder.pipeline import OffsetsError, PartitionRecorder, Recorder
-from engine.recorder.unusable_records import Asides
-from tests.contract.ledgers import Scene, open_scene
+from engine.recorder.pipeline import PartitionRecorder, Recorder
+from tests.contract.ledgers import Scene, next_offsets, open_scene
+from tests.integration.recorder.readers import (
+    AUTHENTICATIONS,
+    DETECTIONS,
+    NOTIFICATIONS,
+    Letters,
+    readers_over,
+)
 
 # Yesterday: records of a past that is too long ago for a recorder to be late count for no day.
 NOW = datetime.combine(datetime.now(UTC).date() - timedelta(days=1), time(10, 30), UTC)
-RULE = DayRule(max_age=300.0, reach=30 * 86_400.0)
-DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
-
-
-class Letters:
-    """Takes dead letters where the brokers would."""
-
-    def __init__(self) -> None:
-        self.reasons: list[bytes] = []
-
-    async def publish(self, messages: list[Outgoing]) -> None:
-        self.reasons += [dict(message.headers)["reason"] for message in messages]
+RULE = DayRule(max_age=300.0, retention=30 * 86_400.0)
 
 
 class Rig:
@@ -60,20 +52,7 @@ class Rig:
     def recorder(self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None) -> Any:
         """A recorder of its own, as of another process."""
         ledger = ledger or self.scene.ledger
-        asides = Asides(topic="dead", publisher=self.letters, metrics=self.metrics)  # type: ignore[arg-type]
-        limit = DeadLetterLimit(share=1, run=1000)
-        skipped = self.metrics.recorder_skipped
-        readers: dict[str, Callable[[], Any]] = {
-            DETECTIONS: lambda: DetectionReader(
-                path_loss_exponent=2.0, trace=trace, skipped=skipped, rule=RULE
-            ),
-            NOTIFICATIONS: lambda: NotificationReader(
-                ledger=ledger, asides=asides, limit=limit, skipped=skipped, rule=RULE
-            ),
-            AUTHENTICATIONS: lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit, rule=RULE
-            ),
-        }
+        readers = readers_over(ledger, self.metrics, self.letters, RULE, trace=trace)
         recorder = Recorder(ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0)
         return recorder.for_partition(TopicPartition(topic, 0))
 
@@ -168,7 +147,7 @@ async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
     assert await rig.count(DetectionTrace) == 3
     assert await rig.statistics() == {"venue": (2, 1, 0), "beacon": (2, 1, 0)}
     assert rig.letters.reasons == []  # those are the trigger's
-    assert await rig.scene.ledger.next_offsets(DETECTIONS) == {0: 5}
+    assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 5}
 
 
 async def test_the_same_records_again_count_nothing(rig: Rig):
@@ -193,8 +172,8 @@ async def test_an_owner_of_old_cannot_write(rig: Rig):
 async def test_offsets_that_went_back_are_told(rig: Rig):
     recorder: PartitionRecorder = rig.recorder(DETECTIONS)
     await recorder.handle(rig.detections(range(3)))
-    async with rig.scene.ledger.entry() as entry:
-        assert await entry.advance(DETECTIONS, 0, 3, 1)
+    async with rig.scene.ledger.transaction() as transaction:
+        assert await transaction.advance_offset(DETECTIONS, 0, 3, 1)
     with pytest.raises(OffsetsError, match=r"went back from 3 to 1"):
         await recorder.handle(rig.detections(range(3, 6)))
 
@@ -210,10 +189,10 @@ class FailingLedger:
         return getattr(self._ledger, name)
 
     @asynccontextmanager
-    async def entry(self) -> AsyncIterator[Entry]:
+    async def transaction(self) -> AsyncIterator[LedgerTransaction]:
         failure = self._failures.pop(0) if self._failures else ""
-        async with self._ledger.entry() as entry:
-            yield entry
+        async with self._ledger.transaction() as transaction:
+            yield transaction
             if failure == "before":
                 raise ConnectionResetError
         if failure == "after":
@@ -259,9 +238,9 @@ async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig
 
         seen = False
 
-        async def companies(self, ids: Collection[int]) -> set[int]:
+        async def existing_companies(self, ids: Collection[int]) -> set[int]:
             first, self.seen = not self.seen, True
-            return set(ids) if first else await rig.scene.ledger.companies(ids)
+            return set(ids) if first else await rig.scene.ledger.existing_companies(ids)
 
     recorder = rig.recorder(NOTIFICATIONS, ledger=Late(rig.scene.ledger, []))
     await recorder.handle([rig.notification(0, str(uuid4()), company={"id": gone.id}), good])

@@ -4,17 +4,17 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from engine.kafka.detections import BeaconKey, DecodedDetection, decode_batch
-from engine.recorder.rows import DeviceKey, KnownDevice, Place
+from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
+from engine.recorder.rows import ActiveBeacon, DeviceIdentity, StoredDevice
 from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 
 ZONES = ("immediate", "near", "far", "unknown")
 # Two companies, three venues, one of them without a time zone; the last beacon has no place.
 PLACES = {
-    BeaconKey(UUID, 1, 1): Place(11, 101, 1, "America/Los_Angeles"),
-    BeaconKey(UUID, 1, 2): Place(12, 101, 1, "America/Los_Angeles"),
-    BeaconKey(UUID, 1, 3): Place(13, 102, 1, None),
-    BeaconKey(UUID, 1, 4): Place(14, 103, 2, "Pacific/Kiritimati"),
+    BeaconKey(UUID, 1, 1): ActiveBeacon(11, 101, 1, "America/Los_Angeles"),
+    BeaconKey(UUID, 1, 2): ActiveBeacon(12, 101, 1, "America/Los_Angeles"),
+    BeaconKey(UUID, 1, 3): ActiveBeacon(13, 102, 1, None),
+    BeaconKey(UUID, 1, 4): ActiveBeacon(14, 103, 2, "Pacific/Kiritimati"),
 }
 NOON_MS = 1_795_173_600_000
 RECORD_MS = int(RECORD_TIME * 1000)
@@ -44,24 +44,24 @@ class Scene(NamedTuple):
     """A batch, decoded, and the devices that are marked as test devices."""
 
     messages: list[Message]
-    test_devices: frozenset[DeviceKey]
+    test_devices: frozenset[DeviceIdentity]
 
     @property
     def heard(self) -> list[DecodedDetection]:
         """The batch as the recorder gets it."""
         records = [record(_body(message)) for message in self.messages]
-        decoded = decode_batch(records, 2.0)
-        assert decoded.dead == []
-        return decoded.heard
+        decoded = decode_detections(records, 2.0)
+        assert decoded.dead_letters == []
+        return decoded.messages
 
-    def place(self, message: Message) -> Place | None:
+    def place(self, message: Message) -> ActiveBeacon | None:
         """Where it was made."""
         return PLACES.get(BeaconKey(UUID, 1, message.minor))
 
-    def known(self) -> dict[DeviceKey, KnownDevice]:
+    def known(self) -> dict[DeviceIdentity, StoredDevice]:
         """Every device there may be, as SQL would answer."""
-        keys = sorted(DeviceKey(c, udid) for c in (1, 2) for udid in UDIDS)
-        return {key: KnownDevice(n, key in self.test_devices) for n, key in enumerate(keys, 1)}
+        keys = sorted(DeviceIdentity(c, udid) for c in (1, 2) for udid in UDIDS)
+        return {key: StoredDevice(n, key in self.test_devices) for n, key in enumerate(keys, 1)}
 
 
 UDIDS = ("a", "b", "c", "手机")
@@ -85,7 +85,7 @@ messages = st.builds(
     _devices,
     st.none() | texts,
 )
-device_keys = st.builds(DeviceKey, st.integers(1, 2), st.sampled_from(UDIDS))
+device_keys = st.builds(DeviceIdentity, st.integers(1, 2), st.sampled_from(UDIDS))
 scenes = st.builds(Scene, st.lists(messages, max_size=25), st.frozensets(device_keys))
 
 

@@ -34,28 +34,28 @@ def test_beyond_the_calendar_it_is_the_last_day_there_is(
 
 HOUR, DAY = 3600.0, 86_400.0
 NOW = 1_795_173_600.0
-RULE = DayRule(max_age=300.0, reach=30 * DAY)
+RULE = DayRule(max_age=300.0, retention=30 * DAY)
 ZONES = st.sampled_from([None, "Pacific/Kiritimati", "America/Los_Angeles", "Europe/Paris"])
 anything = st.floats(-1e17, 1e17)
 
 
 @given(anything, anything, ZONES)
 def test_no_record_makes_figures_of_a_day_on_which_none_can_come(
-    detected_at: float, came_at: float, zone: str | None
+    detected_at: float, arrived_at: float, zone: str | None
 ) -> None:
     """However the phone and the producer date it: so the days of figures are bounded."""
-    day = RULE.day_of(detected_at, came_at, NOW, zone)
-    first = local_day(NOW - RULE.reach - RULE.max_age, zone)
+    day = RULE.day_of(detected_at, arrived_at, NOW, zone)
+    first = local_day(NOW - RULE.retention - RULE.max_age, zone)
     last = local_day(NOW + 2 * RULE.max_age, zone)
     assert day is None or first <= day <= last
 
 
 @given(st.floats(-300, 300), st.floats(NOW - 30 * DAY, NOW), ZONES)
 def test_what_comes_at_once_counts_for_its_own_day(
-    age: float, came_at: float, zone: str | None
+    age: float, arrived_at: float, zone: str | None
 ) -> None:
     """Also where the recorder was away for days, and where midnight lies between."""
-    assert RULE.day_of(came_at - age, came_at, NOW, zone) == local_day(came_at - age, zone)
+    assert RULE.day_of(arrived_at - age, arrived_at, NOW, zone) == local_day(arrived_at - age, zone)
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_what_comes_at_once_counts_for_its_own_day(
     [(-301, False), (-300, True), (HOUR, False), (0.5 * HOUR, True), (DAY, False), (-DAY, False)],
 )
 def test_what_comes_late_counts_only_on_the_day_on_which_it_comes(age: float, counts: bool) -> None:
-    came_at = datetime(2026, 11, 20, 0, 45, tzinfo=UTC).timestamp()
+    arrived_at = datetime(2026, 11, 20, 0, 45, tzinfo=UTC).timestamp()
     if age < 0:
-        came_at = datetime(2026, 11, 20, 23, 56, tzinfo=UTC).timestamp()
-    found = RULE.day_of(came_at - age, came_at, NOW + DAY, None)
+        arrived_at = datetime(2026, 11, 20, 23, 56, tzinfo=UTC).timestamp()
+    found = RULE.day_of(arrived_at - age, arrived_at, NOW + DAY, None)
     assert (found is not None) is counts
 
 
 @given(anything | st.just(-0.001))
-def test_a_record_without_a_clock_came_now(came_at: float) -> None:
+def test_a_record_without_a_clock_came_now(arrived_at: float) -> None:
     """Kafka's -1, or whatever a producer says that lies beyond the time a record can wait."""
-    inside = NOW - RULE.reach <= came_at <= NOW + RULE.max_age
-    assert inside or RULE.day_of(NOW, came_at, NOW, None) == local_day(NOW, None)
+    inside = NOW - RULE.retention <= arrived_at <= NOW + RULE.max_age
+    assert inside or RULE.day_of(NOW, arrived_at, NOW, None) == local_day(NOW, None)
 
 
 def test_a_time_zone_that_this_host_lacks_is_utc() -> None:

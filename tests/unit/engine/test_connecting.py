@@ -9,10 +9,11 @@ from aiokafka import ConsumerRecord
 
 from catalog.secrets import open_cipher
 from connectors.model import Content, Declined, Failed, Fault, Method, Place, Result
-from engine.connector.call_request import Asked, decode_calls, question
+from engine.connector.call_request import Asked, decode_call, question
 from engine.connector.call_result import Answered, message_of, settlement
 from engine.connector.endpoint_opener import EndpointError, EndpointOpener
 from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.decoding import decode_records
 from engine.kafka.messages import (
     BeaconReference,
     CampaignReference,
@@ -56,8 +57,9 @@ def message(**fields: Any) -> ConnectorCall:
 def asked(**fields: Any) -> Asked:
     value = msgspec.json.encode(message(**fields))
     record: Any = ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, len(value), len(value), ())
-    ((one,), dead, _) = decode_calls([record])
-    assert dead == []
+    decoded = decode_records([record], decode_call)
+    assert decoded.dead_letters == []
+    (one,) = decoded.messages
     return one
 
 

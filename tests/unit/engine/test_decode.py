@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.kafka.dead_letters import DeadLetterReason
-from engine.kafka.detections import canonical_uuid, decode_batch, decode_record
+from engine.kafka.detections import canonical_uuid, decode_detections, decode_record
 from rules.model import Zone
 from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 
@@ -117,13 +117,13 @@ def test_unknown_fields_are_ignored():
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff\xfe", b"nonsense", b'{"uuid":'])
 def test_what_is_no_json(value: bytes | None):
-    (letter,) = decode_batch([record(value)], 2.0).dead
+    (letter,) = decode_detections([record(value)], 2.0).dead_letters
     assert letter.reason == DeadLetterReason.MALFORMED_JSON
 
 
 @pytest.mark.parametrize("value", [b"[]", b"null", b"5", b"{}", b'"text"'])
 def test_json_that_is_no_detection(value: bytes):
-    (letter,) = decode_batch([record(value)], 2.0).dead
+    (letter,) = decode_detections([record(value)], 2.0).dead_letters
     assert letter.reason == DeadLetterReason.INVALID_FIELD
 
 
@@ -134,9 +134,9 @@ def test_a_batch_keeps_the_order_and_the_places_of_the_dead():
         record(detection(minor=2), offset=12),
         record(b"[]", offset=13),
     ]
-    batch = decode_batch(records, 2.0)
-    assert [h.record.offset for h in batch.heard] == [10, 12]
-    assert [letter.record.offset for letter in batch.dead] == [11, 13]
+    batch = decode_detections(records, 2.0)
+    assert [h.record.offset for h in batch.messages] == [10, 12]
+    assert [letter.record.offset for letter in batch.dead_letters] == [11, 13]
     assert batch.dead_positions == [1, 3]
 
 
@@ -151,6 +151,6 @@ def reason_of(**fields: Any) -> DeadLetterReason:
             message.pop(name)
         else:
             message[name] = value
-    (letter,) = decode_batch([record(message)], 2.0).dead
+    (letter,) = decode_detections([record(message)], 2.0).dead_letters
     assert letter.detail
     return letter.reason

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.kafka.detections import decode_batch
+from engine.kafka.detections import decode_detections
 from tests.unit.engine.records import detection, record
 
 WHOLE = (record(detection()).value or b"")[:-1]
@@ -25,17 +25,17 @@ WHOLE = (record(detection()).value or b"")[:-1]
     ],
 )
 def test_one_dead_letter(value: bytes, reason: str) -> None:
-    batch = decode_batch([record(detection()), record(value), record(detection())], 2.0)
-    assert [letter.reason.value for letter in batch.dead] == [reason]
+    batch = decode_detections([record(detection()), record(value), record(detection())], 2.0)
+    assert [letter.reason.value for letter in batch.dead_letters] == [reason]
     assert batch.dead_positions == [1]
-    assert len(batch.heard) == 2
-    assert batch.dead[0].outgoing("dead", 0.0).value == value
+    assert len(batch.messages) == 2
+    assert batch.dead_letters[0].outgoing("dead", 0.0).value == value
 
 
 @pytest.mark.parametrize(
     "extra", [b',"x":' + b"9" * 5000, b',"rssi":-1e308,"tx_power":1e308', b',"rssi":-0.0']
 )
 def test_what_is_only_strange_is_a_detection(extra: bytes) -> None:
-    batch = decode_batch([record(WHOLE + extra + b"}")], 2.0)
-    assert batch.dead == []
-    assert len(batch.heard) == 1
+    batch = decode_detections([record(WHOLE + extra + b"}")], 2.0)
+    assert batch.dead_letters == []
+    assert len(batch.messages) == 1

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from engine.recorder import retention
-from engine.recorder.retention import Kept, Retention
+from engine.recorder.retention import Retention, RetentionWindow
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ERRORS = [
@@ -25,19 +25,21 @@ class FailingStore:
     """Fails at each step in turn, then does its work."""
 
     def __init__(self) -> None:
-        self.failures = [(step, error) for error in ERRORS for step in ("now", "days", "forget")]
+        self.failures = [
+            (step, error) for error in ERRORS for step in ("now", "days", "delete_outside")
+        ]
         self.kept = asyncio.Event()
 
     async def now(self) -> datetime:
         self._may_fail("now")
         return NOW
 
-    async def make_days(self, _first: date, _last: date) -> int:
+    async def create_days(self, _first: date, _last: date) -> int:
         self._may_fail("days")
         return 0
 
-    async def forget(self, _kept: Kept) -> int:
-        self._may_fail("forget")
+    async def delete_outside(self, _kept: RetentionWindow) -> int:
+        self._may_fail("delete_outside")
         self.kept.set()
         return 0
 
@@ -47,11 +49,11 @@ class FailingStore:
 
 
 async def test_no_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for pause in ("_AGAIN", "_AGAIN_AFTER_A_MISTAKE"):
+    for pause in ("_RETRY_PAUSE", "_FAULT_PAUSE"):
         monkeypatch.setattr(retention, pause, 0.0)
     store: Any = FailingStore()
-    tending = Retention(store, days=30, max_age=300.0, clock=lambda: NOW, clocks={})
-    task = asyncio.create_task(tending.run())
+    work = Retention(store, days=30, max_age=300.0, clock=lambda: NOW, clocks={})
+    task = asyncio.create_task(work.run())
     try:
         async with asyncio.timeout(10):
             await store.kept.wait()

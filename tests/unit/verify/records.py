@@ -9,10 +9,10 @@ from engine.cli.verify.recount import (
     BeaconFact,
     Catalog,
     Interval,
-    Record,
     Recount,
     Share,
 )
+from engine.kafka.decoding import Record
 from engine.kafka.detections import BeaconKey
 from tests.unit.engine.records import UUID, detection, record
 
@@ -22,7 +22,9 @@ CATALOG = Catalog(
         BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
         BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
         BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
-        BeaconKey(UUID, 1, 4): BeaconFact(company_id=2, active=True, before=frozenset({1})),
+        BeaconKey(UUID, 1, 4): BeaconFact(
+            company_id=2, active=True, former_companies=frozenset({1})
+        ),
     },
     companies=frozenset({1, 2}),
     applications={

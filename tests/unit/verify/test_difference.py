@@ -2,11 +2,11 @@
 
 import pytest
 
-from engine.cli.verify.difference import Comparison, Difference, Written
+from engine.cli.verify.difference import Comparison, Difference, RecordedDevice
 from engine.cli.verify.recount import Recount, count_all
 from tests.unit.verify.records import heard, recount, sent, signed_in
 
-RIGHT = Written(
+RIGHT = RecordedDevice(
     id=7,
     company_id=1,
     udid="a",
@@ -29,7 +29,7 @@ def counted() -> Recount:
 
 def test_no_difference(counted: Recount) -> None:
     comparison = Comparison(counted)
-    assert [*comparison.of(RIGHT), *comparison.missing()] == []
+    assert [*comparison.differences(RIGHT), *comparison.missing()] == []
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_each_figure_is_compared(
     counted: Recount, field: str, figure: str, sql: int, may_be_edit: bool
 ) -> None:
     right = getattr(RIGHT, field)
-    wrong = Written(**(RIGHT._asdict() | {field: sql}))
-    (found,) = Comparison(counted).of(wrong)
+    wrong = RecordedDevice(**(RIGHT._asdict() | {field: sql}))
+    (found,) = Comparison(counted).differences(wrong)
     assert found == Difference(
         company_id=1,
         device_id=7,
@@ -64,7 +64,7 @@ def test_each_figure_is_compared(
 
 
 def test_traces_may_be_left_out(counted: Recount) -> None:
-    assert list(Comparison(counted).of(RIGHT._replace(traces=None))) == []
+    assert list(Comparison(counted).differences(RIGHT._replace(traces=None))) == []
 
 
 def test_a_device_that_sql_lacks(counted: Recount) -> None:
@@ -79,7 +79,7 @@ def test_a_device_that_sql_lacks(counted: Recount) -> None:
 
 
 def test_a_device_that_the_topics_never_name(counted: Recount) -> None:
-    found = list(Comparison(counted).of(RIGHT._replace(udid="b")))
+    found = list(Comparison(counted).differences(RIGHT._replace(udid="b")))
     assert {(each.figure, each.topics) for each in found} == {
         ("nb_beacon", 0),
         ("nb_campaign", 0),
@@ -97,10 +97,10 @@ def test_a_device_that_the_topics_never_name(counted: Recount) -> None:
     ],
 )
 def test_where_the_beginning_is_gone_sql_may_have_more(
-    counted: Recount, written: Written, figures: list[str]
+    counted: Recount, written: RecordedDevice, figures: list[str]
 ) -> None:
     comparison = Comparison(counted, partial={"nb_beacon"})
-    assert [each.figure for each in comparison.of(written)] == figures
+    assert [each.figure for each in comparison.differences(written)] == figures
 
 
 @pytest.mark.parametrize(
@@ -113,5 +113,7 @@ def test_a_beacon_that_was_another_companys_before(
     counting = recount()
     count_all([heard(minor=4), heard(minor=4)], counting.add_detection)
     nothing = RIGHT._replace(nb_campaign=0, receptions=0, authentications=0, traces=None)
-    found = list(Comparison(counting).of(nothing._replace(company_id=company, nb_beacon=sql)))
+    found = list(
+        Comparison(counting).differences(nothing._replace(company_id=company, nb_beacon=sql))
+    )
     assert [(each.sql, each.may_be_edit) for each in found] == [(sql, may_be_edit)]

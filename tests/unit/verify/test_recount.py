@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.cli.verify.recount import Record, Share, Tally, count_all
+from engine.cli.verify.recount import DeviceCounts, Share, count_all
+from engine.kafka.decoding import Record
 from tests.unit.engine.records import record
 from tests.unit.verify.records import heard, recount, sent, signed_in
 
@@ -12,20 +13,20 @@ LONG_AGO = "2026-11-01T10:00:00+0000"
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        ([heard(), heard()], {(1, "a"): Tally(detections=2, traces=2)}),
-        ([heard(at=LONG_AGO)], {(1, "a"): Tally(detections=1)}),
-        ([heard(minor=3)], {(1, "a"): Tally(uncounted=1)}),
+        ([heard(), heard()], {(1, "a"): DeviceCounts(detections=2, traces=2)}),
+        ([heard(at=LONG_AGO)], {(1, "a"): DeviceCounts(detections=1)}),
+        ([heard(minor=3)], {(1, "a"): DeviceCounts(uncounted=1)}),
         ([heard(minor=9)], {}),
         (
             [heard(), heard(minor=2)],
             {
-                (1, "a"): Tally(detections=1, traces=1),
-                (2, "a"): Tally(detections=1, traces=1),
+                (1, "a"): DeviceCounts(detections=1, traces=1),
+                (2, "a"): DeviceCounts(detections=1, traces=1),
             },
         ),
     ],
 )
-def test_detections(records: list[Record], expected: dict[tuple[int, str], Tally]) -> None:
+def test_detections(records: list[Record], expected: dict[tuple[int, str], DeviceCounts]) -> None:
     counting = recount()
     assert count_all(records, counting.add_detection) == 0
     assert counting.devices == expected
@@ -34,18 +35,20 @@ def test_detections(records: list[Record], expected: dict[tuple[int, str], Tally
 def test_detections_of_triples_that_the_catalog_lacks_are_kept_by_udid() -> None:
     counting = recount()
     count_all([heard(minor=9), heard(minor=9), heard("b", minor=8)], counting.add_detection)
-    assert counting.unknown == {"a": 2, "b": 1}
+    assert counting.unknown_beacons == {"a": 2, "b": 1}
 
 
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        ([sent(1), sent(2), sent(1)], {(1, "a"): Tally(notifications=2, receptions=2)}),
-        ([sent(1, at=LONG_AGO)], {(1, "a"): Tally(notifications=1)}),
+        ([sent(1), sent(2), sent(1)], {(1, "a"): DeviceCounts(notifications=2, receptions=2)}),
+        ([sent(1, at=LONG_AGO)], {(1, "a"): DeviceCounts(notifications=1)}),
         ([sent(1, company=3)], {}),
     ],
 )
-def test_notifications(records: list[Record], expected: dict[tuple[int, str], Tally]) -> None:
+def test_notifications(
+    records: list[Record], expected: dict[tuple[int, str], DeviceCounts]
+) -> None:
     counting = recount()
     assert count_all(records, counting.add_notification) == 0
     assert counting.devices == expected
@@ -54,13 +57,15 @@ def test_notifications(records: list[Record], expected: dict[tuple[int, str], Ta
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        ([signed_in(), signed_in(at=None)], {(1, "a"): Tally(authentications=2)}),
+        ([signed_in(), signed_in(at=None)], {(1, "a"): DeviceCounts(authentications=2)}),
         ([signed_in(at=LONG_AGO)], {}),
-        ([signed_in("expired"), signed_in("off")], {(1, "a"): Tally(refused=2)}),
+        ([signed_in("expired"), signed_in("off")], {(1, "a"): DeviceCounts(refused=2)}),
         ([signed_in("never heard of")], {}),
     ],
 )
-def test_authentications(records: list[Record], expected: dict[tuple[int, str], Tally]) -> None:
+def test_authentications(
+    records: list[Record], expected: dict[tuple[int, str], DeviceCounts]
+) -> None:
     counting = recount()
     assert count_all(records, counting.add_authentication) == 0
     assert counting.devices == expected
@@ -85,4 +90,4 @@ def test_shares_add_up_to_the_whole() -> None:
         count_all(records, part.add_detection)
     assert all(part.devices for part in parts)
     assert sum(len(part.devices) for part in parts) == len(whole.devices)
-    assert {key: tally for part in parts for key, tally in part.devices.items()} == whole.devices
+    assert {key: counts for part in parts for key, counts in part.devices.items()} == whole.devices

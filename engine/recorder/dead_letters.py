@@ -9,7 +9,7 @@ from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 
 
-class Asides:
+class DeadLetterPublisher:
     """Publishes and counts dead letters. `topic` is where they go, `clock` epoch seconds."""
 
     def __init__(

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.recorder.presence import rows_with_news
+from engine.recorder.aggregate import rows_of_changes
 from engine.recorder.rows import DetectionRow, PresenceKey, PresenceState
 
 MINUTE = timedelta(seconds=60)
@@ -42,7 +42,7 @@ def oracle(journey: list[DetectionRow]) -> list[DetectionRow]:
 
 @given(journeys)
 def test_the_rows_are_those_of_the_rule(journey: list[DetectionRow]) -> None:
-    assert rows_with_news(journey, {}) == oracle(journey)
+    assert rows_of_changes(journey, {}) == oracle(journey)
 
 
 @given(journeys, st.lists(st.integers(0, 40)))
@@ -52,7 +52,7 @@ def test_batches_do_not_matter(journey: list[DetectionRow], cuts: list[int]) -> 
     kept: list[DetectionRow] = []
     edges = sorted({0, *(cut for cut in cuts if cut < len(journey)), len(journey)})
     for begin, end in pairwise(edges):
-        kept += rows_with_news(journey[begin:end], states)
+        kept += rows_of_changes(journey[begin:end], states)
     assert kept == oracle(journey)
     last = {(row.device_id, row.beacon_id): (row.status, row.create_on) for row in kept}
     assert {tuple(key): tuple(state) for key, state in states.items()} == last

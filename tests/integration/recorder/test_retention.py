@@ -11,8 +11,8 @@ from sqlalchemy.exc import DBAPIError
 from catalog.database import open_database
 from engine.process.failures import database_may_recover
 from engine.process.metrics import Metrics
-from engine.recorder.postgresql_retention import PostgresStore
-from engine.recorder.retention import Kept
+from engine.recorder.postgresql_retention import PostgresRetentionStore
+from engine.recorder.retention import RetentionWindow
 from engine.recorder.rows import DetectionRow
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.written import assert_written
@@ -22,35 +22,37 @@ from tests.integration.recorder.test_at_once import NOW_MS, flooded, record_all,
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()
 LONG_ENOUGH = 10.0
-KEPT = Kept(NOW, NOW + timedelta(days=4), TODAY)
+WINDOW = RetentionWindow(NOW, NOW + timedelta(days=4), TODAY)
 
 
 async def test_a_reader_that_takes_long_does_not_stop_the_writers(postgres_url: str) -> None:
     async with open_scene(postgres_url) as scene:
-        await scene.store.make_days(TODAY - timedelta(days=2), TODAY)
+        await scene.store.create_days(TODAY - timedelta(days=2), TODAY)
         async with scene.database.read() as reader:
             await reader.execute(text("SELECT count(*) FROM detection_trace"))
-            dropping = asyncio.create_task(scene.store.forget(KEPT))
+            dropping = asyncio.create_task(scene.store.delete_outside(WINDOW))
             async with asyncio.timeout(LONG_ENOUGH):
                 for number in range(20):
-                    async with scene.ledger.entry() as entry:
-                        await entry.add_detections([DetectionRow(number, 1, 1, "near", NOW, None)])
+                    async with scene.ledger.transaction() as transaction:
+                        await transaction.add_detections(
+                            [DetectionRow(number, 1, 1, "near", NOW, None)]
+                        )
             (outcome,) = await asyncio.gather(dropping, return_exceptions=True)
         assert isinstance(outcome, DBAPIError), outcome
         assert getattr(outcome.orig, "sqlstate", None) == LockNotAvailableError.sqlstate
         assert database_may_recover(outcome)
-        assert await scene.store.forget(KEPT) == 4
+        assert await scene.store.delete_outside(WINDOW) == 4
 
 
 async def test_days_are_made_while_rows_pour_in(postgres_url: str) -> None:
     estate = await build_estate(postgres_url)
     database = open_database(postgres_url)
     flood, partitions = flooded(estate, lambda message: zlib.crc32(message.key) % 4)
-    store = PostgresStore(database.engine)
+    store = PostgresRetentionStore(database.engine)
     recording = asyncio.create_task(record_all(recorder_of(database, Metrics()), partitions))
     last = datetime.fromtimestamp(NOW_MS / 1000, UTC).date()
     for age in range(4):  # the flood is of three days
-        await store.make_days(last - timedelta(days=age), last - timedelta(days=age))
+        await store.create_days(last - timedelta(days=age), last - timedelta(days=age))
     await recording
     await assert_written(database, flood.expected)
     async with database.read() as session:

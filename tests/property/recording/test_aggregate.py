@@ -6,44 +6,43 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 
 from engine.kafka.timestamps import parse
-from engine.recorder.aggregate import (
-    counted_detections,
-    detection_rows,
-    news_of_detections,
-    statistics_of_detections,
-)
+from engine.recorder.detections import CountedDetections
 from engine.recorder.local_days import DayRule
-from engine.recorder.rows import DeviceKey, DeviceNews
+from engine.recorder.rows import DeviceIdentity, DeviceUpdate
 from tests.property.recording.detections import PLACES, Message, Scene, scenes
 from tests.unit.engine.records import RECORD_TIME
 
-RULE = DayRule(max_age=300.0, reach=86_400.0)
+RULE = DayRule(max_age=300.0, retention=86_400.0)
 NOW = RECORD_TIME + 3600
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def counted(scene: Scene) -> CountedDetections:
+    return CountedDetections(scene.heard, PLACES, rule=RULE, trace="all")
+
+
 @given(scenes)
 def test_counters_and_the_last_that_is_said_of_a_device(scene: Scene) -> None:
-    expected: dict[DeviceKey, DeviceNews] = {}
+    expected: dict[DeviceIdentity, DeviceUpdate] = {}
     for message in scene.messages:
         place = scene.place(message)
         if place is None:
             continue
-        news = expected.setdefault(DeviceKey(place.company_id, message.udid), DeviceNews())
-        news.nb_beacon += 1
+        update = expected.setdefault(DeviceIdentity(place.company_id, message.udid), DeviceUpdate())
+        update.nb_beacon += 1
         for field, said in message.device.items():
             if said is not None:
-                _say(news, field, said)
-    assert news_of_detections(counted_detections(scene.heard, PLACES)) == expected
+                _say(update, field, said)
+    assert counted(scene).device_updates() == expected
 
 
-def _say(news: DeviceNews, field: str, said: str | int) -> None:
+def _say(update: DeviceUpdate, field: str, said: str | int) -> None:
     if isinstance(said, int):
         if said < 2**63:
-            news.id_connector = said
+            update.id_connector = said
         return
     kept = "".join(letter for letter in said if letter != "\0")
-    setattr(news, field, kept if field == "token_push" else kept[:255])
+    setattr(update, field, kept if field == "token_push" else kept[:255])
 
 
 @given(scenes)
@@ -53,10 +52,10 @@ def test_every_detection_that_counts_has_its_row(scene: Scene) -> None:
     for message in scene.messages:
         place = scene.place(message)
         if place is not None and _leaves_trace(message):
-            device = known[DeviceKey(place.company_id, message.udid)]
+            device = known[DeviceIdentity(place.company_id, message.udid)]
             ip = None if message.ip is None else message.ip.replace("\0", "")[:64]
             expected.append((device.id, place.venue_id, place.beacon_id, message.zone, ip))
-    rows = detection_rows(counted_detections(scene.heard, PLACES), known, RULE, NOW)
+    rows = counted(scene).rows(known, NOW).detections
     assert [(r.device_id, r.venue_id, r.beacon_id, r.status, r.ip) for r in rows] == expected
     assert all(row.create_on.tzinfo is UTC for row in rows)
 
@@ -64,8 +63,7 @@ def test_every_detection_that_counts_has_its_row(scene: Scene) -> None:
 @given(scenes)
 def test_rows_carry_the_instant_where_sql_can_hold_it(scene: Scene) -> None:
     told = [m for m in scene.messages if scene.place(m) is not None and _leaves_trace(m)]
-    counted = counted_detections(scene.heard, PLACES)
-    rows = detection_rows(counted, scene.known(), RULE, NOW)
+    rows = counted(scene).rows(scene.known(), NOW).detections
     for message, row in zip(told, rows, strict=True):
         if isinstance(message.at, int):
             assert row.create_on == EPOCH + timedelta(milliseconds=message.at)
@@ -77,15 +75,16 @@ def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
     heard: dict[tuple[date, str, int], list[int]] = {}
     for message in scene.messages:
         place = scene.place(message)
-        if place is None or DeviceKey(place.company_id, message.udid) in scene.test_devices:
+        if place is None or DeviceIdentity(place.company_id, message.udid) in scene.test_devices:
             continue
-        device = known[DeviceKey(place.company_id, message.udid)].id
+        device = known[DeviceIdentity(place.company_id, message.udid)].id
         day = _day(message, place.time_zone)
         if not _counts_for(day, message, place.time_zone):
             continue
         heard.setdefault((day, "venue", place.venue_id), []).append(device)
         heard.setdefault((day, "beacon", place.beacon_id), []).append(device)
-    found = statistics_of_detections(counted_detections(scene.heard, PLACES), known, RULE, NOW)
+    found = counted(scene).rows(known, NOW).statistics
+    assert found is not None
     figures = {tuple(key): (f.detections, f.notifications) for key, f in found.figures.items()}
     assert figures == {key: (len(devices), 0) for key, devices in heard.items()}
     venues = {place.beacon_id: place.venue_id for place in PLACES.values()}

@@ -1,0 +1,171 @@
+"""Reading a topic beside the roles: as no member of any group, so it disturbs nobody."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import OffsetAndMetadata
+
+from engine.kafka.cluster_metadata import topic_ids
+from engine.kafka.connection import connection_options
+from engine.process.settings import Settings
+
+_POLL_MS = 200
+_LARGEST_LIST = 500
+
+Offsets = Mapping[TopicPartition, int]
+FetchedRecords = dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]
+
+
+class OffsetRange(NamedTuple):
+    """The first record that a partition still has, and the offset behind its last one."""
+
+    begin: int
+    end: int
+
+
+class TopicReader:
+    """Reads partitions from given offsets, in lists of at most 500 records."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, deadline: float) -> None:
+        self._consumer = consumer
+        self._deadline = deadline
+
+    async def ranges(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetRange]:
+        """What each partition has now. Raises KafkaError or TimeoutError."""
+        if not partitions:
+            return {}
+        async with asyncio.timeout(self._deadline):
+            begins = await self._consumer.beginning_offsets(list(partitions))
+            ends = await self._consumer.end_offsets(list(partitions))
+        return {tp: OffsetRange(begins[tp], ends[tp]) for tp in partitions}
+
+    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of those topics that exist, where the brokers know ids.
+
+        Raises KafkaError, OSError or TimeoutError.
+        """
+        async with asyncio.timeout(self._deadline):
+            return await topic_ids(self._consumer._client, topics)  # noqa: SLF001
+
+    async def records_until(
+        self, begins: Offsets, ends: Offsets
+    ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
+        """Every record from `begins` up to `ends`, in lists of one partition each, in its order.
+
+        Raises KafkaError, and TimeoutError when nothing comes for the deadline.
+        """
+        positions = {tp: begins[tp] for tp in ends}
+        open_ = {tp for tp in ends if positions[tp] < ends[tp]}
+        if not open_:
+            return
+        self._assign(positions)
+        self._consumer.pause(*(set(ends) - open_))
+        while open_:
+            for tp, records in (await self._progress(open_, positions)).items():
+                yield [record for record in records if record.offset < ends[tp]]
+            done = {tp for tp in open_ if positions[tp] >= ends[tp]}
+            self._consumer.pause(*done)
+            open_ -= done
+
+    async def follow(
+        self, begins: Offsets
+    ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
+        """Every record from `begins` on, without an end, in lists of one partition each.
+
+        Raises KafkaError.
+        """
+        self._assign(begins)
+        while True:
+            for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():
+                yield records
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit for the group that the reader was opened with, of partitions that it is reading.
+
+        Raises KafkaError or TimeoutError.
+        """
+        async with asyncio.timeout(self._deadline):
+            await self._consumer.commit(dict(offsets))
+
+    def _assign(self, begins: Offsets) -> None:
+        self._consumer.assign(list(begins))
+        for tp, offset in begins.items():
+            self._consumer.seek(tp, offset)
+
+    async def _progress(
+        self, partitions: set[TopicPartition], positions: dict[TopicPartition, int]
+    ) -> FetchedRecords:
+        """Fetch until a position moves, which it also does over control records and gaps."""
+        async with asyncio.timeout(self._deadline):
+            while True:
+                fetched: FetchedRecords
+                fetched = await self._consumer.getmany(*partitions, timeout_ms=_POLL_MS)
+                moved = {tp: await self._consumer.position(tp) for tp in partitions}
+                if any(positions[tp] != moved[tp] for tp in partitions):
+                    positions.update(moved)
+                    return fetched
+
+
+@asynccontextmanager
+async def open_topic_reader(
+    settings: Settings,
+    *,
+    missing: Literal["skip", "error"],
+    group: str | None = None,
+) -> AsyncIterator[TopicReader]:
+    """A reader of any topic. Raises KafkaError or TimeoutError.
+
+    `missing` says what becomes of records that are deleted before they are read. With `group`
+    the reader may commit.
+    """
+    deadline = settings.kafka_request_timeout
+    consumer = AIOKafkaConsumer(
+        **connection_options(settings),
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="none" if missing == "error" else "earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
+        max_poll_records=_LARGEST_LIST,
+    )
+    try:
+        async with asyncio.timeout(deadline):
+            await consumer.start()
+        await asyncio.sleep(0)  # stopped before its tasks have begun, it raises CancelledError
+        yield TopicReader(consumer, deadline)
+    finally:
+        async with asyncio.timeout(deadline):
+            await consumer.stop()
+
+
+@asynccontextmanager
+async def open_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client for questions about the cluster; all of them together have one deadline.
+
+    Raises KafkaError or TimeoutError.
+    """
+    admin = AIOKafkaAdminClient(**connection_options(settings))
+    async with asyncio.timeout(settings.kafka_request_timeout):
+        try:
+            await admin.start()
+            yield admin
+        finally:
+            await admin.close()
+
+
+async def partitions_of(settings: Settings, topics: Collection[str]) -> list[TopicPartition]:
+    """The partitions of those topics that exist. Raises KafkaError or TimeoutError."""
+    async with open_admin(settings) as admin:
+        present = sorted(set(topics) & set(await admin.list_topics()))
+        described = await admin.describe_topics(present) if present else []
+    return [
+        TopicPartition(topic["topic"], each["partition"])
+        for topic in described
+        for each in topic["partitions"]
+    ]

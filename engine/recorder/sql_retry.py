@@ -1,0 +1,57 @@
+"""Waiting for SQL: calls that are tried again until it answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from engine.process.failures import database_may_recover, took_too_long
+from engine.process.server_errors import ServerErrors
+from engine.recorder.errors import TransactionTooSlowError, WriteAgainError
+
+log = structlog.get_logger(__name__)
+
+_FIRST_BACKOFF = 0.05
+_LAST_BACKOFF = 5.0
+_SLOW_TRIES = 3  # then a batch may be too large for the time that a statement has
+
+Result = TypeVar("Result")
+
+
+class SqlRetry:
+    """Tries calls to SQL again, each try with a `deadline` (seconds)."""
+
+    def __init__(self, errors: ServerErrors, deadline: float) -> None:
+        self._errors = errors
+        self._deadline = deadline
+
+    async def until_answered(
+        self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
+    ) -> Result:
+        """The result of `call`, tried again with backoff for as long as SQL does not answer, or
+        answers with a conflict after which the same can be written again.
+
+        The partition waits meanwhile: backpressure, not loss. A call that `may_be_split` and does
+        not end in its time again and again raises TransactionTooSlowError.
+        """
+        backoff, slow = _FIRST_BACKOFF, 0
+        while True:
+            try:
+                async with asyncio.timeout(self._deadline):
+                    result = await call()
+            except WriteAgainError as error:
+                self._errors.inc()
+                log.warning("batch_retried", reason=error.reason)
+            except Exception as error:  # sorted: tried again, or raised to stop the process
+                if not database_may_recover(error):
+                    raise
+                self._errors.failed(error, "recording")
+                slow += took_too_long(error)
+                if may_be_split and slow >= _SLOW_TRIES:
+                    raise TransactionTooSlowError from error
+            else:
+                self._errors.answered("recording")
+                return result
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, _LAST_BACKOFF)

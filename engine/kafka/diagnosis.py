@@ -23,20 +23,20 @@ _STEP_SECONDS = 3.0
 _WHOLE_SECONDS = 12.0
 _READ = 512
 _PROTOCOL = f"{PREFIX}KAFKA_SECURITY_PROTOCOL"
-# ApiVersions 0 from the client "probe": every broker answers it, before it asks who that is.
+# ApiVersions 0 from the client "probe": every broker answers that, also before a login.
 _CORRELATION = 7
 _API_VERSIONS = struct.pack(">hhih5s", 18, 0, _CORRELATION, 5, b"probe")
 _METADATA = struct.pack(">hhih5si", 3, 0, _CORRELATION, 5, b"probe", 0)
 _HTTP = b"GET / HTTP/1.0\r\n\r\n"
-# What librdkafka's and Java's brokers answer with when someone speaks plain text to their TLS.
+# How brokers answer plain text on a TLS port.
 _TLS_ALERT = b"\x15\x03"
 
 
 class Diagnosis(NamedTuple):
-    """What is wrong and what to look at, on one line. `certain`: a server said so itself, and no
-    waiting mends it; silence may be that of a broker that is busy or just starting."""
+    """What is wrong and what to look at, on one line. `certain`: a server said so itself, and
+    waiting mends nothing. (Silence may be that of a broker that is busy or just starting.)"""
 
-    told: str
+    message: str
     certain: bool
 
 
@@ -57,16 +57,16 @@ async def _diagnose(settings: Settings) -> Diagnosis | None:
             found = await asyncio.gather(*(_look_at(settings, *each) for each in addresses))
     except TimeoutError:
         return None
-    told = "; ".join(dict.fromkeys(each.told for each in found))
-    return Diagnosis(told, all(each.certain for each in found))
+    message = "; ".join(dict.fromkeys(each.message for each in found))
+    return Diagnosis(message, all(each.certain for each in found))
 
 
-def _sure(told: str) -> Diagnosis:
-    return Diagnosis(told, certain=True)
+def _certain(message: str) -> Diagnosis:
+    return Diagnosis(message, certain=True)
 
 
-def _perhaps(told: str) -> Diagnosis:
-    return Diagnosis(told, certain=False)
+def _likely(message: str) -> Diagnosis:
+    return Diagnosis(message, certain=False)
 
 
 async def _look_at(settings: Settings, host: str, port: int) -> Diagnosis:
@@ -75,12 +75,12 @@ async def _look_at(settings: Settings, host: str, port: int) -> Diagnosis:
         async with asyncio.timeout(_STEP_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return _perhaps(f"{place} does not answer: look at the address and at firewalls between")
+        return _likely(f"{place} does not answer: look at the address and at firewalls between")
     except socket.gaierror:
-        return _perhaps(f"the name {host} is not known: look at {PREFIX}KAFKA_BOOTSTRAP_SERVERS")
+        return _likely(f"the name {host} is not known: look at {PREFIX}KAFKA_BOOTSTRAP_SERVERS")
     except OSError as error:
         why = "refuses connections" if isinstance(error, ConnectionRefusedError) else "fails"
-        return _perhaps(f"{place} {why}: look at the port, and whether Kafka runs there")
+        return _likely(f"{place} {why}: look at the port, and whether Kafka runs there")
     writer.close()
     if "SSL" in settings.kafka_security_protocol.split("_"):
         return await _over_tls(settings, host, port)
@@ -90,16 +90,14 @@ async def _look_at(settings: Settings, host: str, port: int) -> Diagnosis:
 async def _in_plain(settings: Settings, host: str, port: int) -> Diagnosis:
     place = f"{host}:{port}"
     answer = await _ask(host, port, _API_VERSIONS)
-    if not _is_kafka(answer):
-        if answer.startswith(_TLS_ALERT) or await _does_tls(host, port):
-            return _sure(f"{place} speaks TLS: set {_PROTOCOL} to SSL or SASL_SSL")
-        return await _stranger(host, port, answer)
+    if not _speaks_kafka(answer):
+        if answer.startswith(_TLS_ALERT) or await _speaks_tls(host, port):
+            return _certain(f"{place} speaks TLS: set {_PROTOCOL} to SSL or SASL_SSL")
+        return await _not_kafka(host, port, answer)
     if settings.kafka_security_protocol == "PLAINTEXT":
         if not await _ask(host, port, _METADATA):
-            return _perhaps(
-                f"{place} is Kafka and wants a login: set {_PROTOCOL} to SASL_PLAINTEXT"
-            )
-        return _elsewhere(place)
+            return _likely(f"{place} is Kafka and wants a login: set {_PROTOCOL} to SASL_PLAINTEXT")
+        return _serves_no_cluster(place)
     return await _sign_in(settings, host, port)
 
 
@@ -112,9 +110,9 @@ async def _over_tls(settings: Settings, host: str, port: int) -> Diagnosis:
         writer.close()
     except ssl.SSLCertVerificationError as error:
         authority = settings.kafka_ssl_cafile or "the system's authorities"
-        told = error.verify_message or str(error)
-        return _sure(
-            f"the certificate of {place} is refused ({told}): look at "
+        reason = error.verify_message or str(error)
+        return _certain(
+            f"the certificate of {place} is refused ({reason}): look at "
             f"{PREFIX}KAFKA_SSL_CAFILE ({authority}) and at the name in the address"
         )
     except (OSError, TimeoutError):
@@ -125,61 +123,61 @@ async def _over_tls(settings: Settings, host: str, port: int) -> Diagnosis:
 async def _tls_fails(settings: Settings, host: str, port: int) -> Diagnosis:
     place = f"{host}:{port}"
     answer = await _ask(host, port, _API_VERSIONS)
-    if _is_kafka(answer):
+    if _speaks_kafka(answer):
         login = settings.kafka_security_protocol.startswith("SASL")
-        return _sure(f"{place} speaks plain text: set {_PROTOCOL} to {'SASL_' * login}PLAINTEXT")
-    if not await _does_tls(host, port):
-        return await _stranger(host, port, answer)
-    return _perhaps(
+        return _certain(f"{place} speaks plain text: set {_PROTOCOL} to {'SASL_' * login}PLAINTEXT")
+    if not await _speaks_tls(host, port):
+        return await _not_kafka(host, port, answer)
+    return _likely(
         f"{place} breaks the TLS handshake off: it may want a client certificate "
         f"({PREFIX}KAFKA_SSL_CERTFILE)"
     )
 
 
 async def _sign_in(settings: Settings, host: str, port: int) -> Diagnosis:
-    """As aiokafka does, which tells here what it hides when it starts."""
+    """Sign in as aiokafka does. Its connection says why it fails; its clients only log it."""
     place, options = f"{host}:{port}", single_connection_options(settings)
     options["request_timeout_ms"] = int(_STEP_SECONDS * 1000)
     mechanism = settings.kafka_sasl_mechanism
     try:
         connection = await create_conn(host, port, **options)
     except SaslAuthenticationFailed:
-        return _sure(
+        return _certain(
             f"{place} refuses the login of {settings.kafka_sasl_username!r} by {mechanism}: look "
             f"at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and _MECHANISM"
         )
     except UnsupportedSaslMechanismError:
-        return _sure(
+        return _certain(
             f"{place} does not take the mechanism {mechanism}: look at {PREFIX}KAFKA_SASL_MECHANISM"
         )
     except (KafkaError, OSError, TimeoutError, ValueError) as error:
         if settings.kafka_security_protocol.startswith("SASL"):
-            return _perhaps(
+            return _likely(
                 f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
             )
-        return _perhaps(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
+        return _likely(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
     connection.close()
-    return _elsewhere(place)
+    return _serves_no_cluster(place)
 
 
-def _elsewhere(place: str) -> Diagnosis:
-    """The bootstrap works; so it is an address that the brokers advertise, or their load."""
-    return _perhaps(
+def _serves_no_cluster(place: str) -> Diagnosis:
+    """The bootstrap works: it is an address that the brokers advertise, or their load."""
+    return _likely(
         f"{place} is Kafka and answers, but the cluster does not: look at what its brokers "
         "advertise (advertised.listeners), and at their state"
     )
 
 
-async def _stranger(host: str, port: int, answer: bytes) -> Diagnosis:
+async def _not_kafka(host: str, port: int, answer: bytes) -> Diagnosis:
     place = f"{host}:{port}"
     if (answer or await _send(host, port, _HTTP)).startswith(b"HTTP/"):
-        return _sure(f"{place} is an HTTP server, not Kafka: look at the port")
+        return _certain(f"{place} is an HTTP server, not Kafka: look at the port")
     said = "says nothing that Kafka says" if answer else "ends the connection or stays silent"
-    return _perhaps(f"{place} is not Kafka ({said}): look at the port")
+    return _likely(f"{place} is not Kafka ({said}): look at the port")
 
 
-def _is_kafka(answer: bytes) -> bool:
-    """A length, then the number that the request carried."""
+def _speaks_kafka(answer: bytes) -> bool:
+    """Whether it is a length, then the number that the request carried."""
     return len(answer) >= 8 and struct.unpack(">i", answer[4:8])[0] == _CORRELATION
 
 
@@ -188,7 +186,7 @@ async def _ask(host: str, port: int, request: bytes) -> bytes:
 
 
 async def _send(host: str, port: int, request: bytes) -> bytes:
-    """The beginning of the answer; nothing if there is none."""
+    """The first bytes of the answer; none if there is no answer."""
     try:
         async with asyncio.timeout(_STEP_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
@@ -201,8 +199,8 @@ async def _send(host: str, port: int, request: bytes) -> bytes:
         return b""
 
 
-async def _does_tls(host: str, port: int) -> bool:
-    """Whether the server speaks TLS at all, whoever it is."""
+async def _speaks_tls(host: str, port: int) -> bool:
+    """Whether the server speaks TLS, with whatever certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -211,7 +209,7 @@ async def _does_tls(host: str, port: int) -> bool:
             _, writer = await asyncio.open_connection(host, port, ssl=context)
         writer.close()
     except ssl.SSLError as error:
-        # It answers in TLS, and wants a certificate of ours.
+        # The server answers in TLS, and wants a client certificate.
         return "ALERT" in str(error)
     except (OSError, TimeoutError):
         return False

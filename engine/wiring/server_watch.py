@@ -85,7 +85,7 @@ def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSke
 class ServerWatch:
     """Asks every question each 5 s, and looks at Redis and the clocks each 10 s.
 
-    What fails is counted and said by the questions; here nothing is tried again but by time.
+    The probes count and log what fails.
     """
 
     def __init__(
@@ -124,6 +124,6 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _unless_away(look: Callable[[], Awaitable[None]]) -> None:
-    # A server that is away, or forbids the question, is the business of the questions.
+    # The probes log a server that is away; one that forbids INFO or TIME is left alone.
     with suppress(RedisError, SQLAlchemyError, OSError, TimeoutError):
         await look()

@@ -31,7 +31,7 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
         found = await asyncio.to_thread(diagnose, settings)
         return [
-            bad(_PART, "reachable", found.told if found else f"{type(error).__name__}: {error}")
+            bad(_PART, "reachable", found.message if found else f"{type(error).__name__}: {error}")
         ]
     return [_reachable(settings, cluster), *_topics(settings, topics, cluster)]
 

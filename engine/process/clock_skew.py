@@ -62,7 +62,7 @@ class ClockSkew:
     async def measure(self, server: str) -> None:
         """Ask one server. Raises what its reader raises, and TimeoutError."""
         began, tick = self._clock(), time.monotonic()
-        there = await within(self._deadline, _coroutine(self._read[server]))
+        there = await within(self._deadline, self._read[server]())
         took = time.monotonic() - tick
         skew = began + took / 2 - there
         # The answer was on its way for an unknown part of that time; only the rest is certain.
@@ -89,7 +89,3 @@ class ClockSkew:
         elif not large and server in self._reported:
             self._reported.discard(server)
             log.warning("the clocks agree again", server=server, seconds_ahead=round(skew, 1))
-
-
-async def _coroutine(read: ReadClock) -> float:
-    return await read()

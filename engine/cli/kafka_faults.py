@@ -50,7 +50,7 @@ async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> 
         if not (await asyncio.wait([task], timeout=_LONG))[0]:
             found = await asyncio.to_thread(diagnose, settings)
             if found is not None and found.certain and not task.done():
-                raise CommandError(f"Kafka does not serve: {found.told}")
+                raise CommandError(f"Kafka does not serve: {found.message}")
         await task
     finally:
         task.cancel()
@@ -64,4 +64,4 @@ def kafka_fault(settings: Settings, error: Exception) -> str:
     from engine.kafka.diagnosis import diagnose
 
     found = diagnose(settings) if isinstance(error, KafkaConnectionError | TimeoutError) else None
-    return found.told if found else str(error).partition("\n")[0] or type(error).__name__
+    return found.message if found else str(error).partition("\n")[0] or type(error).__name__

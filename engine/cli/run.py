@@ -82,15 +82,14 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
-    from engine.kafka.errors import TooManyDeadLettersError
+    from engine.kafka.errors import TooManyDeadLettersError, TooManyPartitionsError
     from engine.kafka.topics import Topics, ensure_topics
-    from engine.process.errors import PortInUseError, ServiceDiedError
+    from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
     from engine.process.lifecycle import settle_garbage_collector, stop_on_signals
     from engine.process.metrics import Metrics, engine_version, finished_work
     from engine.process.settings_display import shown_servers
     from engine.wiring.connector import CertificatesError
     from engine.wiring.run import run_roles
-    from engine.wiring.stores import SchemaError
 
     stop = asyncio.Event()
     metrics, begin = Metrics(), time.monotonic()
@@ -114,11 +113,11 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
         raise CommandError(f"Kafka at {where} does not serve: {why}") from error
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (SchemaError, PortInUseError) as error:
+    except (SchemaError, PortInUseError, ServiceDiedError) as error:
         raise CommandError(str(error)) from error
     except (SecretKeyError, CertificatesError) as error:
         raise CommandError(str(error)) from error
-    except (TooManyDeadLettersError, ServiceDiedError) as error:
+    except (TooManyDeadLettersError, TooManyPartitionsError) as error:
         raise CommandError(str(error)) from error
     finally:
         seconds = round(time.monotonic() - begin, 1)

@@ -5,7 +5,7 @@ one (the group gave this member up) may be somebody else's already: it is droppe
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 
 import structlog
@@ -76,7 +76,7 @@ class Assignment:
         gone = [self.partitions.pop(each) for each in revoked if each in self.partitions]
         if gone and lost:
             log.warning("partitions lost", role=self._role, count=len(gone))
-            await _all(each.worker.abandon() for each in gone)
+            await asyncio.gather(*(each.worker.abandon() for each in gone))
         else:
             await self._drain(gone)
         self._forget(gone)
@@ -163,7 +163,7 @@ class Assignment:
         try:
             await self._drain(gone)
         finally:
-            await _all(each.worker.abandon() for each in gone)
+            await asyncio.gather(*(each.worker.abandon() for each in gone))
             self._forget(gone)
         await asyncio.sleep(pause)
         await self._begin(partitions)
@@ -193,7 +193,7 @@ class Assignment:
         self._position([partition], self._begin_again([partition], pause=_RESTART_SECONDS))
 
     async def _drain(self, gone: Collection[AssignedPartition]) -> None:
-        await _all(each.worker.finish(self._drain_timeout) for each in gone)
+        await asyncio.gather(*(each.worker.finish(self._drain_timeout) for each in gone))
         await self._committer.commit(gone)
 
     def _forget(self, gone: Iterable[AssignedPartition]) -> None:
@@ -204,7 +204,3 @@ class Assignment:
             topic, number = each.partition
             with suppress(KeyError):  # never measured
                 self._metrics.lag.remove(self._role, topic, str(number))
-
-
-async def _all(endings: Iterable[Awaitable[None]]) -> None:
-    await asyncio.gather(*endings)

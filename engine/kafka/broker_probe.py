@@ -5,7 +5,6 @@ hangs only after its request timeout.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from aiokafka import AIOKafkaClient
@@ -14,6 +13,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from engine.kafka.connection import connection_options
 from engine.process.cancelling import cancel
+from engine.process.health import PROBE
+from engine.process.server_errors import ServerErrors
 from engine.process.settings import Settings
 
 _DEADLINE = 1.5
@@ -21,20 +22,16 @@ _CLOSE_SECONDS = 2.0
 
 
 class BrokerProbe:
-    """Asks any one broker for its cluster. Those who ask at once share one question.
+    """Asks any one broker for its cluster. Callers who ask at once share one request.
 
-    `on_error` is called for each question that nobody answered. `deadline` in seconds.
+    `errors` counts each request that no broker answered. `deadline` in seconds.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        *,
-        on_error: Callable[[], None] = lambda: None,
-        deadline: float = _DEADLINE,
+        self, settings: Settings, *, errors: ServerErrors, deadline: float = _DEADLINE
     ) -> None:
         self._options = connection_options(settings) | {"request_timeout_ms": int(deadline * 1000)}
-        self._on_error = on_error
+        self._errors = errors
         self._deadline = deadline
         self._client: AIOKafkaClient | None = None
         self._asking: asyncio.Task[bool] | None = None
@@ -43,10 +40,14 @@ class BrokerProbe:
         """Whether a broker answers within the deadline. Does not raise what aiokafka raises."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(), name="kafka probe")
-        # The question goes on past the deadline, to the end of aiokafka's own: a connection that
+        # The request goes on past the deadline, to the end of aiokafka's own: a connection that
         # is cancelled while it is made stays open for ever.
         await asyncio.wait([self._asking], timeout=self._deadline)
-        return self._asking.done() and self._asking.result()
+        if self._asking.done() and self._asking.result():
+            self._errors.answered(PROBE)
+            return True
+        self._errors.lost(PROBE, "no broker answers")
+        return False
 
     async def close(self) -> None:
         """Disconnect."""
@@ -60,7 +61,7 @@ class BrokerProbe:
         with suppress(KafkaError, OSError, TimeoutError):  # that is the answer
             answered = await self._ask_any(await self._connected())
         if not answered:
-            self._on_error()
+            self._errors.inc()
             await self._disconnect()
         return answered
 

@@ -23,20 +23,20 @@ _STEP_SECONDS = 3.0
 _WHOLE_SECONDS = 12.0
 _READ = 512
 _PROTOCOL = f"{PREFIX}KAFKA_SECURITY_PROTOCOL"
-# ApiVersions 0 from the client "probe": every broker answers it, before it asks who that is.
+# ApiVersions 0 from the client "probe": every broker answers that, also before a login.
 _CORRELATION = 7
 _API_VERSIONS = struct.pack(">hhih5s", 18, 0, _CORRELATION, 5, b"probe")
 _METADATA = struct.pack(">hhih5si", 3, 0, _CORRELATION, 5, b"probe", 0)
 _HTTP = b"GET / HTTP/1.0\r\n\r\n"
-# What librdkafka's and Java's brokers answer with when someone speaks plain text to their TLS.
+# How brokers answer plain text on a TLS port.
 _TLS_ALERT = b"\x15\x03"
 
 
 class Diagnosis(NamedTuple):
-    """What is wrong and what to look at, on one line. `certain`: a server said so itself, and no
-    waiting mends it; silence may be that of a broker that is busy or just starting."""
+    """What is wrong and what to look at, on one line. `certain`: a server said so itself, and
+    waiting mends nothing. (Silence may be that of a broker that is busy or just starting.)"""
 
-    told: str
+    message: str
     certain: bool
 
 
@@ -54,165 +54,162 @@ async def _diagnose(settings: Settings) -> Diagnosis | None:
     addresses = bootstrap_addresses(settings.kafka_bootstrap_servers)[:_ADDRESSES]
     try:
         async with asyncio.timeout(_WHOLE_SECONDS):
-            found = await asyncio.gather(*(_look_at(settings, *each) for each in addresses))
+            found = await asyncio.gather(
+                *(_Address(settings, *each).diagnose() for each in addresses)
+            )
     except TimeoutError:
         return None
-    told = "; ".join(dict.fromkeys(each.told for each in found))
-    return Diagnosis(told, all(each.certain for each in found))
+    message = "; ".join(dict.fromkeys(each.message for each in found))
+    return Diagnosis(message, all(each.certain for each in found))
 
 
-def _sure(told: str) -> Diagnosis:
-    return Diagnosis(told, certain=True)
+def _certain(message: str) -> Diagnosis:
+    return Diagnosis(message, certain=True)
 
 
-def _perhaps(told: str) -> Diagnosis:
-    return Diagnosis(told, certain=False)
+def _likely(message: str) -> Diagnosis:
+    return Diagnosis(message, certain=False)
 
 
-async def _look_at(settings: Settings, host: str, port: int) -> Diagnosis:
-    place = f"{host}:{port}"
-    try:
-        async with asyncio.timeout(_STEP_SECONDS):
-            _, writer = await asyncio.open_connection(host, port)
-    except TimeoutError:
-        return _perhaps(f"{place} does not answer: look at the address and at firewalls between")
-    except socket.gaierror:
-        return _perhaps(f"the name {host} is not known: look at {PREFIX}KAFKA_BOOTSTRAP_SERVERS")
-    except OSError as error:
-        why = "refuses connections" if isinstance(error, ConnectionRefusedError) else "fails"
-        return _perhaps(f"{place} {why}: look at the port, and whether Kafka runs there")
-    writer.close()
-    if "SSL" in settings.kafka_security_protocol.split("_"):
-        return await _over_tls(settings, host, port)
-    return await _in_plain(settings, host, port)
+class _Address:
+    """One address of the settings, tried in every way that may show what is wrong."""
 
+    def __init__(self, settings: Settings, host: str, port: int) -> None:
+        self._settings = settings
+        self._host = host
+        self._port = port
+        self._place = f"{host}:{port}"
 
-async def _in_plain(settings: Settings, host: str, port: int) -> Diagnosis:
-    place = f"{host}:{port}"
-    answer = await _ask(host, port, _API_VERSIONS)
-    if not _is_kafka(answer):
-        if answer.startswith(_TLS_ALERT) or await _does_tls(host, port):
-            return _sure(f"{place} speaks TLS: set {_PROTOCOL} to SSL or SASL_SSL")
-        return await _stranger(host, port, answer)
-    if settings.kafka_security_protocol == "PLAINTEXT":
-        if not await _ask(host, port, _METADATA):
-            return _perhaps(
-                f"{place} is Kafka and wants a login: set {_PROTOCOL} to SASL_PLAINTEXT"
+    async def diagnose(self) -> Diagnosis:
+        """What is wrong. Takes a few steps of 3 s at most."""
+        place = self._place
+        try:
+            await self._connect()
+        except TimeoutError:
+            return _likely(f"{place} does not answer: look at the address and at firewalls between")
+        except socket.gaierror:
+            setting = f"{PREFIX}KAFKA_BOOTSTRAP_SERVERS"
+            return _likely(f"the name {self._host} is not known: look at {setting}")
+        except OSError as error:
+            why = "refuses connections" if isinstance(error, ConnectionRefusedError) else "fails"
+            return _likely(f"{place} {why}: look at the port, and whether Kafka runs there")
+        if "SSL" in self._settings.kafka_security_protocol.split("_"):
+            return await self._over_tls()
+        return await self._in_plain()
+
+    async def _in_plain(self) -> Diagnosis:
+        place = self._place
+        answer = await self._ask(_API_VERSIONS)
+        if not _is_kafka(answer):
+            if answer.startswith(_TLS_ALERT) or await self._speaks_tls():
+                return _certain(f"{place} speaks TLS: set {_PROTOCOL} to SSL or SASL_SSL")
+            return await self._not_kafka(answer)
+        if self._settings.kafka_security_protocol != "PLAINTEXT":
+            return await self._sign_in()
+        if not await self._ask(_METADATA):
+            return _likely(f"{place} is Kafka and wants a login: set {_PROTOCOL} to SASL_PLAINTEXT")
+        return self._without_cluster()
+
+    async def _over_tls(self) -> Diagnosis:
+        try:
+            await self._connect(connection_options(self._settings)["ssl_context"])
+        except ssl.SSLCertVerificationError as error:
+            authority = self._settings.kafka_ssl_cafile or "the system's authorities"
+            reason = error.verify_message or str(error)
+            return _certain(
+                f"the certificate of {self._place} is refused ({reason}): look at "
+                f"{PREFIX}KAFKA_SSL_CAFILE ({authority}) and at the name in the address"
             )
-        return _elsewhere(place)
-    return await _sign_in(settings, host, port)
+        except (OSError, TimeoutError):
+            return await self._tls_fails()
+        return await self._sign_in()
 
+    async def _tls_fails(self) -> Diagnosis:
+        place = self._place
+        answer = await self._ask(_API_VERSIONS)
+        if _is_kafka(answer):
+            login = "SASL_" * self._settings.kafka_security_protocol.startswith("SASL")
+            return _certain(f"{place} speaks plain text: set {_PROTOCOL} to {login}PLAINTEXT")
+        if not await self._speaks_tls():
+            return await self._not_kafka(answer)
+        return _likely(
+            f"{place} breaks the TLS handshake off: it may want a client certificate "
+            f"({PREFIX}KAFKA_SSL_CERTFILE)"
+        )
 
-async def _over_tls(settings: Settings, host: str, port: int) -> Diagnosis:
-    place = f"{host}:{port}"
-    context = connection_options(settings)["ssl_context"]
-    try:
+    async def _sign_in(self) -> Diagnosis:
+        """Sign in as aiokafka does. Its connection says why it fails; its clients only log it."""
+        place, options = self._place, single_connection_options(self._settings)
+        options["request_timeout_ms"] = int(_STEP_SECONDS * 1000)
+        mechanism = self._settings.kafka_sasl_mechanism
+        try:
+            connection = await create_conn(self._host, self._port, **options)
+        except SaslAuthenticationFailed:
+            return _certain(
+                f"{place} refuses the login of {self._settings.kafka_sasl_username!r} by "
+                f"{mechanism}: look at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and _MECHANISM"
+            )
+        except UnsupportedSaslMechanismError:
+            setting = f"{PREFIX}KAFKA_SASL_MECHANISM"
+            return _certain(f"{place} does not take the mechanism {mechanism}: look at {setting}")
+        except (KafkaError, OSError, TimeoutError, ValueError) as error:
+            if self._settings.kafka_security_protocol.startswith("SASL"):
+                return _likely(
+                    f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
+                )
+            return _likely(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
+        connection.close()
+        return self._without_cluster()
+
+    def _without_cluster(self) -> Diagnosis:
+        """The bootstrap works: it is an address that the brokers advertise, or their load."""
+        return _likely(
+            f"{self._place} is Kafka and answers, but the cluster does not: look at what its "
+            "brokers advertise (advertised.listeners), and at their state"
+        )
+
+    async def _not_kafka(self, answer: bytes) -> Diagnosis:
+        if (answer or await self._send(_HTTP)).startswith(b"HTTP/"):
+            return _certain(f"{self._place} is an HTTP server, not Kafka: look at the port")
+        said = "says nothing that Kafka says" if answer else "ends the connection or stays silent"
+        return _likely(f"{self._place} is not Kafka ({said}): look at the port")
+
+    async def _speaks_tls(self) -> bool:
+        """Whether the server speaks TLS, with whatever certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        try:
+            await self._connect(context)
+        except ssl.SSLError as error:
+            # The server answers in TLS, and wants a client certificate.
+            return "ALERT" in str(error)
+        except (OSError, TimeoutError):
+            return False
+        return True
+
+    async def _connect(self, context: ssl.SSLContext | None = None) -> None:
         async with asyncio.timeout(_STEP_SECONDS):
-            _, writer = await asyncio.open_connection(host, port, ssl=context)
+            _, writer = await asyncio.open_connection(self._host, self._port, ssl=context)
         writer.close()
-    except ssl.SSLCertVerificationError as error:
-        authority = settings.kafka_ssl_cafile or "the system's authorities"
-        told = error.verify_message or str(error)
-        return _sure(
-            f"the certificate of {place} is refused ({told}): look at "
-            f"{PREFIX}KAFKA_SSL_CAFILE ({authority}) and at the name in the address"
-        )
-    except (OSError, TimeoutError):
-        return await _tls_fails(settings, host, port)
-    return await _sign_in(settings, host, port)
 
+    async def _ask(self, request: bytes) -> bytes:
+        return await self._send(struct.pack(">i", len(request)) + request)
 
-async def _tls_fails(settings: Settings, host: str, port: int) -> Diagnosis:
-    place = f"{host}:{port}"
-    answer = await _ask(host, port, _API_VERSIONS)
-    if _is_kafka(answer):
-        login = settings.kafka_security_protocol.startswith("SASL")
-        return _sure(f"{place} speaks plain text: set {_PROTOCOL} to {'SASL_' * login}PLAINTEXT")
-    if not await _does_tls(host, port):
-        return await _stranger(host, port, answer)
-    return _perhaps(
-        f"{place} breaks the TLS handshake off: it may want a client certificate "
-        f"({PREFIX}KAFKA_SSL_CERTFILE)"
-    )
-
-
-async def _sign_in(settings: Settings, host: str, port: int) -> Diagnosis:
-    """As aiokafka does, which tells here what it hides when it starts."""
-    place, options = f"{host}:{port}", single_connection_options(settings)
-    options["request_timeout_ms"] = int(_STEP_SECONDS * 1000)
-    mechanism = settings.kafka_sasl_mechanism
-    try:
-        connection = await create_conn(host, port, **options)
-    except SaslAuthenticationFailed:
-        return _sure(
-            f"{place} refuses the login of {settings.kafka_sasl_username!r} by {mechanism}: look "
-            f"at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and _MECHANISM"
-        )
-    except UnsupportedSaslMechanismError:
-        return _sure(
-            f"{place} does not take the mechanism {mechanism}: look at {PREFIX}KAFKA_SASL_MECHANISM"
-        )
-    except (KafkaError, OSError, TimeoutError, ValueError) as error:
-        if settings.kafka_security_protocol.startswith("SASL"):
-            return _perhaps(
-                f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
-            )
-        return _perhaps(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
-    connection.close()
-    return _elsewhere(place)
-
-
-def _elsewhere(place: str) -> Diagnosis:
-    """The bootstrap works; so it is an address that the brokers advertise, or their load."""
-    return _perhaps(
-        f"{place} is Kafka and answers, but the cluster does not: look at what its brokers "
-        "advertise (advertised.listeners), and at their state"
-    )
-
-
-async def _stranger(host: str, port: int, answer: bytes) -> Diagnosis:
-    place = f"{host}:{port}"
-    if (answer or await _send(host, port, _HTTP)).startswith(b"HTTP/"):
-        return _sure(f"{place} is an HTTP server, not Kafka: look at the port")
-    said = "says nothing that Kafka says" if answer else "ends the connection or stays silent"
-    return _perhaps(f"{place} is not Kafka ({said}): look at the port")
+    async def _send(self, request: bytes) -> bytes:
+        """The first bytes of the answer; none if there is no answer."""
+        try:
+            async with asyncio.timeout(_STEP_SECONDS):
+                reader, writer = await asyncio.open_connection(self._host, self._port)
+                try:
+                    writer.write(request)
+                    return await reader.read(_READ)
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return b""
 
 
 def _is_kafka(answer: bytes) -> bool:
-    """A length, then the number that the request carried."""
+    """Whether it is a length, then the number that the request carried."""
     return len(answer) >= 8 and struct.unpack(">i", answer[4:8])[0] == _CORRELATION
-
-
-async def _ask(host: str, port: int, request: bytes) -> bytes:
-    return await _send(host, port, struct.pack(">i", len(request)) + request)
-
-
-async def _send(host: str, port: int, request: bytes) -> bytes:
-    """The beginning of the answer; nothing if there is none."""
-    try:
-        async with asyncio.timeout(_STEP_SECONDS):
-            reader, writer = await asyncio.open_connection(host, port)
-            try:
-                writer.write(request)
-                return await reader.read(_READ)
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return b""
-
-
-async def _does_tls(host: str, port: int) -> bool:
-    """Whether the server speaks TLS at all, whoever it is."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        async with asyncio.timeout(_STEP_SECONDS):
-            _, writer = await asyncio.open_connection(host, port, ssl=context)
-        writer.close()
-    except ssl.SSLError as error:
-        # It answers in TLS, and wants a certificate of ours.
-        return "ALERT" in str(error)
-    except (OSError, TimeoutError):
-        return False
-    return True

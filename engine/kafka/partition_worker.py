@@ -56,40 +56,21 @@ class NotesCommits(Protocol):
     def note_committed(self, offset: int) -> None: ...
 
 
-HandlerFactory = Callable[[TopicPartition], BatchHandler]
-
-
-def batch_workers(
-    handler_for: HandlerFactory, batch_records: int
-) -> "Callable[[TopicPartition, Callable[[], None]], BatchWorker]":
-    """Makes workers that run the handlers of `handler_for` over batches of at most so many."""
-
-    def make(partition: TopicPartition, on_progress: Callable[[], None]) -> BatchWorker:
-        return BatchWorker(
-            partition,
-            handler=handler_for(partition),
-            batch_records=batch_records,
-            on_progress=on_progress,
-        )
-
-    return make
-
-
 class BatchWorker:
-    """Runs a handler over a queue of fetched records. One task, strictly in order."""
+    """Runs its handler over a queue of fetched records. One task, strictly in order."""
 
     def __init__(
         self,
         partition: TopicPartition,
-        *,
-        handler: BatchHandler,
-        batch_records: int,
         on_progress: Callable[[], None],
+        *,
+        handler_for: Callable[[TopicPartition], BatchHandler],
+        batch_records: int,
     ) -> None:
         self.partition = partition
         self.pending = 0
         self.done_offset: int | None = None
-        self._handler = handler
+        self._handler = handler_for(partition)
         self._batch_records = batch_records
         self._on_progress = on_progress
         self._queue: deque[Records] = deque()

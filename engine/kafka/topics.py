@@ -1,7 +1,7 @@
 """Names of the topics, and their creation where a broker does not create them by itself."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -38,13 +38,7 @@ class Topics:
 
     def all(self) -> tuple[str, ...]:
         """Every topic, in the order of the flow."""
-        return (
-            self.detections,
-            self.authentications,
-            self.notifications,
-            self.connector_calls,
-            self.dead_letters,
-        )
+        return astuple(self)
 
 
 async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:

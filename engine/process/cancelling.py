@@ -10,8 +10,8 @@ _AGAIN_SECONDS = 0.2
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel and wait for the end of all. Does not raise what they raise.
 
-    A cancellation can get lost on its way: redis-py's cluster client swallows one that comes
-    while it looks up its nodes. So it is repeated until it is heeded.
+    A cancellation can get lost: redis-py's cluster client swallows one that comes while it looks
+    up its nodes. So each task is cancelled again until it ends.
     """
     tasks = set(tasks)
     pending = {task for task in tasks if not task.done()}
@@ -21,4 +21,4 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
         _, pending = await asyncio.wait(pending, timeout=_AGAIN_SECONDS)
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # asked for, or the loop would complain that nobody did
+            task.exception()  # asked for, or asyncio would log that nobody did

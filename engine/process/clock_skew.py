@@ -38,13 +38,13 @@ class ClockSkew:
         self._deadline = deadline
         self._clock = clock
         self._skews: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def agreed(self) -> float:
-        """By how many seconds this clock is ahead (or, below 0, behind) as all servers that were
-        asked agree: the smallest difference, 0 when they do not, or when none has answered.
+        """Seconds by which this clock is ahead of all servers (below 0: behind all of them).
 
-        One server whose own clock is wrong does not make this one wrong.
+        The smallest difference counts; 0 when servers disagree, or when none has answered: one
+        server whose own clock is wrong does not make this one wrong.
         """
         skews = self._skews.values()
         if not skews or min(skews) < 0 < max(skews):
@@ -62,10 +62,10 @@ class ClockSkew:
     async def measure(self, server: str) -> None:
         """Ask one server. Raises what its reader raises, and TimeoutError."""
         began, tick = self._clock(), time.monotonic()
-        there = await within(self._deadline, _coroutine(self._read[server]))
+        there = await within(self._deadline, self._read[server]())
         took = time.monotonic() - tick
         skew = began + took / 2 - there
-        # What the answer took on its way is not known: no more than that is claimed.
+        # The answer was on its way for an unknown part of that time; only the rest is certain.
         certain = max(0.0, abs(skew) - took / 2)
         self._note(server, certain if skew > 0 else -certain)
 
@@ -78,18 +78,14 @@ class ClockSkew:
         self._skews[server] = skew
         self._gauge.labels(server).set(skew)
         large = abs(skew) > self.limit
-        if large and server not in self._told:
-            self._told.add(server)
+        if large and server not in self._reported:
+            self._reported.add(server)
             log.error(
                 "this process's clock differs from a server's: detections are taken for too old "
                 "or from the future; set the clocks by NTP",
                 server=server,
                 seconds_ahead=round(skew, 1),
             )
-        elif not large and server in self._told:
-            self._told.discard(server)
+        elif not large and server in self._reported:
+            self._reported.discard(server)
             log.warning("the clocks agree again", server=server, seconds_ahead=round(skew, 1))
-
-
-async def _coroutine(read: ReadClock) -> float:
-    return await read()

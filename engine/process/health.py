@@ -5,7 +5,7 @@ Whether a server answers is asked when somebody wants to know; no answer is reme
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, make_asgi_app
@@ -16,7 +16,6 @@ from engine.process.http_server import BoundedServer, listen
 from engine.process.server_errors import ServerErrors
 from engine.process.settings import PREFIX
 
-Result = TypeVar("Result")
 Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -54,7 +53,7 @@ class ServerProbe:
 
     async def _answer(self) -> bool:
         try:
-            await within(self._deadline, _coroutine(self._ask))
+            await within(self._deadline, self._ask())
         except Exception as error:  # whatever it is, the answer is no
             self._errors.failed(error, self._what)
             return False
@@ -73,13 +72,9 @@ async def ask_all(checks: Mapping[str, Check]) -> dict[str, bool]:
 
 async def _passes(check: Check) -> bool:
     try:
-        return await within(_CHECK_SECONDS, _coroutine(check))
+        return await within(_CHECK_SECONDS, check())
     except Exception:  # whatever it is, the answer is no
         return False
-
-
-async def _coroutine(call: Callable[[], Awaitable[Result]]) -> Result:
-    return await call()
 
 
 class HealthServer:

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 _PIECE_BYTES = 4096
 _HELD_BYTES = 128 * 1024
 _HEADER_OVERHEAD = len(": \r\n")
+_NOT_HTTP = (400, "this is not HTTP/1.1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +160,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """uvicorn's own refusal, in the form of the others."""
-        self._refuse(400, "this is not HTTP/1.1")
+        self._refuse(*_NOT_HTTP)
 
     # Calls of the server.
 
@@ -211,13 +212,13 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refused = True
                 self._held.clear()
                 self.cycle.keep_alive = False
-            except httptools.HttpParserCallbackError as error:
-                cause = error.__context__
-                self._refuse_for(cause if isinstance(cause, _RefusedError) else None)
-            except httptools.HttpParserError:
-                self._refuse_for(None)
-            except _RefusedError as error:
-                self._refuse_for(error)
+            except (httptools.HttpParserError, _RefusedError) as error:
+                # The parser wraps what its callbacks raise.
+                cause = error if isinstance(error, _RefusedError) else error.__context__
+                if isinstance(cause, _RefusedError):
+                    self._refuse(cause.status, cause.message)
+                else:
+                    self._refuse(*_NOT_HTTP)
         if self._held and not self._refused:
             self.flow.pause_reading()
 
@@ -239,12 +240,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _too_large_head(self) -> _RefusedError:
         return _RefusedError(431, f"accepted: a head of at most {self._limits.head_bytes} bytes")
-
-    def _refuse_for(self, error: _RefusedError | None) -> None:
-        if error is None:
-            self._refuse(400, "this is not HTTP/1.1")
-        else:
-            self._refuse(error.status, error.message)
 
     def _refuse(self, status: int, message: str) -> None:
         """Read no further; say why, unless an answer is being written: that one is the last."""

@@ -77,12 +77,12 @@ async def run_services(
     front = {asyncio.create_task(work, name=name) for name, work in foreground.items()}
     back = {asyncio.create_task(work, name=name) for name, work in background.items()}
     try:
-        await _until_the_front_ends(front, back, stop)
+        await _wait_for_foreground(front, back, stop)
     finally:
         await cancel(front | back)
 
 
-async def _until_the_front_ends(
+async def _wait_for_foreground(
     front: set[asyncio.Task[None]], back: set[asyncio.Task[None]], stop: asyncio.Event
 ) -> None:
     failure: BaseException | None = None

@@ -1,4 +1,4 @@
-"""Settings as a person, a log or a screen may see them: whole, but for what is secret."""
+"""Settings as a log or a screen may show them: without secrets."""
 
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -11,7 +11,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword")
 
 
 def shown(value: object) -> str:
-    """A setting's value; of a secret only that it is set, of a URL all but its secret part."""
+    """A setting's value. Of a secret it shows that it is set, of a URL all but the password."""
     if isinstance(value, SecretStr):
         secret = value.get_secret_value()
         return shown_url(secret) if "://" in secret else HIDDEN * bool(secret)
@@ -33,8 +33,8 @@ def shown_url(url: str) -> str:
     user, at, host = parts.netloc.rpartition("@")
     name, colon, _password = user.partition(":")
     # Without a colon it may be a password in the wrong place.
-    told = f"{name}:{HIDDEN}" if colon else HIDDEN
-    place = f"{told}@{host}" if at else host
+    shown_user = f"{name}:{HIDDEN}" if colon else HIDDEN
+    place = f"{shown_user}@{host}" if at else host
     written = url.replace(parts.netloc, place, 1) if at else url
     for key, given in query:
         if key in _SECRET_PARAMETERS and given:
@@ -49,7 +49,7 @@ def _without(query: list[tuple[str, str]]) -> str:
 
 
 def shown_servers(settings: Settings) -> dict[str, str]:
-    """Where a process goes, for its first line of log."""
+    """The servers of a process, for its first line of log."""
     security = settings.kafka_security_protocol
     kafka = settings.kafka_bootstrap_servers
     return {

@@ -80,8 +80,8 @@ def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> Know
     )
 
 
-class _Batch:
-    """What is looked up together; `found` once it has been."""
+class _Lookup:
+    """Keys that are looked up together; `found` once they have been."""
 
     def __init__(self) -> None:
         self.keys: set[DeviceKey] = set()
@@ -89,9 +89,9 @@ class _Batch:
 
 
 class DeviceLookup:
-    """Finds devices, a batch at a time. `clock` gives epoch seconds.
+    """Finds devices, a list at a time. `clock` gives epoch seconds.
 
-    Safe to share between tasks: those that ask while an answer is under way are one batch.
+    Safe to share between tasks: callers who ask while a look-up is under way share the next one.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class DeviceLookup:
         self._metrics = metrics
         self._clock = clock
         self._sql_away_until = float("-inf")
-        self._next = _Batch()
+        self._next = _Lookup()
         self._asking = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> Found:
@@ -119,8 +119,8 @@ class DeviceLookup:
         batch = self._next
         batch.keys.update(keys)
         async with self._asking:
-            if batch.found is None:  # else whoever was first has asked for all
-                self._next = _Batch()
+            if batch.found is None:  # else another caller has asked for all
+                self._next = _Lookup()
                 batch.found = await self._find(list(batch.keys))
         return batch.found
 
@@ -193,8 +193,8 @@ class DeviceLookup:
             if not database_may_recover(error):
                 raise
             self._sql_away_until = now + _PAUSE_SECONDS
-            # Counted; the line in the log is left to what asks all the time, for devices are asked
-            # for only now and then, and nobody would say that SQL is back.
+            # Counted only. The line in the log is left to the probes, which ask all the time: a
+            # look-up is rare, and would say late that SQL is back.
             self._metrics.sql_errors.inc()
             return None
         return found

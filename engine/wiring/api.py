@@ -9,7 +9,6 @@ from functools import partial
 
 import structlog
 from fastapi import FastAPI
-from sqlalchemy import text
 
 from api.app import build_app
 from api.metrics import ApiMetrics
@@ -26,18 +25,17 @@ from connectors.egress import Egress
 from connectors.history import CallHistory
 from engine.connector.past_calls import read_past_calls
 from engine.connector.trial_call import company_trials
-from engine.process.health import HealthServer
+from engine.process.health import HealthServer, ServerProbe
 from engine.process.http_connection import HttpLimits
 from engine.process.http_server import BoundedServer, listen
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.wiring.connector import open_caller, open_endpoints, user_agent
+from engine.wiring.server_watch import sql_probe
 from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
 
 log = structlog.get_logger(__name__)
-
-_READY_SECONDS = 2.0
 
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
@@ -92,7 +90,7 @@ async def serve_api(
         )
         revision = AccessRevision(database=stores.database, clock=time.monotonic)
         services = build_services(settings, stores, drainer, revision, passwords)
-        ready = partial(_ready, stores, stop)
+        ready = partial(_ready, sql_probe(stores, metrics), stop)
         app = build_app(
             services=services,
             metrics=ApiMetrics(metrics.registry),
@@ -204,14 +202,5 @@ def _health(settings: Settings, metrics: Metrics, ready: Ready) -> HealthServer:
     )
 
 
-async def _ready(stores: Stores, stop: asyncio.Event) -> Mapping[str, bool]:
-    return {"running": not stop.is_set(), "database": await _database_answers(stores)}
-
-
-async def _database_answers(stores: Stores) -> bool:
-    try:
-        async with asyncio.timeout(_READY_SECONDS), stores.database.read() as session:
-            await session.execute(text("SELECT 1"))
-    except Exception:  # a check that cannot be made is the answer: not ready
-        return False
-    return True
+async def _ready(sql: ServerProbe, stop: asyncio.Event) -> Mapping[str, bool]:
+    return {"running": not stop.is_set(), "database": await sql.answers()}

@@ -85,8 +85,8 @@ async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[
 
 @asynccontextmanager
 async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[BrokerProbe]:
-    """What readiness asks whether Kafka answers; closed at the end."""
-    probe = BrokerProbe(settings, on_error=metrics.kafka_errors.inc)
+    """The probe by which readiness asks Kafka; closed at the end."""
+    probe = BrokerProbe(settings, errors=metrics.kafka_errors)
     try:
         yield probe
     finally:

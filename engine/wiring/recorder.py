@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.partition_worker import batch_workers
+from engine.kafka.partition_worker import BatchWorker
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
@@ -46,7 +47,11 @@ def build_recorder(parts: ProcessParts) -> Role:
     )
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
-        worker_for=batch_workers(recorder.for_partition, settings.batch_records),
+        worker_for=partial(
+            BatchWorker,
+            handler_for=recorder.for_partition,
+            batch_records=settings.batch_records,
+        ),
         positions=RecordedPositions(recorder),
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,

@@ -29,14 +29,6 @@ def server_checks(
 ) -> Mapping[str, Check]:
     """By the names that /readyz shows: kafka, redis, redis_writes and sql."""
 
-    async def ask_kafka() -> bool:
-        answers = await probe.answers()  # which counts by itself
-        if answers:
-            metrics.kafka_errors.answered(PROBE)
-        else:
-            metrics.kafka_errors.lost(PROBE, "no broker answers")
-        return answers
-
     async def ask_redis_to_write() -> None:
         # Each node that holds claims: one of them alone may be full, or a replica by now.
         tags = range(_TAGS) if isinstance(stores.redis, RedisCluster) else range(1)
@@ -45,19 +37,24 @@ def server_checks(
             pipeline.set(f"{settings.redis_prefix}probe:{{{tag}}}", b"", ex=_PROBE_SECONDS)
         await pipeline.execute()
 
-    async def ask_sql() -> None:
+    redis = ServerProbe(stores.redis_answers, what=PROBE, errors=metrics.redis_errors)
+    writes = ServerProbe(ask_redis_to_write, what="write", errors=metrics.redis_errors)
+    return {
+        "kafka": probe.answers,
+        "redis": redis.answers,
+        "redis_writes": writes.answers,
+        "sql": sql_probe(stores, metrics).answers,
+    }
+
+
+def sql_probe(stores: Stores, metrics: Metrics) -> ServerProbe:
+    """Whether SQL answers."""
+
+    async def ask() -> None:
         async with stores.database.glance() as session:
             await session.execute(text("SELECT 1"))
 
-    redis = ServerProbe(stores.redis_answers, what=PROBE, errors=metrics.redis_errors)
-    writes = ServerProbe(ask_redis_to_write, what="write", errors=metrics.redis_errors)
-    sql = ServerProbe(ask_sql, what=PROBE, errors=metrics.sql_errors)
-    return {
-        "kafka": ask_kafka,
-        "redis": redis.answers,
-        "redis_writes": writes.answers,
-        "sql": sql.answers,
-    }
+    return ServerProbe(ask, what=PROBE, errors=metrics.sql_errors)
 
 
 def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSkew:
@@ -88,7 +85,7 @@ def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSke
 class ServerWatch:
     """Asks every question each 5 s, and looks at Redis and the clocks each 10 s.
 
-    What fails is counted and said by the questions; here nothing is tried again but by time.
+    The probes count and log what fails.
     """
 
     def __init__(
@@ -127,6 +124,6 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _unless_away(look: Callable[[], Awaitable[None]]) -> None:
-    # A server that is away, or forbids the question, is the business of the questions.
+    # The probes log a server that is away; one that forbids INFO or TIME is left alone.
     with suppress(RedisError, SQLAlchemyError, OSError, TimeoutError):
         await look()

@@ -16,6 +16,7 @@ from catalog.index.writer import IndexStore
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import RedisClient, connect_redis
+from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
 from engine.process.settings import Settings
 
@@ -23,10 +24,6 @@ log = structlog.get_logger(__name__)
 
 _CLOSE_SECONDS = 5.0
 _SCHEMA_SECONDS = 3.0
-
-
-class SchemaError(Exception):
-    """The tables are not those of this version; the message says what to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +72,7 @@ def catalog_limits(settings: Settings) -> CatalogLimits:
 
 
 async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
-    """Nothing waits for what is done here: a process that is to end does."""
+    """Close within a deadline, so that a server that hangs cannot keep the process from ending."""
     try:
         async with asyncio.timeout(_CLOSE_SECONDS):
             await close()

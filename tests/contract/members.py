@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engine.kafka.consumer import PartitionedConsumer
-from engine.kafka.partition_worker import BatchHandler, Records, batch_workers
+from engine.kafka.partition_worker import BatchHandler, BatchWorker, Records
 from engine.kafka.positions import PositionStore
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.cancelling import cancel
@@ -68,7 +69,9 @@ class Member:
             consumer=group_consumer(settings, ROLE),
             topics=[topic],
             role=ROLE,
-            worker_for=batch_workers(handler_for, settings.batch_records),
+            worker_for=partial(
+                BatchWorker, handler_for=handler_for, batch_records=settings.batch_records
+            ),
             metrics=metrics or Metrics(),
             batch_records=settings.batch_records,
             in_flight_records=settings.in_flight_records,

@@ -37,7 +37,7 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     except (KafkaError, OSError, TimeoutError) as error:
         found = await asyncio.to_thread(diagnose, settings)
         return [
-            bad(_PART, "reachable", found.told if found else f"{type(error).__name__}: {error}")
+            bad(_PART, "reachable", found.message if found else f"{type(error).__name__}: {error}")
         ]
     of_topics = _topics(settings, topics, cluster)
     return [_reachable(settings, cluster), *of_topics, *(await check_groups(settings))]

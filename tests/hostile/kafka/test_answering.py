@@ -4,24 +4,29 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from engine.kafka.broker_probe import BrokerProbe
+from engine.process.metrics import Metrics
 from engine.process.settings_sources import load_settings
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
 
 
 @asynccontextmanager
-async def probing(bootstrap: str) -> AsyncIterator[tuple[BrokerProbe, list[None]]]:
-    errors: list[None] = []
+async def probing(bootstrap: str) -> AsyncIterator[tuple[BrokerProbe, Callable[[], float]]]:
+    metrics = Metrics()
     settings = load_settings(None, kafka_bootstrap_servers=bootstrap)
-    probe = BrokerProbe(settings, on_error=lambda: errors.append(None))
+    probe = BrokerProbe(settings, errors=metrics.kafka_errors)
     try:
-        yield probe, errors
+        yield probe, lambda: counted(metrics)
     finally:
         await probe.close()
+
+
+def counted(metrics: Metrics) -> float:
+    return metrics.registry.get_sample_value("proximity_kafka_errors_total") or 0.0
 
 
 @contextmanager
@@ -40,13 +45,13 @@ async def test_a_broker_that_lives_answers(broker: str) -> None:
     async with probing(broker) as (probe, errors):
         assert all(await asyncio.gather(*(probe.answers() for _ in range(20))))
         assert await probe.answers()
-        assert not errors
+        assert not errors()
 
 
 async def test_nobody_listens() -> None:
     async with probing("127.0.0.1:1") as (probe, errors):
         assert not await probe.answers()
-        assert errors
+        assert errors()
 
 
 async def test_a_broker_that_hangs_or_dies_is_seen_and_seen_back(own_kafka: KafkaServer) -> None:
@@ -56,7 +61,9 @@ async def test_a_broker_that_hangs_or_dies_is_seen_and_seen_back(own_kafka: Kafk
             begun = time.monotonic()
             assert not await probe.answers()
             assert time.monotonic() - begun < 2.0
-            await eventually(lambda: errors, what="the question that nobody answered is counted")
+            await eventually(
+                lambda: errors() > 0, what="the question that nobody answered is counted"
+            )
         await eventually(probe.answers, what="it answers again")
 
         await asyncio.to_thread(own_kafka.kill)

@@ -7,13 +7,13 @@ from typing import TypeVar
 import structlog
 
 from engine.process.failures import database_may_recover, took_too_long
+from engine.process.retry import Backoff
 from engine.process.server_errors import ServerErrors
 from engine.recorder.errors import TransactionTooSlowError, WriteAgainError
 
 log = structlog.get_logger(__name__)
 
-_FIRST_BACKOFF = 0.05
-_LAST_BACKOFF = 5.0
+_LONGEST_PAUSE = 5.0
 _SLOW_TRIES = 3  # then a batch may be too large for the time that a statement has
 
 Result = TypeVar("Result")
@@ -35,7 +35,7 @@ class SqlRetry:
         The partition waits meanwhile: backpressure, not loss. A call that `may_be_split` and does
         not end in its time again and again raises TransactionTooSlowError.
         """
-        backoff, slow = _FIRST_BACKOFF, 0
+        backoff, slow = Backoff(last=_LONGEST_PAUSE), 0
         while True:
             try:
                 async with asyncio.timeout(self._deadline):
@@ -53,5 +53,4 @@ class SqlRetry:
             else:
                 self._errors.answered("recording")
                 return result
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, _LAST_BACKOFF)
+            await backoff.pause()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteRetentionStore
 from engine.wiring.kafka import role_consumer
 from engine.wiring.role import ProcessParts, Role
+from engine.wiring.server_watch import redis_time
 
 _DAY_SECONDS = 86_400.0
 
@@ -108,7 +109,7 @@ def _retention(parts: ProcessParts, store: RetentionStore) -> Retention:
 
     async def redis_clock() -> datetime:
         async with asyncio.timeout(settings.redis_timeout):
-            return _redis_instant(await redis.time())
+            return datetime.fromtimestamp(await redis_time(redis), UTC)
 
     return Retention(
         store,
@@ -117,9 +118,3 @@ def _retention(parts: ProcessParts, store: RetentionStore) -> Retention:
         clock=lambda: datetime.now(UTC),
         clocks={"redis": redis_clock},
     )
-
-
-def _redis_instant(answer: Any) -> datetime:
-    """From the answer to TIME: seconds and microseconds, of each node on a cluster."""
-    seconds, microseconds = next(iter(answer.values())) if isinstance(answer, dict) else answer
-    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 
 from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from catalog.redis_connection import RedisClient
 from engine.kafka.broker_probe import BrokerProbe
 from engine.process.clock_skew import ClockSkew, ReadClock
 from engine.process.health import PROBE, Check, ServerProbe
@@ -60,26 +62,27 @@ def sql_probe(stores: Stores, metrics: Metrics) -> ServerProbe:
 def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSkew:
     """Against Redis and, where it runs on its own, SQL; nothing is asked yet."""
 
-    async def redis_time() -> float:
-        redis = stores.redis
-        if isinstance(redis, RedisCluster):
-            found = await redis.time(target_nodes=redis.get_random_node())
-        else:
-            found = await redis.time()
-        seconds, microseconds = found
-        return float(seconds) + float(microseconds) / 1_000_000
-
     async def sql_time() -> float:
         async with stores.database.glance() as session:
             query = text("SELECT EXTRACT(EPOCH FROM clock_timestamp())")
             return float(await session.scalar(query) or 0.0)
 
-    read: dict[str, ReadClock] = {"redis": redis_time}
+    read: dict[str, ReadClock] = {"redis": partial(redis_time, stores.redis)}
     if stores.database.dialect == "postgresql":  # SQLite has this host's clock
         read["sql"] = sql_time
     return ClockSkew(
         read=read, limit=settings.clock_skew_limit, gauge=metrics.clock_skew, deadline=_DEADLINE
     )
+
+
+async def redis_time(redis: RedisClient) -> float:
+    """Epoch seconds on the clock of Redis, or of one node of a cluster."""
+    if isinstance(redis, RedisCluster):
+        found = await redis.time(target_nodes=redis.get_random_node())
+    else:
+        found = await redis.time()
+    seconds, microseconds = found
+    return float(seconds) + float(microseconds) / 1_000_000
 
 
 class ServerWatch:

@@ -4,7 +4,6 @@ How far a replay has come is committed for a group: an offset for each partition
 as the commit's metadata, the offsets of reasons that are further.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -19,9 +18,9 @@ from engine.cli.dead_letters.letter import Letter, read_letters
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topic_reader import TopicReader, open_admin
 from engine.kafka.topics import Topics
+from engine.process.retry import Backoff
 from engine.process.settings import Settings
 
-_RETRY_SECONDS = 0.2
 _decode = msgspec.json.Decoder(dict[str, int]).decode
 
 
@@ -158,6 +157,7 @@ async def replayed_by(
     """What `group` has committed. Raises KafkaError or TimeoutError."""
     if not partitions:
         return {}
+    backoff = Backoff()
     async with open_admin(settings) as admin:
         while True:
             try:
@@ -168,4 +168,4 @@ async def replayed_by(
                     raise
             else:
                 return {tp: ReplayedOffsets.read(found.get(tp)) for tp in partitions}
-            await asyncio.sleep(_RETRY_SECONDS)
+            await backoff.pause()

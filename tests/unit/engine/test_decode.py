@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.dead_letters import PATIENCE, DeadLetterLimit, DeadLetterReason
 from engine.kafka.detections import canonical_uuid, decode_detections, decode_record
+from engine.kafka.errors import TooManyDeadLettersError
 from rules.model import Zone
 from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 
@@ -138,6 +139,19 @@ def test_a_batch_keeps_the_order_and_the_places_of_the_dead():
     assert [h.record.offset for h in batch.messages] == [10, 12]
     assert [letter.record.offset for letter in batch.dead_letters] == [11, 13]
     assert batch.dead_positions == [1, 3]
+
+
+def test_the_limit_counts_what_is_decoded_and_what_is_not():
+    now = 0.0
+    limit = DeadLetterLimit(share=0.5, run=2, clock=lambda: now)
+    broken = [record(b"{", offset=n, key=b"%d" % n) for n in range(4)]
+    assert decode_detections(broken[:2], 2.0, limit).messages == []  # failing for no time yet
+    now = PATIENCE
+    decode_detections([record(detection(), offset=2)], 2.0, limit)
+    assert len(decode_detections(broken[3:], 2.0, limit).dead_letters) == 1  # one key since then
+    now = 2 * PATIENCE
+    with pytest.raises(TooManyDeadLettersError):
+        decode_detections([record(b"{", offset=4, key=b"another")], 2.0, limit)
 
 
 def test_the_canonical_form():

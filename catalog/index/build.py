@@ -139,14 +139,14 @@ async def _campaigns_by_tag(
 
 
 def _beacon_field(row: Any, campaigns: set[int]) -> tuple[str, bytes]:
-    venue = model.Venue(
+    venue = model.VenueSnapshot(
         id=row.venue_id,
         name=row.venue_name,
         company_id=row.company_id,
         active=row.venue_active,
         time_zone=row.time_zone,
     )
-    beacon = model.Beacon(
+    beacon = model.BeaconSnapshot(
         id=row.id,
         name=row.name,
         uuid=row.uuid,
@@ -161,7 +161,7 @@ def _beacon_field(row: Any, campaigns: set[int]) -> tuple[str, bytes]:
 
 
 def _campaign_field(row: Any, now: datetime) -> tuple[str, bytes]:
-    campaign = model.Campaign(
+    campaign = model.CampaignSnapshot(
         id=row.id,
         name=row.name,
         hash=row.hash,

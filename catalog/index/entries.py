@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from rules.model import Beacon, Campaign
+from rules.model import BeaconSnapshot, CampaignSnapshot
 
 BUCKETS = 16
 MARKER_FIELD = "m"
@@ -43,7 +43,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
 class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A beacon and the ids of the campaigns that target it, active or not, ascending."""
 
-    beacon: Beacon
+    beacon: BeaconSnapshot
     campaigns: list[int]
 
 
@@ -91,7 +91,7 @@ def beacon_field(uuid: str, major: int, minor: int) -> str:
 
 
 def campaign_field(campaign_id: int) -> str:
-    """The field of a rules.model.Campaign."""
+    """The field of a CampaignSnapshot."""
     return f"c:{campaign_id}"
 
 
@@ -103,5 +103,5 @@ def connector_field(company_id: int) -> str:
 encode = msgspec.json.encode
 decode_marker = msgspec.json.Decoder(Marker).decode
 decode_beacon = msgspec.json.Decoder(BeaconEntry).decode
-decode_campaign = msgspec.json.Decoder(Campaign).decode
+decode_campaign = msgspec.json.Decoder(CampaignSnapshot).decode
 decode_connector = msgspec.json.Decoder(ConnectorEntry).decode

@@ -16,7 +16,7 @@ from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
 from engine.process.readiness import Question
 from engine.redis.inspection import RedisInspection
-from rules.model import Campaign as Entry
+from rules.model import CampaignSnapshot
 from tests.hostile.index.reader import Reader
 from tests.integration.catalog.records import Records, fresh_index, index_of
 
@@ -31,7 +31,7 @@ async def used(redis: RedisClient) -> int:
     return int((await redis.info("memory"))["used_memory"])
 
 
-async def entry(reader: Reader, redis: RedisClient, campaign_id: int) -> Entry:
+async def entry(reader: Reader, redis: RedisClient, campaign_id: int) -> CampaignSnapshot:
     field = campaign_field(campaign_id)
     raw = await redis.hget(reader.store.keys.of(field), field)
     assert raw is not None
@@ -104,7 +104,9 @@ async def test_what_begins_by_time_alone_has_its_content_in_time(
     assert timedelta(days=1) > EVERY
 
 
-async def _put(reader: Reader, redis: RedisClient, campaign_id: int, made: Entry) -> None:
+async def _put(
+    reader: Reader, redis: RedisClient, campaign_id: int, made: CampaignSnapshot
+) -> None:
     field = campaign_field(campaign_id)
     await redis.hset(reader.store.keys.of(field), field, encode(made))
 

@@ -10,16 +10,13 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from catalog.database import Database
+from catalog.errors import AccountError
 from catalog.fields.company import AREAS, NOTHING
 from catalog.models import Account, Company
-from catalog.passwords import SHORTEST, hash_password
+from catalog.passwords import MIN_PASSWORD_LENGTH, hash_password
 
 
-class AccountError(Exception):
-    """An account cannot be made or changed; the message says why, on one line."""
-
-
-class Listed(NamedTuple):
+class ListedAccount(NamedTuple):
     """An account in a list."""
 
     email: str
@@ -90,7 +87,7 @@ async def set_active(database: Database, email: str, active: bool) -> None:
         account.active = active
 
 
-async def list_accounts(database: Database) -> list[Listed]:
+async def list_accounts(database: Database) -> list[ListedAccount]:
     """Every account, by company and e-mail."""
     query = (
         select(Account.email, Company.name, Account.active, Account.permission)
@@ -98,7 +95,7 @@ async def list_accounts(database: Database) -> list[Listed]:
         .order_by(Company.name, Account.email)
     )
     async with database.read() as session:
-        return [Listed(*row) for row in await session.execute(query)]
+        return [ListedAccount(*row) for row in await session.execute(query)]
 
 
 @asynccontextmanager
@@ -112,6 +109,6 @@ async def _changing(database: Database, email: str) -> AsyncIterator[Account]:
 
 
 def _hashed(password: str) -> str:
-    if len(password) < SHORTEST:
-        raise AccountError(f"the password is too short: {SHORTEST} characters at least")
+    if len(password) < MIN_PASSWORD_LENGTH:
+        raise AccountError(f"the password is too short: {MIN_PASSWORD_LENGTH} characters at least")
     return hash_password(password)

@@ -27,8 +27,8 @@ from catalog.models import (
     Geofence,
     Venue,
 )
-from catalog.outbox import CatalogSession
-from catalog.soft_deletion import is_marked
+from catalog.session import CatalogSession
+from catalog.soft_deletion import is_soft_deleted
 
 _log = structlog.get_logger(__name__)
 _KINDS: dict[type, str] = {
@@ -41,7 +41,7 @@ _KINDS: dict[type, str] = {
     Geofence: "geofence",
     Venue: "venue",
 }
-KINDS = tuple(_KINDS.values())
+AUDITED_KINDS = tuple(_KINDS.values())
 _SECRET = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
 # An offset is how its instant is written, and no field of its own.
 _UNSAID = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
@@ -66,8 +66,8 @@ _author: ContextVar[Author | None] = ContextVar("catalog_author", default=None)
 
 
 @contextmanager
-def authored() -> Iterator[None]:
-    """What is written within has the author that `name_author` names within, and none before."""
+def audit_scope() -> Iterator[None]:
+    """What is written within has the author that `set_author` names within, and none before."""
     token = _author.set(None)
     try:
         yield
@@ -75,7 +75,7 @@ def authored() -> Iterator[None]:
         _author.reset(token)
 
 
-def name_author(author: Author) -> None:
+def set_author(author: Author) -> None:
     """Say who writes from now on in this context."""
     _author.set(author)
 
@@ -93,7 +93,8 @@ def _note(session: Session, _context: UOWTransaction) -> None:
             ("delete", session.deleted),
         )
         for item in items
-        if (row := _row(author, "delete" if is_marked(session, item) else action, item)) is not None
+        if (row := _row(author, "delete" if is_soft_deleted(session, item) else action, item))
+        is not None
     ]
     if rows:
         session.connection().execute(insert(AuditEntry), rows)

@@ -48,7 +48,7 @@ def sqlstate_of(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
-def state_passes(state: str) -> bool:
+def sqlstate_may_recover(state: str) -> bool:
     """Whether an error with this SQLSTATE may pass by itself."""
     return state[:2] in _CLASSES_THAT_PASS or state in _STATES_THAT_PASS
 
@@ -58,7 +58,7 @@ def took_too_long(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or sqlstate_of(error) == "57014"
 
 
-def gave_way(error: BaseException) -> bool:
+def is_lock_conflict(error: BaseException) -> bool:
     """Whether the transaction only gave way to another one."""
     return sqlstate_of(error) in _GAVE_WAY
 
@@ -73,7 +73,7 @@ def database_may_recover(error: BaseException) -> bool:
     # asyncpg's own, where SQLAlchemy does not wrap them: while it connects, and in the recorder.
     if isinstance(error, PostgresError):
         state = sqlstate_of(error)
-        return state is not None and state_passes(state)
+        return state is not None and sqlstate_may_recover(state)
     if isinstance(error, InterfaceError):
         return not isinstance(error, _REFUSED_BY_ASYNCPG)
     # (An internal client error: a statement met a connection in the middle of what was broken off.)
@@ -88,4 +88,4 @@ def _wrapped_passes(error: DBAPIError) -> bool:
     if isinstance(cause, InvalidCachedStatementError):
         return True
     state = sqlstate_of(error)
-    return state is not None and state_passes(state)
+    return state is not None and sqlstate_may_recover(state)

@@ -12,11 +12,12 @@ import orjson
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from catalog.errors import LimitError
 from catalog.models import Beacon, Campaign, Company
 
 TEXTS = ("title", "push", "template", "url", "html")
 LISTS = ("nfcs", "qrcodes")
-CONTENT = (*TEXTS, *LISTS)
+CONTENT_FIELDS = (*TEXTS, *LISTS)
 _PLURAL = {Beacon: "beacons", Campaign: "campaigns"}
 
 
@@ -33,22 +34,17 @@ class CatalogLimits:
 DEFAULT_LIMITS = CatalogLimits()
 
 
-class LimitError(Exception):
-    """A limit would be passed. The message says which; `field` is the request's, "" for none."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-
-
 def check_content(limits: CatalogLimits, new: Mapping[str, Any], old: Mapping[str, Any]) -> None:
     """Raise LimitError if what a campaign holds is too long, unless it was as long before."""
     size, most = _size(new), limits.campaign_content
     if size <= most or size <= _size(old):
         return
-    longest = max((name for name in CONTENT if new.get(name)), key=lambda n: _size({n: new[n]}))
+    longest = max(
+        (name for name in CONTENT_FIELDS if new.get(name)), key=lambda n: _size({n: new[n]})
+    )
     raise LimitError(
-        longest, f"accepted: {', '.join(CONTENT)} of at most {most} bytes together, not {size}"
+        longest,
+        f"accepted: {', '.join(CONTENT_FIELDS)} of at most {most} bytes together, not {size}",
     )
 
 
@@ -66,7 +62,7 @@ async def lock_company(session: AsyncSession, company_id: int) -> None:
     await session.execute(query.with_for_update(key_share=True))
 
 
-async def check_room(
+async def check_venue_size(
     session: AsyncSession, limits: CatalogLimits, model: type[Beacon | Campaign], venue_id: int
 ) -> None:
     """Raise LimitError if a venue to which a record was added now has too many."""

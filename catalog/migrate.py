@@ -11,14 +11,11 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog.database import create_engine, writing
+from catalog.database import create_engine, with_write_lock
+from catalog.errors import MigrationError
 
 _DEADLINE = 300.0  # seconds, also for the wait while another process migrates
 _ADVISORY_LOCK = 0x70726F78  # "prox": any number that others are unlikely to choose
-
-
-class MigrationError(ValueError):
-    """The schema cannot be upgraded; nothing has changed."""
 
 
 async def migrate(url: str) -> list[str]:
@@ -28,7 +25,7 @@ async def migrate(url: str) -> list[str]:
     Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError, and then nothing has
     changed.
     """
-    engine = writing(create_engine(url, command_timeout=_DEADLINE))
+    engine = with_write_lock(create_engine(url, command_timeout=_DEADLINE))
     if engine.dialect.name == "sqlite":
         event.listen(engine.sync_engine, "connect", _without_foreign_keys)
     try:

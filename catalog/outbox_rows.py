@@ -22,14 +22,14 @@ from catalog.models import (
 _CHUNK = 1000
 
 
-class Row(NamedTuple):
+class OutboxRow(NamedTuple):
     """A row of the outbox; see catalog.outbox for the kinds."""
 
     kind: str
     ref: str
 
 
-def insert_rows(connection: Connection, rows: Iterable[Row]) -> None:
+def insert_rows(connection: Connection, rows: Iterable[OutboxRow]) -> None:
     """Write rows that are known."""
     for chunk in chunked(rows, _CHUNK):
         connection.execute(insert(Outbox), [row._asdict() for row in chunk])
@@ -70,7 +70,7 @@ def _lock(connection: Connection, key: Any, *conditions: ColumnElement[bool]) ->
 def _delete_companies(connection: Connection, company_ids: Sequence[int]) -> None:
     for ids in chunked(company_ids, _CHUNK):
         _lock(connection, Company.id, Company.id.in_(ids))
-        insert_rows(connection, (Row("company", str(number)) for number in ids))
+        insert_rows(connection, (OutboxRow("company", str(number)) for number in ids))
         _delete_venues(connection, _lock(connection, Venue.id, Venue.company_id.in_(ids)))
 
 
@@ -85,7 +85,7 @@ def _delete_venues(connection: Connection, venue_ids: Sequence[int]) -> None:
 def _delete_campaigns(connection: Connection, campaign_ids: Sequence[int]) -> None:
     for ids in chunked(campaign_ids, _CHUNK):
         _lock(connection, Campaign.id, Campaign.id.in_(ids))
-        insert_rows(connection, (Row("campaign", str(number)) for number in ids))
+        insert_rows(connection, (OutboxRow("campaign", str(number)) for number in ids))
         targets = select(literal("beacon_id"), _text(campaign_beacon.c.beacon_id))
         _insert_from(connection, targets.where(campaign_beacon.c.campaign_id.in_(ids)))
         note_tagged(connection, ids)

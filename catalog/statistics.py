@@ -11,8 +11,8 @@ from catalog.models import Beacon, Campaign, Company, Statistic, Venue
 from catalog.soft_deletion import with_deleted
 
 _LONGEST_ID = 18  # digits
-KINDS = ("venue", "beacon", "campaign")
-_ORDER = case({kind: number for number, kind in enumerate(KINDS)}, value=Statistic.kind)
+STATISTIC_KINDS = ("venue", "beacon", "campaign")
+_ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, value=Statistic.kind)
 
 
 class StatisticLine(NamedTuple):
@@ -34,7 +34,7 @@ class StatisticLine(NamedTuple):
     notifications: int
 
 
-class Choice(NamedTuple):
+class StatisticFilter(NamedTuple):
     """Which lines: days from `first` to `last`, both included; None is any."""
 
     first: date
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
     kind: str | None = None
 
 
-class Cursor(NamedTuple):
+class StatisticCursor(NamedTuple):
     """A place in the order of the lines: behind it comes the next page."""
 
     day: date
@@ -54,7 +54,11 @@ class Cursor(NamedTuple):
 
 
 async def statistic_page(
-    session: AsyncSession, company_id: int, choice: Choice, after: Cursor | None, limit: int
+    session: AsyncSession,
+    company_id: int,
+    choice: StatisticFilter,
+    after: StatisticCursor | None,
+    limit: int,
 ) -> list[StatisticLine]:
     """Up to `limit` lines of one company's venues, in the same order. Raises SQLAlchemyError."""
     query = _query(choice).where(Venue.company_id == company_id).limit(limit)
@@ -62,13 +66,15 @@ async def statistic_page(
         of = Statistic
         here = tuple_(of.day, of.venue_id, _ORDER, of.ref)
         place = tuple_(
-            literal(after.day, Date()), after.venue_id, KINDS.index(after.kind), after.id
+            literal(after.day, Date()), after.venue_id, STATISTIC_KINDS.index(after.kind), after.id
         )
         query = query.where(here > place)
     return [StatisticLine._make(row) for row in await session.execute(query)]
 
 
-async def statistic_lines(session: AsyncSession, choice: Choice) -> AsyncIterator[StatisticLine]:
+async def statistic_lines(
+    session: AsyncSession, choice: StatisticFilter
+) -> AsyncIterator[StatisticLine]:
     """The lines in the order of day, venue, kind, id. `company` and `venue` are names or ids.
 
     Raises SQLAlchemyError or OSError.
@@ -77,7 +83,7 @@ async def statistic_lines(session: AsyncSession, choice: Choice) -> AsyncIterato
         yield StatisticLine._make(row)
 
 
-def _query(choice: Choice) -> Select[Any]:
+def _query(choice: StatisticFilter) -> Select[Any]:
     of = Statistic
     name = case(
         (of.kind == "venue", Venue.name), (of.kind == "beacon", Beacon.name), else_=Campaign.name

@@ -17,17 +17,20 @@ MARKER_FIELD = "m"
 REBUILT = "*"  # the `keys` of a change message after a rebuild: everything may have changed
 
 
-class WritePlace(NamedTuple):
-    """How far a bucket is written: the turn of its last write, and which write of the turn."""
+class WritePosition(NamedTuple):
+    """The last write of a bucket: the writer's generation, and which of its writes it was."""
 
     generation: int
     step: int
 
 
+NOTHING_WRITTEN = WritePosition(0, 0)
+
+
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
     """Says that a bucket is built, from which catalog, and which write was its last.
 
-    `generation` counts the writers' turns, `step` the writes of a turn; a rebuild is step 0.
+    `generation` counts index transactions, `step` the writes of one; a rebuild is step 0.
     """
 
     catalog: str
@@ -35,9 +38,9 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
 
     @property
-    def place(self) -> WritePlace:
-        """Which write this was, to be compared."""
-        return WritePlace(self.generation, self.step)
+    def position(self) -> WritePosition:
+        """Which write this was; later writes are greater."""
+        return WritePosition(self.generation, self.step)
 
 
 class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from ipaddress import ip_network
 
-from catalog.secrets import SecretKeyError, open_cipher
+from catalog.errors import SecretKeyError
+from catalog.secrets import open_cipher
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.process.listening import PortInUseError, listen
 from engine.process.settings import PREFIX, Settings

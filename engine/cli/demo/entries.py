@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from catalog.database import Database, open_database
-from catalog.index.build import beacon_fields, campaign_fields
+from catalog.index.catalog_reader import beacon_fields, campaign_fields
 from catalog.index.entries import BeaconEntry, decode_beacon, decode_campaign
 from engine.cli.catalog_loading import update_index, write_catalog
 from engine.cli.demo.reasons import Entry

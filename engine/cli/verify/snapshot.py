@@ -18,7 +18,7 @@ from catalog.models import (
     Device,
     Reception,
     RecorderOffset,
-    RecorderPast,
+    ReplacedTopic,
     Venue,
 )
 from catalog.models.base import Instant
@@ -53,7 +53,7 @@ class Snapshot:
 
     async def past(self, topics: Collection[str]) -> set[str]:
         """Those of the topics of whose name there was another one before, that was recorded."""
-        query = select(RecorderPast.topic).where(RecorderPast.topic.in_(topics))
+        query = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(topics))
         return set(await self._connection.scalars(query))
 
     async def catalog(self) -> Catalog:

@@ -8,9 +8,9 @@ from redis.exceptions import OutOfMemoryError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from catalog.index.drain import Outcome, drain_once, rebuild
+from catalog.index.content import DATE_CHECK_INTERVAL, enqueue_date_changes
+from catalog.index.drain import DrainResult, drain_once, rebuild
 from catalog.index.entries import campaign_field, decode_campaign, encode
-from catalog.index.sweep import EVERY, sweep
 from catalog.models import IndexState, Venue
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
@@ -39,7 +39,7 @@ async def entry(reader: Reader, redis: RedisClient, campaign_id: int) -> Campaig
 
 
 async def drain(reader: Reader) -> None:
-    while await drain_once(reader.database, reader.store) is not Outcome.IDLE:
+    while await drain_once(reader.database, reader.store) is not DrainResult.IDLE:
         pass
 
 
@@ -87,8 +87,8 @@ async def test_what_begins_by_time_alone_has_its_content_in_time(
         )
         session.add_all([soon, gone])
     await drain(reader)
-    assert await sweep(reader.database)
-    assert not await sweep(reader.database), "the time has not come"
+    assert await enqueue_date_changes(reader.database)
+    assert not await enqueue_date_changes(reader.database), "the time has not come"
     # As if both had been written a month ago.
     asleep = (await entry(reader, redis, soon.id)).without_content()
     awake = await entry(reader, redis, reader.campaign.id)
@@ -97,11 +97,11 @@ async def test_what_begins_by_time_alone_has_its_content_in_time(
     async with reader.database.write.begin() as session:
         state = (await session.scalars(select(IndexState))).one()
         state.swept_at = NOW - timedelta(days=30)
-    assert await sweep(reader.database)
+    assert await enqueue_date_changes(reader.database)
     await drain(reader)
     assert (await entry(reader, redis, soon.id)).content == "<p>"
     assert (await entry(reader, redis, gone.id)).asleep
-    assert timedelta(days=1) > EVERY
+    assert timedelta(days=1) > DATE_CHECK_INTERVAL
 
 
 async def _put(

@@ -1,4 +1,4 @@
-"""Accounts, as those who run the service make and change them: there is no sign-up."""
+"""Creates and changes accounts for the operators of the service. There is no sign-up."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -40,9 +40,9 @@ class NewAccount:
 async def create_account(
     database: Database, new: NewAccount, *, create_company: bool, now: datetime
 ) -> None:
-    """Make an account, and its company if that is asked for.
+    """Create an account, and its company if it is missing and `create_company` allows it.
 
-    Raises AccountError, and what SQL raises; then nothing has changed.
+    Raises AccountError, SQLAlchemyError or OSError; then nothing has changed.
     """
     hashed = _hashed(new.password)
     try:
@@ -75,14 +75,14 @@ async def set_password(database: Database, email: str, password: str) -> None:
 async def set_permissions(
     database: Database, email: str, permission: Mapping[str, int]
 ) -> dict[str, int]:
-    """Change the levels of the areas that are given; all levels as they are then."""
+    """Change the levels of the areas that are given. Returns the new levels of all areas."""
     async with _changing(database, email) as account:
         account.permission = account.permission | dict(permission)
         return dict(account.permission)
 
 
 async def set_active(database: Database, email: str, active: bool) -> None:
-    """Let the account sign in, or not; then its sessions stop too."""
+    """Allow the account to sign in, or forbid it. Either ends its sessions."""
     async with _changing(database, email) as account:
         account.active = active
 

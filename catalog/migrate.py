@@ -1,4 +1,4 @@
-"""Bring a database's schema up to what this version needs."""
+"""Upgrades a database to the schema of this version."""
 
 from pathlib import Path
 
@@ -21,9 +21,8 @@ _ADVISORY_LOCK = 0x70726F78  # "prox": any number that others are unlikely to ch
 async def migrate(url: str) -> list[str]:
     """Upgrade to the newest schema, in one transaction; the revisions that were applied.
 
-    Several processes may do so at once: one works and the others wait and find nothing to do.
-    Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError, and then nothing has
-    changed.
+    Several processes may call it at once: one upgrades, the others wait and find nothing to do.
+    Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError; then nothing has changed.
     """
     engine = with_write_lock(create_engine(url, command_timeout=_DEADLINE))
     if engine.dialect.name == "sqlite":

@@ -1,4 +1,4 @@
-"""The statements behind catalog.outbox: rows of the outbox, one by one or straight from SQL."""
+"""The statements of catalog.outbox: they insert rows that are known, or select them in SQL."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -30,19 +30,19 @@ class OutboxRow(NamedTuple):
 
 
 def insert_rows(connection: Connection, rows: Iterable[OutboxRow]) -> None:
-    """Write rows that are known."""
+    """Insert rows that are known."""
     for chunk in chunked(rows, _CHUNK):
         connection.execute(insert(Outbox), [row._asdict() for row in chunk])
 
 
 def note_triples(connection: Connection, beacon_ids: Sequence[int]) -> None:
-    """The triples that beacons have in SQL now, which may be newer than what a session loaded."""
+    """Insert the triples that beacons have in SQL now, which a session may not have loaded."""
     for ids in chunked(beacon_ids, _CHUNK):
         _insert_triples(connection, Beacon.id.in_(ids))
 
 
 def note_tagged(connection: Connection, campaign_ids: Sequence[int]) -> None:
-    """What campaigns reach through their tags at the venue that they have in SQL now."""
+    """Insert a row for each tag of campaigns, at the venue that they have in SQL now."""
     for ids in chunked(campaign_ids, _CHUNK):
         ref = _text(Campaign.venue_id) + ":" + _text(campaign_tag.c.tag_id)
         tied = select(literal("tagged"), ref).join_from(campaign_tag, Campaign)
@@ -104,7 +104,7 @@ def _delete_connectors(connection: Connection, connector_ids: Sequence[int]) -> 
         _insert_from(connection, owners.where(Connector.id.in_(ids)))
 
 
-# What to note before rows of a table, and all that goes with them, are deleted.
+# What to insert before records of a table, and all that SQL deletes with them, are deleted.
 DELETIONS: dict[type, Callable[[Connection, Sequence[int]], None]] = {
     Company: _delete_companies,
     Venue: _delete_venues,

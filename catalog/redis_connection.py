@@ -1,6 +1,6 @@
 """Connects to Redis, single or cluster, with deadlines, retries and health checks.
 
-`check_redis_url` finds at the start of a process what no waiting would mend.
+`probe_redis` finds at the start of a process what no waiting would mend.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ def _connect(url: str, timeout: float) -> RedisClient:
     return Redis.from_url(url, **options)
 
 
-async def check_redis_url(url: str) -> None:
+async def probe_redis(url: str) -> None:
     """Raise RedisUrlError for a wrong password, database, TLS or kind of server (single, cluster).
 
     A Redis that does not answer within 2 s raises nothing: it may still be starting.

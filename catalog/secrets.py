@@ -1,4 +1,4 @@
-"""Encryption at rest of what a connector authenticates with: its parameters and its secret."""
+"""Encrypts the credentials of connectors for storage: their parameters and signing secrets."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from catalog.errors import DecryptionError, SecretKeyError
 
 _SHORTEST_PASSPHRASE = 16
 _FEWEST_CHARACTERS = 8
-# A key that only decrypts any more may be one of earlier versions, so that it can be replaced.
+# A key behind the first one only decrypts. Earlier versions accepted shorter ones.
 _SHORTEST_OLD_PASSPHRASE = 8
 # Published with this project: in deploy/compose.yaml and README.md.
 _WELL_KNOWN = frozenset(("for trying out only", "a long random passphrase"))

@@ -1,4 +1,4 @@
-"""The figures of days, as the recorder keeps them: of venues, of beacons, of campaigns."""
+"""Reads the daily figures of venues, beacons and campaigns that the recorder writes."""
 
 from collections.abc import AsyncIterator
 from datetime import date
@@ -18,8 +18,8 @@ _ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, val
 class StatisticLine(NamedTuple):
     """One day of a venue, a beacon or a campaign. `day` is that of the venue's time zone.
 
-    `devices` are distinct within the line, so they do not add up. Deleted records keep their
-    names. Test devices are in none of the figures.
+    `devices` is the number of distinct devices of this line: do not add up lines. Deleted records
+    keep their names. Test devices are not counted.
     """
 
     day: date
@@ -35,7 +35,7 @@ class StatisticLine(NamedTuple):
 
 
 class StatisticFilter(NamedTuple):
-    """Which lines: days from `first` to `last`, both included; None is any."""
+    """Which lines to read: days from `first` to `last`, both included; None is any."""
 
     first: date
     last: date
@@ -45,7 +45,7 @@ class StatisticFilter(NamedTuple):
 
 
 class StatisticCursor(NamedTuple):
-    """A place in the order of the lines: behind it comes the next page."""
+    """The last line of a page; the next page begins after it."""
 
     day: date
     venue_id: int
@@ -110,13 +110,13 @@ def _query(choice: StatisticFilter) -> Select[Any]:
     if choice.kind is not None:
         query = query.where(of.kind == choice.kind)
     if choice.company is not None:
-        query = query.where(_named(Company, choice.company))
+        query = query.where(_has_name_or_id(Company, choice.company))
     if choice.venue is not None:
-        query = query.where(_named(Venue, choice.venue))
+        query = query.where(_has_name_or_id(Venue, choice.venue))
     return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
 
 
-def _named(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:
+def _has_name_or_id(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:
     by_name = table.name == wanted
     is_id = wanted.isascii() and wanted.isdecimal() and len(wanted) <= _LONGEST_ID
     return or_(by_name, table.id == int(wanted)) if is_id else by_name

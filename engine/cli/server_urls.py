@@ -21,7 +21,7 @@ def url_faults() -> Iterator[None]:
 
 async def refuse_wrong_servers(settings: Settings) -> None:
     """Raise SettingsError for a Redis that answers and shows that REDIS_URL cannot work."""
-    from catalog.redis_connection import check_redis_url
+    from catalog.redis_connection import probe_redis
 
     with url_faults():
-        await check_redis_url(settings.redis_url.get_secret_value())
+        await probe_redis(settings.redis_url.get_secret_value())

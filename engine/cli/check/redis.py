@@ -7,7 +7,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from catalog.errors import RedisUrlError
-from catalog.redis_connection import check_redis_url, connect_single_node
+from catalog.redis_connection import connect_single_node, probe_redis
 from engine.cli.check.clock import check_clock
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.process.settings import Settings
@@ -24,7 +24,7 @@ async def check_redis(settings: Settings) -> list[Finding]:
     url = settings.redis_url.get_secret_value()
     where = shown(settings.redis_url)
     try:
-        await check_redis_url(url)
+        await probe_redis(url)
     except RedisUrlError as error:
         return [bad(_PART, "reachable", f"{where}: {error}")]
     client = connect_single_node(url)

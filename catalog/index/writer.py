@@ -36,10 +36,6 @@ _SCRIPT_ERRORS = {
 }
 
 
-def _script(name: str) -> str:
-    return files("catalog.index").joinpath(f"scripts/{name}.lua").read_text(encoding="utf-8")
-
-
 class IndexStore:
     """The index in one Redis. `deadline` (seconds) bounds each round trip.
 
@@ -52,11 +48,10 @@ class IndexStore:
         self.keys = IndexKeys(prefix)
         self._redis = redis
         self._deadline = deadline
-        self._write = _script("write")
-        self._begin = _script("begin")
-        self._fill = _script("fill")
-        self._finish = _script("finish")
-        self._announcement = _script("announce")
+        self._scripts = {
+            file.name.removesuffix(".lua"): file.read_text(encoding="utf-8")
+            for file in files("catalog.index").joinpath("scripts").iterdir()
+        }
 
     async def markers(self) -> list[Marker | None]:
         """The marker of each bucket; None where the bucket is not built."""
@@ -87,21 +82,20 @@ class IndexStore:
         mark = encode(marker)
         calls = [
             (
-                self._write,
                 [self.keys.bucket(number)],
                 [mark, *positions[number], len(pairs) // 2, *pairs, *gone],
             )
             for number, (pairs, gone) in by_bucket.items()
         ]
         if calls:
-            await self._call(calls)
+            await self._call("write", calls)
             await self._announce(marker, msgspec.json.encode([*puts, *removed]))
         return set(by_bucket)
 
     async def begin(self, marker: Marker) -> None:
         """Begin a rebuild beside the index that is read. Raises StaleWriterError."""
         arguments = [marker.generation, encode(marker), _ABANDONED_SECONDS]
-        await self._call([(self._begin, self._both(n), arguments) for n in range(BUCKETS)])
+        await self._call("begin", [(self._both(number), arguments) for number in range(BUCKETS)])
 
     async def fill(self, marker: Marker, puts: Mapping[str, bytes]) -> None:
         """Put fields into the rebuild. Raises IndexMissingError, StaleWriterError."""
@@ -109,12 +103,8 @@ class IndexStore:
         for field, value in puts.items():
             by_bucket.setdefault(bucket(field), []).extend((field, value))
         head = [encode(marker), _ABANDONED_SECONDS]
-        await self._call(
-            [
-                (self._fill, [self.keys.building(number)], [*head, *pairs])
-                for number, pairs in by_bucket.items()
-            ]
-        )
+        calls = [([self.keys.building(n)], [*head, *pairs]) for n, pairs in by_bucket.items()]
+        await self._call("fill", calls)
 
     async def finish(self, marker: Marker, counts: Mapping[int, int]) -> None:
         """Put the rebuild in place, then announce it to readers.
@@ -123,12 +113,8 @@ class IndexStore:
         may hold only some of them. Raises IndexMissingError, StaleWriterError.
         """
         head = [marker.generation, encode(marker)]
-        await self._call(
-            [
-                (self._finish, self._both(number), [*head, counts.get(number, 0)])
-                for number in range(BUCKETS)
-            ]
-        )
+        calls = [(self._both(n), [*head, counts.get(n, 0)]) for n in range(BUCKETS)]
+        await self._call("finish", calls)
         await self._announce(marker, REBUILT)
 
     def _both(self, number: int) -> list[str]:
@@ -136,12 +122,13 @@ class IndexStore:
 
     async def _announce(self, marker: Marker, keys: str | bytes) -> None:
         arguments = [_CHANGES_KEPT, *marker.position, keys]
-        await self._call([(self._announcement, [self.keys.changes], arguments)])
+        await self._call("announce", [([self.keys.changes], arguments)])
 
-    async def _call(self, calls: Sequence[tuple[str, list[str], list[Any]]]) -> None:
+    async def _call(self, script: str, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
+        """Call a script once for each (keys, arguments), in one round trip."""
         pipeline = self._redis.pipeline(transaction=False)
-        for script, keys, arguments in calls:
-            pipeline.eval(script, len(keys), *keys, *arguments)
+        for keys, arguments in calls:
+            pipeline.eval(self._scripts[script], len(keys), *keys, *arguments)
         await self._run(pipeline)
 
     async def _run(self, pipeline: Any) -> list[Any]:

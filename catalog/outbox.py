@@ -15,28 +15,41 @@ may commit in between, and neither would see the other's half. For the same reas
 what it reads, so that nothing is added to it meanwhile.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import UpdateBase, event, inspect
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    SelectBase,
+    String,
+    UpdateBase,
+    cast,
+    event,
+    insert,
+    inspect,
+    literal,
+    select,
+)
 from sqlalchemy.orm import ORMExecuteState, Session, UOWTransaction
 
-from catalog import outbox_rows
+from catalog.chunks import chunked
 from catalog.errors import BulkWriteError
 from catalog.models import (
     Beacon,
     Campaign,
     Company,
     Connector,
+    Outbox,
     Tag,
     Venue,
     beacon_tag,
     campaign_beacon,
     campaign_tag,
 )
-from catalog.outbox_rows import OutboxRow
 from catalog.session import CatalogSession, has_changed, history_of, id_of
 
+_CHUNK = 1000
 _TRIPLE = ("uuid", "major", "minor")
 _OF_BEACON = (*_TRIPLE, "name", "active", "proximity", "venue_id", "venue", "tags")
 _OF_VENUE = ("name", "active", "time_zone", "company_id")
@@ -47,6 +60,13 @@ _WATCHED = {
     campaign_beacon,
     campaign_tag,
 }
+
+
+class OutboxRow(NamedTuple):
+    """A row of the outbox; the module lists the kinds."""
+
+    kind: str
+    ref: str
 
 
 @event.listens_for(CatalogSession, "do_orm_execute")
@@ -63,15 +83,15 @@ def _enqueue_removals(session: Session, _context: UOWTransaction, _instances: An
     deleted: dict[type, list[int]] = {}
     for item in session.deleted:
         deleted.setdefault(type(item), []).append(id_of(item))
-    for model, note in outbox_rows.DELETIONS.items():
+    for model, enqueue in _DELETIONS.items():
         if ids := deleted.get(model):
-            note(session.connection(), ids)
+            enqueue(session.connection(), ids)
     renumbered = [item.id for item in session.dirty if _changes_triple(item)]
     if renumbered:
-        outbox_rows.note_triples(session.connection(), renumbered)
+        _insert_triples_of(session.connection(), renumbered)
     moved_campaigns = [item.id for item in session.dirty if _changes_venue(item)]
     if moved_campaigns:
-        outbox_rows.note_tagged(session.connection(), moved_campaigns)
+        _insert_tagged(session.connection(), moved_campaigns)
 
 
 @event.listens_for(CatalogSession, "after_flush")
@@ -80,10 +100,10 @@ def _enqueue_changes(session: Session, _context: UOWTransaction) -> None:
         row for items in (session.new, session.dirty) for item in items for row in _rows(item)
     )
     if rows:
-        outbox_rows.insert_rows(session.connection(), rows)
+        _insert_rows(session.connection(), rows)
     moved_campaigns = [item.id for item in session.dirty if _changes_venue(item)]
     if moved_campaigns:
-        outbox_rows.note_tagged(session.connection(), moved_campaigns)
+        _insert_tagged(session.connection(), moved_campaigns)
 
 
 def _rows(item: object) -> Iterator[OutboxRow]:
@@ -121,3 +141,89 @@ def _changes_venue(item: object) -> bool:
 def _added_and_removed(item: object, name: str) -> list[Any]:
     history = history_of(item, name)
     return [*(history.added or ()), *(history.deleted or ())]
+
+
+def _insert_rows(connection: Connection, rows: Iterable[OutboxRow]) -> None:
+    """Insert rows that are known."""
+    for chunk in chunked(rows, _CHUNK):
+        connection.execute(insert(Outbox), [row._asdict() for row in chunk])
+
+
+def _insert_triples_of(connection: Connection, beacon_ids: Sequence[int]) -> None:
+    """Insert the triples that beacons have in SQL now, which a session may not have loaded."""
+    for ids in chunked(beacon_ids, _CHUNK):
+        _insert_triples(connection, Beacon.id.in_(ids))
+
+
+def _insert_tagged(connection: Connection, campaign_ids: Sequence[int]) -> None:
+    """Insert a row for each tag of campaigns, at the venue that they have in SQL now."""
+    for ids in chunked(campaign_ids, _CHUNK):
+        ref = _text(Campaign.venue_id) + ":" + _text(campaign_tag.c.tag_id)
+        tied = select(literal("tagged"), ref).join_from(campaign_tag, Campaign)
+        _insert_from(connection, tied.where(Campaign.id.in_(ids)))
+
+
+def _text(column: Any) -> ColumnElement[str]:
+    return cast(column, String)
+
+
+def _insert_from(connection: Connection, rows: SelectBase) -> None:
+    connection.execute(insert(Outbox).from_select(["kind", "ref"], rows))
+
+
+def _insert_triples(connection: Connection, condition: ColumnElement[bool]) -> None:
+    triple = Beacon.uuid + ":" + _text(Beacon.major) + ":" + _text(Beacon.minor)
+    rows = select(literal("beacon"), triple).where(condition, Beacon.deleted_at.is_(None))
+    _insert_from(connection, rows.with_for_update())
+
+
+def _lock(connection: Connection, key: Any, *conditions: ColumnElement[bool]) -> list[int]:
+    return list(connection.scalars(select(key).where(*conditions).with_for_update()))
+
+
+def _delete_companies(connection: Connection, company_ids: Sequence[int]) -> None:
+    for ids in chunked(company_ids, _CHUNK):
+        _lock(connection, Company.id, Company.id.in_(ids))
+        _insert_rows(connection, (OutboxRow("company", str(number)) for number in ids))
+        _delete_venues(connection, _lock(connection, Venue.id, Venue.company_id.in_(ids)))
+
+
+def _delete_venues(connection: Connection, venue_ids: Sequence[int]) -> None:
+    for ids in chunked(venue_ids, _CHUNK):
+        _lock(connection, Venue.id, Venue.id.in_(ids))
+        _insert_triples(connection, Beacon.venue_id.in_(ids))
+        living = (Campaign.venue_id.in_(ids), Campaign.deleted_at.is_(None))
+        _delete_campaigns(connection, _lock(connection, Campaign.id, *living))
+
+
+def _delete_campaigns(connection: Connection, campaign_ids: Sequence[int]) -> None:
+    for ids in chunked(campaign_ids, _CHUNK):
+        _lock(connection, Campaign.id, Campaign.id.in_(ids))
+        _insert_rows(connection, (OutboxRow("campaign", str(number)) for number in ids))
+        targets = select(literal("beacon_id"), _text(campaign_beacon.c.beacon_id))
+        _insert_from(connection, targets.where(campaign_beacon.c.campaign_id.in_(ids)))
+        _insert_tagged(connection, ids)
+
+
+def _delete_tags(connection: Connection, tag_ids: Sequence[int]) -> None:
+    for ids in chunked(tag_ids, _CHUNK):
+        _lock(connection, Tag.id, Tag.id.in_(ids))
+        carriers = select(literal("beacon_id"), _text(beacon_tag.c.beacon_id))
+        _insert_from(connection, carriers.where(beacon_tag.c.tag_id.in_(ids)))
+
+
+def _delete_connectors(connection: Connection, connector_ids: Sequence[int]) -> None:
+    owners = select(literal("company"), _text(Connector.company_id))
+    for ids in chunked(connector_ids, _CHUNK):
+        _insert_from(connection, owners.where(Connector.id.in_(ids)))
+
+
+# What to insert before records of a table, and all that SQL deletes with them, are deleted.
+_DELETIONS: dict[type, Callable[[Connection, Sequence[int]], None]] = {
+    Company: _delete_companies,
+    Venue: _delete_venues,
+    Campaign: _delete_campaigns,
+    Tag: _delete_tags,
+    Beacon: _insert_triples_of,
+    Connector: _delete_connectors,
+}

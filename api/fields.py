@@ -7,7 +7,7 @@ from catalog.fields import campaign, company, venue
 from catalog.fields.reader import FieldError, reader
 from catalog.fields.reading import Field
 from catalog.fields.values import DEEPEST, boolean, is_plain, text
-from catalog.passwords import SHORTEST
+from catalog.passwords import MIN_PASSWORD_LENGTH
 
 _MOST = 1000
 
@@ -29,7 +29,12 @@ CREDENTIALS = (
 )
 NEW_PASSWORD = (
     Field(name="old_password", read=text(1024), required=True, secret=True),
-    Field(name="new_password", read=text(1024, shortest=SHORTEST), required=True, secret=True),
+    Field(
+        name="new_password",
+        read=text(1024, shortest=MIN_PASSWORD_LENGTH),
+        required=True,
+        secret=True,
+    ),
 )
 APPLICATION = tuple(field for field in company.APPLICATION if field.name != "api_key")
 BEACON = (*(field for field in venue.BEACON if field.name != "tags"), TAGS)

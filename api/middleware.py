@@ -12,7 +12,7 @@ import structlog
 from api.answers import error_answer
 from api.errors import ApiError, unavailable
 from api.metrics import ApiMetrics
-from catalog.audit import authored
+from catalog.audit import audit_scope
 
 _log = structlog.get_logger(__name__)
 _PROBES = ("/healthz", "/readyz")  # asked every few seconds: counted, and no line each
@@ -60,7 +60,7 @@ class RequestMiddleware:
         begun = time.perf_counter()
         exchange.scope["request_id"] = exchange.id
         with (
-            authored(),
+            audit_scope(),
             structlog.contextvars.bound_contextvars(request=exchange.id),
             self._metrics.in_flight.track_inprogress(),
         ):

@@ -28,7 +28,7 @@ from api.body import read_object
 from api.errors import forbidden, no_session
 from api.services import Services
 from api.sessions.account import SignedIn
-from catalog.audit import Author, name_author
+from catalog.audit import Author, set_author
 from catalog.fields.company import NOTHING, READ, WRITE
 
 AREAS = {
@@ -111,7 +111,7 @@ def _needs(area: str, level: int) -> Callable[[Request], Awaitable[Caller]]:
         if account is None:
             raise no_session()
         request.scope["company"] = account.company_id
-        name_author(
+        set_author(
             Author(
                 company_id=account.company_id,
                 account_id=account.account_id,

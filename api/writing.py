@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.errors import ApiError, bad_fields, unavailable
 from api.services import Services
-from catalog.failures import gave_way
-from catalog.limits import LimitError
+from catalog.errors import LimitError
+from catalog.failures import is_lock_conflict
 
 _log = structlog.get_logger(__name__)
 _TRIES = 4
@@ -35,7 +35,7 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
         except LimitError as error:
             raise passed(error) from None
         except DBAPIError as error:
-            if not gave_way(error):
+            if not is_lock_conflict(error):
                 raise
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
         else:

@@ -1,20 +1,21 @@
-"""Who may do what: every change of it is counted, in the transaction that makes it.
+"""Counts every change of access rights, and ends sessions, in the transaction of the change.
 
-Processes that remember sessions look at the count several times a second and forget what they
-remember when it has moved: so a session ends everywhere, whoever ended it. `CatalogSession` keeps
-the count, so that no writer can forget it, and ends the sessions of an account whose password
-changes, or that is disabled, alone or with its company. Bulk statements on accounts, which would
-pass it by, are refused.
+Processes that remember sessions read the count several times a second and forget the sessions when
+it has changed. So a session that one process ends is ended in all. `CatalogSession` counts at every
+flush. It deletes the sessions of an account whose password changes, or that is disabled or enabled,
+alone or with its company. Bulk statements on accounts, which would bypass it, are refused.
 """
 
 from typing import Any
 
-from sqlalchemy import UpdateBase, delete, event, inspect, select, update
+from sqlalchemy import UpdateBase, delete, event, select, update
 from sqlalchemy.orm import ORMExecuteState, UOWTransaction
 from sqlalchemy.orm import Session as OrmSession
 
+from catalog import outbox  # noqa: F401  # its listeners run before those of this module
+from catalog.errors import BulkWriteError
 from catalog.models import AccessState, Account, Company, Session
-from catalog.outbox import CatalogSession, UnwatchedWriteError
+from catalog.session import CatalogSession, has_changed
 
 # In a session's info: the hash of the token whose session a new password does not end.
 KEPT_SESSION = "kept_session"
@@ -27,42 +28,35 @@ def _refuse_bulk_writes(state: ORMExecuteState) -> None:
     statement = state.statement
     table = getattr(statement, "table", None)
     if isinstance(statement, UpdateBase) and table is Account.__table__:
-        raise UnwatchedWriteError("write accounts through the session's objects: sessions go on")
+        raise BulkWriteError("write accounts through the session's objects: sessions go on")
 
 
 @event.listens_for(CatalogSession, "before_flush")
 def _count_changes(session: OrmSession, _context: UOWTransaction, _instances: Any) -> None:
     _end_sessions(session)
-    gone = any(isinstance(item, Account | Company | Session) for item in session.deleted)
-    if gone or any(_changes_access(item) for item in session.dirty):
+    deleted = any(isinstance(item, Account | Company | Session) for item in session.deleted)
+    if deleted or any(_changes_access(item) for item in session.dirty):
         session.connection().execute(update(AccessState).values(revision=AccessState.revision + 1))
 
 
 def _end_sessions(session: OrmSession) -> None:
-    """For good: an account that is let in again, or its company, begins without any."""
-    accounts = [item.id for item in session.dirty if isinstance(item, Account) and _ends(item)]
-    companies = [
-        item.id for item in session.dirty if isinstance(item, Company) and _changed(item, "active")
-    ]
+    """Delete the sessions: an account or company that is enabled again begins without any."""
+    accounts = _changed_ids(session, Account, "password_hash", "active")
+    companies = _changed_ids(session, Company, *_OF_COMPANY)
     if accounts:
         kept = session.info.get(KEPT_SESSION, "")
-        gone = (Session.account_id.in_(accounts), Session.token_hash != kept)
-        session.connection().execute(delete(Session).where(*gone))
+        ended = (Session.account_id.in_(accounts), Session.token_hash != kept)
+        session.connection().execute(delete(Session).where(*ended))
     if companies:
-        theirs = select(Account.id).where(Account.company_id.in_(companies))
-        session.connection().execute(delete(Session).where(Session.account_id.in_(theirs)))
+        of_companies = select(Account.id).where(Account.company_id.in_(companies))
+        session.connection().execute(delete(Session).where(Session.account_id.in_(of_companies)))
 
 
-def _ends(account: Account) -> bool:
-    return _changed(account, "password_hash", "active")
+def _changed_ids(session: OrmSession, model: type[Account | Company], *names: str) -> list[int]:
+    return [i.id for i in session.dirty if isinstance(i, model) and has_changed(i, *names)]
 
 
 def _changes_access(item: object) -> bool:
     if isinstance(item, Account):
-        return _changed(item, *_OF_ACCOUNT)
-    return isinstance(item, Company) and _changed(item, *_OF_COMPANY)
-
-
-def _changed(item: object, *names: str) -> bool:
-    attributes = inspect(item).attrs
-    return any(attributes[name].history.has_changes() for name in names)
+        return has_changed(item, *_OF_ACCOUNT)
+    return isinstance(item, Company) and has_changed(item, *_OF_COMPANY)

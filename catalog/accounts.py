@@ -1,4 +1,4 @@
-"""Accounts, as those who run the service make and change them: there is no sign-up."""
+"""Creates and changes accounts for the operators of the service. There is no sign-up."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,16 +10,13 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from catalog.database import Database
+from catalog.errors import AccountError
 from catalog.fields.company import AREAS, NOTHING
 from catalog.models import Account, Company
-from catalog.passwords import SHORTEST, hash_password
+from catalog.passwords import MIN_PASSWORD_LENGTH, hash_password
 
 
-class AccountError(Exception):
-    """An account cannot be made or changed; the message says why, on one line."""
-
-
-class Listed(NamedTuple):
+class ListedAccount(NamedTuple):
     """An account in a list."""
 
     email: str
@@ -43,9 +40,9 @@ class NewAccount:
 async def create_account(
     database: Database, new: NewAccount, *, create_company: bool, now: datetime
 ) -> None:
-    """Make an account, and its company if that is asked for.
+    """Create an account, and its company if it is missing and `create_company` allows it.
 
-    Raises AccountError, and what SQL raises; then nothing has changed.
+    Raises AccountError, SQLAlchemyError or OSError; then nothing has changed.
     """
     hashed = _hashed(new.password)
     try:
@@ -78,19 +75,19 @@ async def set_password(database: Database, email: str, password: str) -> None:
 async def set_permissions(
     database: Database, email: str, permission: Mapping[str, int]
 ) -> dict[str, int]:
-    """Change the levels of the areas that are given; all levels as they are then."""
+    """Change the levels of the areas that are given. Returns the new levels of all areas."""
     async with _changing(database, email) as account:
         account.permission = account.permission | dict(permission)
         return dict(account.permission)
 
 
 async def set_active(database: Database, email: str, active: bool) -> None:
-    """Let the account sign in, or not; then its sessions stop too."""
+    """Allow the account to sign in, or forbid it. Either ends its sessions."""
     async with _changing(database, email) as account:
         account.active = active
 
 
-async def list_accounts(database: Database) -> list[Listed]:
+async def list_accounts(database: Database) -> list[ListedAccount]:
     """Every account, by company and e-mail."""
     query = (
         select(Account.email, Company.name, Account.active, Account.permission)
@@ -98,7 +95,7 @@ async def list_accounts(database: Database) -> list[Listed]:
         .order_by(Company.name, Account.email)
     )
     async with database.read() as session:
-        return [Listed(*row) for row in await session.execute(query)]
+        return [ListedAccount(*row) for row in await session.execute(query)]
 
 
 @asynccontextmanager
@@ -112,6 +109,6 @@ async def _changing(database: Database, email: str) -> AsyncIterator[Account]:
 
 
 def _hashed(password: str) -> str:
-    if len(password) < SHORTEST:
-        raise AccountError(f"the password is too short: {SHORTEST} characters at least")
+    if len(password) < MIN_PASSWORD_LENGTH:
+        raise AccountError(f"the password is too short: {MIN_PASSWORD_LENGTH} characters at least")
     return hash_password(password)

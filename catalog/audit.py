@@ -1,8 +1,8 @@
-"""Notes who changed what, in the transaction that changes it.
+"""Records who changed what, in the transaction that makes the change.
 
-`CatalogSession` does it for every record that is written while somebody is named (`authored`), so
-that no operation can forget it. Without an author, as when a catalog file is loaded, nothing is
-noted. Secrets are left out: of them only that they changed.
+`CatalogSession` writes an entry for every record that changes while an author is set, so that no
+operation can forget it. Without an author, as when a catalog file is loaded, it writes none. Of a
+secret an entry says only that it changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,8 +27,8 @@ from catalog.models import (
     Geofence,
     Venue,
 )
-from catalog.outbox import CatalogSession
-from catalog.soft_deletion import is_marked
+from catalog.session import CatalogSession
+from catalog.soft_deletion import is_soft_deleted
 
 _log = structlog.get_logger(__name__)
 _KINDS: dict[type, str] = {
@@ -41,20 +41,20 @@ _KINDS: dict[type, str] = {
     Geofence: "geofence",
     Venue: "venue",
 }
-KINDS = tuple(_KINDS.values())
-_SECRET = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
-# An offset is how its instant is written, and no field of its own.
-_UNSAID = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
-_TIES = frozenset(("tags", "beacons", "geofencings"))
+AUDITED_KINDS = tuple(_KINDS.values())
+_SECRETS = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
+# Not recorded; expire_offset only says how expire_on is written.
+_LEFT_OUT = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
+_LINKS = frozenset(("tags", "beacons", "geofencings"))
 _HIDDEN = "*****"
-_LONGEST = 200
-_MOST = 100
-_TOLD = "audited"
+_MOST_CHARACTERS = 200
+_MOST_LINKS = 100
+_UNCOMMITTED = "audited"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Author:
-    """Who writes, for which company, in which request."""
+    """The account that makes a change, its company, and the id of the request."""
 
     company_id: int
     account_id: int
@@ -66,8 +66,8 @@ _author: ContextVar[Author | None] = ContextVar("catalog_author", default=None)
 
 
 @contextmanager
-def authored() -> Iterator[None]:
-    """What is written within has the author that `name_author` names within, and none before."""
+def audit_scope() -> Iterator[None]:
+    """Limit `set_author` to this block. There is no author until it is called."""
     token = _author.set(None)
     try:
         yield
@@ -75,13 +75,13 @@ def authored() -> Iterator[None]:
         _author.reset(token)
 
 
-def name_author(author: Author) -> None:
-    """Say who writes from now on in this context."""
+def set_author(author: Author) -> None:
+    """Set the author of every later change in this context."""
     _author.set(author)
 
 
 @event.listens_for(CatalogSession, "after_flush")
-def _note(session: Session, _context: UOWTransaction) -> None:
+def _write_entries(session: Session, _context: UOWTransaction) -> None:
     author = _author.get()
     if author is None:
         return
@@ -93,16 +93,17 @@ def _note(session: Session, _context: UOWTransaction) -> None:
             ("delete", session.deleted),
         )
         for item in items
-        if (row := _row(author, "delete" if is_marked(session, item) else action, item)) is not None
+        if (row := _row(author, "delete" if is_soft_deleted(session, item) else action, item))
+        is not None
     ]
     if rows:
         session.connection().execute(insert(AuditEntry), rows)
-        session.info.setdefault(_TOLD, []).extend(rows)
+        session.info.setdefault(_UNCOMMITTED, []).extend(rows)
 
 
 @event.listens_for(CatalogSession, "after_commit")
-def _tell(session: Session) -> None:
-    for row in session.info.pop(_TOLD, ()):
+def _log_committed(session: Session) -> None:
+    for row in session.info.pop(_UNCOMMITTED, ()):
         _log.info(
             "catalog changed",
             account=row["account_id"],
@@ -113,8 +114,8 @@ def _tell(session: Session) -> None:
 
 
 @event.listens_for(CatalogSession, "after_rollback")
-def _forget(session: Session) -> None:
-    session.info.pop(_TOLD, None)
+def _drop_rolled_back(session: Session) -> None:
+    session.info.pop(_UNCOMMITTED, None)
 
 
 def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
@@ -122,10 +123,10 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
     if kind is None:
         return None
     state = inspect(item)
-    told = [field for field in state.attrs if field.key not in _UNSAID and _is_told(item, field)]
+    fields = [f for f in state.attrs if f.key not in _LEFT_OUT and _is_loaded(item, f)]
     if action == "edit":
-        told = [field for field in told if field.history.has_changes()]
-        if not told:
+        fields = [field for field in fields if field.history.has_changes()]
+        if not fields:
             return None
     return {
         "company_id": author.company_id,
@@ -136,23 +137,23 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
         "action": action,
         "kind": kind,
         "ref": int(state.identity[0]) if state.identity else item.id,  # type: ignore[attr-defined]
-        "before": {} if action == "create" else {f.key: _told(f, before=True) for f in told},
-        "after": {} if action == "delete" else {f.key: _told(f, before=False) for f in told},
+        "before": {} if action == "create" else {f.key: _value(f, before=True) for f in fields},
+        "after": {} if action == "delete" else {f.key: _value(f, before=False) for f in fields},
     }
 
 
-def _is_told(item: object, field: AttributeState) -> bool:
-    """Columns, and ties that are loaded."""
-    if field.key in _TIES:
+def _is_loaded(item: object, field: AttributeState) -> bool:
+    """Whether it is a column, or a link whose records are loaded."""
+    if field.key in _LINKS:
         return field.key in inspect(item).dict
     return field.key in inspect(type(item)).column_attrs
 
 
-def _told(field: AttributeState, *, before: bool) -> Any:
-    if field.key in _SECRET:
+def _value(field: AttributeState, *, before: bool) -> Any:
+    if field.key in _SECRETS:
         return _HIDDEN
     history = field.history
-    if field.key in _TIES:
+    if field.key in _LINKS:
         side = history.deleted if before else history.added
         return _ids([*(history.unchanged or ()), *(side or ())])
     if before and history.deleted:
@@ -162,14 +163,14 @@ def _told(field: AttributeState, *, before: bool) -> Any:
 
 
 def _ids(records: Iterable[Any]) -> list[int]:
-    return sorted(record.id for record in records)[:_MOST]
+    return sorted(record.id for record in records)[:_MOST_LINKS]
 
 
 def _plain(value: Any) -> Any:
-    """As JSON holds it, and short."""
+    """The value as JSON can hold it, shortened."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, datetime | date):
         return value.isoformat()
     text = value if isinstance(value, str) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

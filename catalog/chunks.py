@@ -1,4 +1,4 @@
-"""Long lists in pieces that a statement, a script call or a message can take."""
+"""Splits long lists into chunks that fit a statement, a script call or a message."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice

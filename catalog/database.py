@@ -1,11 +1,16 @@
 """The SQL database: PostgreSQL through asyncpg or SQLite through aiosqlite, by the same code."""
 
+import asyncio
+import os
 import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
-from sqlalchemy import URL, Connection, event, make_url
+import aiosqlite
+from sqlalchemy import URL, Connection, event, func, make_url, select, type_coerce
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
@@ -15,14 +20,15 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog import (  # their listeners hold for every session
+from catalog import (  # they listen to every session
     access,  # noqa: F401
     audit,  # noqa: F401
     soft_deletion,  # noqa: F401
 )
 from catalog.database_url import ACCEPTED, check_database_url, split_libpq
-from catalog.outbox import CatalogSession
-from catalog.sqlite_connection import open_sqlite
+from catalog.errors import DatabaseUrlError
+from catalog.models.base import Instant
+from catalog.session import CatalogSession
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
@@ -36,29 +42,27 @@ _DRIVERS = {
     "sqlite+aiosqlite": "sqlite+aiosqlite",
 }
 _WRITES = "catalog_writes"
+_NOW = select(type_coerce(func.current_timestamp(), Instant))
 
 SessionFactory = async_sessionmaker[AsyncSession]
 
 
-class DatabaseUrlError(ValueError):
-    """A database URL cannot be used. The message never holds the URL: it may carry a password."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """An engine and its kinds of session.
+    """An engine and three kinds of session.
 
-    `write` sessions fill the outbox (catalog.outbox) and, on SQLite, take the write lock when
-    their transaction begins, so that it never fails half-way; `read` sessions take no lock.
-    `glance` sessions are for one statement, or several that need not agree: on PostgreSQL they
-    have no transaction, which saves two round trips.
+    - `write` sessions fill the outbox (catalog.outbox). On SQLite they take the write lock when
+      their transaction begins, so that none fails half-way.
+    - `read` sessions take no lock.
+    - `autocommit` sessions are for one statement, or for several that need not agree. On
+      PostgreSQL they have no transaction, which saves two round trips.
     """
 
     engine: AsyncEngine
     dialect: Literal["postgresql", "sqlite"]
     write: SessionFactory
     read: SessionFactory
-    glance: SessionFactory
+    autocommit: SessionFactory
 
     async def close(self) -> None:
         """Close every pooled connection."""
@@ -72,13 +76,14 @@ def open_database(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Data
     lock on SQLite. Raises DatabaseUrlError.
     """
     engine = create_engine(url, command_timeout=command_timeout)
-    writing = engine.execution_options(**{_WRITES: True})
+    sqlite = engine.dialect.name == "sqlite"
+    autocommit = engine if sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
     return Database(
         engine=engine,
-        dialect="sqlite" if engine.dialect.name == "sqlite" else "postgresql",
-        write=_sessions(writing),
+        dialect="sqlite" if sqlite else "postgresql",
+        write=_sessions(with_write_lock(engine)),
         read=_sessions(engine),
-        glance=_sessions(_without_transactions(engine)),
+        autocommit=_sessions(autocommit),
     )
 
 
@@ -90,15 +95,18 @@ def create_engine(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Asyn
     return _postgresql_engine(parsed, command_timeout)
 
 
-def writing(engine: AsyncEngine) -> AsyncEngine:
+def with_write_lock(engine: AsyncEngine) -> AsyncEngine:
     """The same engine, whose transactions take SQLite's write lock when they begin."""
     return engine.execution_options(**{_WRITES: True})
 
 
-def _without_transactions(engine: AsyncEngine) -> AsyncEngine:
-    if engine.dialect.name == "sqlite":
-        return engine
-    return engine.execution_options(isolation_level="AUTOCOMMIT")
+async def sql_now(session: AsyncSession) -> datetime:
+    """The time by the database's clock, which all processes share; aware, in UTC.
+
+    In a transaction it is when the transaction began.
+    """
+    now: datetime = (await session.execute(_NOW)).scalar_one()
+    return now
 
 
 def _sessions(engine: AsyncEngine) -> SessionFactory:
@@ -148,7 +156,7 @@ def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
     engine = create_async_engine(
         url,
         hide_parameters=True,
-        connect_args={"timeout": busy_timeout, "async_creator_fn": open_sqlite},
+        connect_args={"timeout": busy_timeout, "async_creator_fn": _open_sqlite},
     )
 
     def prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
@@ -157,8 +165,8 @@ def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
         cursor = connection.cursor()
         for pragma in ("foreign_keys=ON", "synchronous=NORMAL"):
             cursor.execute(f"PRAGMA {pragma}")
-        # Kept in the file. SQLite does not wait for another connection that is just doing the
-        # same, or writing: then that one has done it, or the next connection will.
+        # The file keeps this mode. SQLite fails at once while another connection sets the mode or
+        # writes; then that connection or the next one sets it.
         with suppress(sqlite3.OperationalError):
             cursor.execute("PRAGMA journal_mode=WAL")
         cursor.close()
@@ -171,3 +179,40 @@ def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
 def _begin(connection: Connection) -> None:
     options: dict[str, Any] = dict(connection.get_execution_options())
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES) else "BEGIN")
+
+
+def _open_sqlite(path: str, **options: Any) -> aiosqlite.Connection:
+    """A connection that opens when it is awaited; `options` are those of sqlite3.connect."""
+    return _SqliteConnection(partial(_open_file, path, **options), iter_chunk_size=64)
+
+
+def _open_file(path: str, **options: Any) -> sqlite3.Connection:
+    """Only the owner may read a new file and the ones that SQLite puts beside it: the database
+    holds password hashes and where people were. An existing file keeps its mode."""
+    if path != ":memory:" and not options.get("uri"):
+        with suppress(OSError):  # it exists, or sqlite3 reports why it cannot be made
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection: sqlite3.Connection = sqlite3.connect(path, **options)
+    return connection
+
+
+class _SqliteConnection(aiosqlite.Connection):
+    """Can be told to stop twice.
+
+    SQLAlchemy stops a connection whose closing is cancelled, and the closing, which goes on, stops
+    it again. The second stop of aiosqlite 0.22 would never return, because the thread that would
+    answer has ended, and the process could not end.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._thread.daemon = True  # as SQLAlchemy sets it: no thread keeps an ended process alive
+        self._told_to_stop = False
+        self._stopped: asyncio.Future[Any] | None = None
+
+    def stop(self) -> "asyncio.Future[Any] | None":
+        """Close the connection and end the thread. Returns the same future each time."""
+        if not self._told_to_stop:
+            self._told_to_stop = True
+            self._stopped = super().stop()
+        return self._stopped

@@ -1,4 +1,4 @@
-"""Deadlines that hold, also for work that does not heed its cancellation at once."""
+"""Deadlines that hold even if the work is slow to react to its cancellation."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -6,15 +6,15 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-# Work that was given up and has not ended yet: the loop itself keeps no hold of its tasks.
-_given_up: set[asyncio.Future[Any]] = set()
+# Abandoned work that still runs. The event loop itself holds tasks only weakly.
+_abandoned: set[asyncio.Future[Any]] = set()
 
 
 async def within(seconds: float, work: Awaitable[Result]) -> Result:
     """The result of `work`. Raises TimeoutError after `seconds`, and what `work` raises.
 
-    A connection to a database that hangs takes seconds more to be cancelled: `work` ends by
-    itself then, and nobody waits for it.
+    Cancelling a connection to a hanging database takes seconds more. `work` is then left to end by
+    itself.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -22,7 +22,7 @@ async def within(seconds: float, work: Awaitable[Result]) -> Result:
     finally:
         if not task.done():
             task.cancel()
-            _given_up.add(task)
+            _abandoned.add(task)
             task.add_done_callback(_forget)
     if not task.done():
         raise TimeoutError(f"no answer within {seconds:g} s")
@@ -30,6 +30,6 @@ async def within(seconds: float, work: Awaitable[Result]) -> Result:
 
 
 def _forget(task: asyncio.Future[Any]) -> None:
-    _given_up.discard(task)
+    _abandoned.discard(task)
     if not task.cancelled():
-        task.exception()  # looked at, so that asyncio does not complain of it
+        task.exception()  # retrieved, so that asyncio does not log it as forgotten

@@ -1,4 +1,4 @@
-"""Errors of SQL, sorted once for every room: what may pass by itself, and what will not.
+"""Sorts errors of SQL for every room: which may pass by themselves, and which will not.
 
 PostgreSQL names the cause of an error by five characters, SQLSTATE; the first two are its class.
 docs/decisions/0045 gives the reason for each class.
@@ -35,8 +35,8 @@ _STATES_THAT_PASS = {
     "55006",  # object in use
     "55P03",  # a lock was not to be had in time
 }
-# Another transaction was in the way: the same again, at once, goes well.
-_GAVE_WAY = {"40001", "40P01", "55P03"}
+# Another transaction was in the way: an immediate retry succeeds.
+_CONFLICTS = {"40001", "40P01", "55P03"}
 # asyncpg's own InterfaceErrors pass, but for these. Those that are ValueErrors say that a value or
 # an option does not fit: nothing was sent, and nothing will be.
 _REFUSED_BY_ASYNCPG = (ValueError, UnsupportedClientFeatureError, UnsupportedServerFeatureError)
@@ -48,7 +48,7 @@ def sqlstate_of(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
-def state_passes(state: str) -> bool:
+def sqlstate_may_recover(state: str) -> bool:
     """Whether an error with this SQLSTATE may pass by itself."""
     return state[:2] in _CLASSES_THAT_PASS or state in _STATES_THAT_PASS
 
@@ -58,14 +58,14 @@ def took_too_long(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or sqlstate_of(error) == "57014"
 
 
-def gave_way(error: BaseException) -> bool:
-    """Whether the transaction only gave way to another one."""
-    return sqlstate_of(error) in _GAVE_WAY
+def is_lock_conflict(error: BaseException) -> bool:
+    """Whether the transaction failed only because another one was in the way."""
+    return sqlstate_of(error) in _CONFLICTS
 
 
 def database_may_recover(error: BaseException) -> bool:
-    """Whether SQL may answer later: not reachable, restarting, locked, out of something, told to
-    cancel. What the statement or its values are at fault for will not pass."""
+    """Whether a retry may succeed: SQL is unreachable, restarting, locked, out of resources, or was
+    told to cancel. An error of the statement or its values will not pass."""
     if isinstance(error, DBAPIError):
         return _wrapped_passes(error)
     if isinstance(error, InvalidCachedStatementError):
@@ -73,7 +73,7 @@ def database_may_recover(error: BaseException) -> bool:
     # asyncpg's own, where SQLAlchemy does not wrap them: while it connects, and in the recorder.
     if isinstance(error, PostgresError):
         state = sqlstate_of(error)
-        return state is not None and state_passes(state)
+        return state is not None and sqlstate_may_recover(state)
     if isinstance(error, InterfaceError):
         return not isinstance(error, _REFUSED_BY_ASYNCPG)
     # (An internal client error: a statement met a connection in the middle of what was broken off.)
@@ -88,4 +88,4 @@ def _wrapped_passes(error: DBAPIError) -> bool:
     if isinstance(cause, InvalidCachedStatementError):
         return True
     state = sqlstate_of(error)
-    return state is not None and state_passes(state)
+    return state is not None and sqlstate_may_recover(state)

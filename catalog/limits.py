@@ -1,7 +1,7 @@
-"""How much one company may put into the catalog. Each limit is a setting; decision 0056 says why.
+"""Limits on what one company may put into the catalog. Each is a setting (docs/decisions/0056).
 
-They hold for what is added: what an earlier version stored beyond them stays, may be edited and
-taken away, but does not grow.
+They apply to additions. Records beyond a limit that an earlier version stored may be edited and
+deleted, but not added to.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,18 @@ import orjson
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from catalog.errors import LimitError
 from catalog.models import Beacon, Campaign, Company
 
 TEXTS = ("title", "push", "template", "url", "html")
 LISTS = ("nfcs", "qrcodes")
-CONTENT = (*TEXTS, *LISTS)
+CONTENT_FIELDS = (*TEXTS, *LISTS)
 _PLURAL = {Beacon: "beacons", Campaign: "campaigns"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogLimits:
-    """Bytes of a campaign's content, records of a venue, campaigns open at a beacon at once."""
+    """Bytes of a campaign's content, records in a venue, campaigns open at a beacon at once."""
 
     campaign_content: int = 64 * 1024
     venue_campaigns: int = 1000
@@ -33,22 +34,17 @@ class CatalogLimits:
 DEFAULT_LIMITS = CatalogLimits()
 
 
-class LimitError(Exception):
-    """A limit would be passed. The message says which; `field` is the request's, "" for none."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-
-
 def check_content(limits: CatalogLimits, new: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Raise LimitError if what a campaign holds is too long, unless it was as long before."""
+    """Raise LimitError if a campaign's content is too long, unless it was as long before."""
     size, most = _size(new), limits.campaign_content
     if size <= most or size <= _size(old):
         return
-    longest = max((name for name in CONTENT if new.get(name)), key=lambda n: _size({n: new[n]}))
+    longest = max(
+        (name for name in CONTENT_FIELDS if new.get(name)), key=lambda n: _size({n: new[n]})
+    )
     raise LimitError(
-        longest, f"accepted: {', '.join(CONTENT)} of at most {most} bytes together, not {size}"
+        longest,
+        f"accepted: {', '.join(CONTENT_FIELDS)} of at most {most} bytes together, not {size}",
     )
 
 
@@ -58,18 +54,18 @@ def _size(values: Mapping[str, Any]) -> int:
 
 
 async def lock_company(session: AsyncSession, company_id: int) -> None:
-    """Let no other writer add to the company until the transaction ends.
+    """Make other writers that add to the company wait until the transaction ends.
 
-    Foreign keys to the company do not wait: the recorder goes on adding devices.
+    The lock does not block checks of foreign keys, so the recorder can add devices.
     """
     query = select(Company.id).where(Company.id == company_id)
     await session.execute(query.with_for_update(key_share=True))
 
 
-async def check_room(
+async def check_venue_size(
     session: AsyncSession, limits: CatalogLimits, model: type[Beacon | Campaign], venue_id: int
 ) -> None:
-    """Raise LimitError if a venue to which a record was added now has too many."""
+    """Raise LimitError if a venue has too many records, after one was added."""
     most = limits.venue_beacons if model is Beacon else limits.venue_campaigns
     inside = select(model.id).where(model.venue_id == venue_id).limit(most + 1).subquery()
     found = await session.scalar(select(func.count()).select_from(inside)) or 0

@@ -1,4 +1,4 @@
-"""Bring a database's schema up to what this version needs."""
+"""Upgrades a database to the schema of this version."""
 
 from pathlib import Path
 
@@ -11,24 +11,20 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog.database import create_engine, writing
+from catalog.database import create_engine, with_write_lock
+from catalog.errors import MigrationError
 
 _DEADLINE = 300.0  # seconds, also for the wait while another process migrates
 _ADVISORY_LOCK = 0x70726F78  # "prox": any number that others are unlikely to choose
 
 
-class MigrationError(ValueError):
-    """The schema cannot be upgraded; nothing has changed."""
-
-
 async def migrate(url: str) -> list[str]:
     """Upgrade to the newest schema, in one transaction; the revisions that were applied.
 
-    Several processes may do so at once: one works and the others wait and find nothing to do.
-    Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError, and then nothing has
-    changed.
+    Several processes may call it at once: one upgrades, the others wait and find nothing to do.
+    Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError; then nothing has changed.
     """
-    engine = writing(create_engine(url, command_timeout=_DEADLINE))
+    engine = with_write_lock(create_engine(url, command_timeout=_DEADLINE))
     if engine.dialect.name == "sqlite":
         event.listen(engine.sync_engine, "connect", _without_foreign_keys)
     try:

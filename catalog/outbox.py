@@ -1,7 +1,7 @@
-"""What the index has yet to learn, written in the transaction that changes it.
+"""Records every change that the index must follow, in the transaction that makes the change.
 
-`CatalogSession` fills the outbox for every unit-of-work write, so that no writer can forget, and
-refuses bulk statements on the tables concerned, which would pass it by. Kinds and their refs:
+`CatalogSession` fills the outbox at every flush, and refuses bulk statements on the tables of the
+index, which would bypass it. Kinds and their refs:
 
     beacon      <uuid>:<major>:<minor>  whatever beacon now has this triple, or none
     beacon_id   beacon id               this beacon, whatever its triple is now
@@ -10,32 +10,46 @@ refuses bulk statements on the tables concerned, which would pass it by. Kinds a
     venue       venue id                its beacons and campaigns
     company     company id              its connector
 
-What a row means is looked up when the outbox is drained, not when it is written: another
-transaction may commit in between, and neither would see the other's half. For the same reason
-what a deletion takes along is read under a lock that keeps newcomers out.
+A row is resolved to records when the outbox is drained, not when it is written: another transaction
+may commit in between, and neither would see the other's half. For the same reason a deletion locks
+what it reads, so that nothing is added to it meanwhile.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import UpdateBase, event, inspect
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    SelectBase,
+    String,
+    UpdateBase,
+    cast,
+    event,
+    insert,
+    inspect,
+    literal,
+    select,
+)
 from sqlalchemy.orm import ORMExecuteState, Session, UOWTransaction
-from sqlalchemy.orm.attributes import History
 
-from catalog import outbox_rows
+from catalog.chunks import chunked
+from catalog.errors import BulkWriteError
 from catalog.models import (
     Beacon,
     Campaign,
     Company,
     Connector,
+    Outbox,
     Tag,
     Venue,
     beacon_tag,
     campaign_beacon,
     campaign_tag,
 )
-from catalog.outbox_rows import Row
+from catalog.session import CatalogSession, has_changed, history_of, id_of
 
+_CHUNK = 1000
 _TRIPLE = ("uuid", "major", "minor")
 _OF_BEACON = (*_TRIPLE, "name", "active", "proximity", "venue_id", "venue", "tags")
 _OF_VENUE = ("name", "active", "time_zone", "company_id")
@@ -48,97 +62,168 @@ _WATCHED = {
 }
 
 
-class UnwatchedWriteError(Exception):
-    """A bulk statement would change what the index holds without the outbox knowing."""
+class OutboxRow(NamedTuple):
+    """A row of the outbox; the module lists the kinds."""
 
-
-class CatalogSession(Session):
-    """A session whose writes reach the index; see the module."""
+    kind: str
+    ref: str
 
 
 @event.listens_for(CatalogSession, "do_orm_execute")
 def _refuse_bulk_writes(state: ORMExecuteState) -> None:
     statement = state.statement
     if isinstance(statement, UpdateBase) and getattr(statement, "table", None) in _WATCHED:
-        raise UnwatchedWriteError(
+        raise BulkWriteError(
             f"write {statement.table} through the session's objects: the index would not notice"
         )
 
 
 @event.listens_for(CatalogSession, "before_flush")
-def _note_what_goes(session: Session, _context: UOWTransaction, _instances: Any) -> None:
+def _enqueue_removals(session: Session, _context: UOWTransaction, _instances: Any) -> None:
     deleted: dict[type, list[int]] = {}
     for item in session.deleted:
-        deleted.setdefault(type(item), []).append(_key(item))
-    for model, note in outbox_rows.DELETIONS.items():
+        deleted.setdefault(type(item), []).append(id_of(item))
+    for model, enqueue in _DELETIONS.items():
         if ids := deleted.get(model):
-            note(session.connection(), ids)
-    moved = [item.id for item in session.dirty if _loses_its_triple(item)]
-    if moved:
-        outbox_rows.note_triples(session.connection(), moved)
-    rehoused = [item.id for item in session.dirty if _changes_venue(item)]
-    if rehoused:
-        outbox_rows.note_tagged(session.connection(), rehoused)
+            enqueue(session.connection(), ids)
+    renumbered = [item.id for item in session.dirty if _changes_triple(item)]
+    if renumbered:
+        _insert_triples_of(session.connection(), renumbered)
+    moved_campaigns = [item.id for item in session.dirty if _changes_venue(item)]
+    if moved_campaigns:
+        _insert_tagged(session.connection(), moved_campaigns)
 
 
 @event.listens_for(CatalogSession, "after_flush")
-def _note_what_stays(session: Session, _context: UOWTransaction) -> None:
+def _enqueue_changes(session: Session, _context: UOWTransaction) -> None:
     rows = dict.fromkeys(
         row for items in (session.new, session.dirty) for item in items for row in _rows(item)
     )
     if rows:
-        outbox_rows.insert_rows(session.connection(), rows)
-    rehoused = [item.id for item in session.dirty if _changes_venue(item)]
-    if rehoused:
-        outbox_rows.note_tagged(session.connection(), rehoused)
+        _insert_rows(session.connection(), rows)
+    moved_campaigns = [item.id for item in session.dirty if _changes_venue(item)]
+    if moved_campaigns:
+        _insert_tagged(session.connection(), moved_campaigns)
 
 
-def _rows(item: object) -> Iterator[Row]:
+def _rows(item: object) -> Iterator[OutboxRow]:
     if isinstance(item, Beacon):
-        if _changed(item, *_OF_BEACON):
-            yield Row("beacon_id", str(item.id))
+        if has_changed(item, *_OF_BEACON):
+            yield OutboxRow("beacon_id", str(item.id))
     elif isinstance(item, Campaign):
         yield from _rows_of_campaign(item)
     elif isinstance(item, Venue):
-        if inspect(item).persistent and _changed(item, *_OF_VENUE):
-            yield Row("venue", str(item.id))
+        if inspect(item).persistent and has_changed(item, *_OF_VENUE):
+            yield OutboxRow("venue", str(item.id))
     elif isinstance(item, Connector):
-        for company_id in {item.company_id, *_history(item, "company_id").deleted}:
-            yield Row("company", str(company_id))
+        for company_id in {item.company_id, *history_of(item, "company_id").deleted}:
+            yield OutboxRow("company", str(company_id))
 
 
-def _rows_of_campaign(campaign: Campaign) -> Iterator[Row]:
+def _rows_of_campaign(campaign: Campaign) -> Iterator[OutboxRow]:
     columns = [key for key in inspect(campaign).attrs.keys() if key not in _NOT_OF_CAMPAIGN]  # noqa: SIM118
-    if _changed(campaign, *columns):
-        yield Row("campaign", str(campaign.id))
-    for beacon in _come_or_gone(campaign, "beacons"):
-        yield Row("beacon_id", str(beacon.id))
-    for tag in _come_or_gone(campaign, "tags"):
-        yield Row("tagged", f"{campaign.venue_id}:{tag.id}")
+    if has_changed(campaign, *columns):
+        yield OutboxRow("campaign", str(campaign.id))
+    for beacon in _added_and_removed(campaign, "beacons"):
+        yield OutboxRow("beacon_id", str(beacon.id))
+    for tag in _added_and_removed(campaign, "tags"):
+        yield OutboxRow("tagged", f"{campaign.venue_id}:{tag.id}")
 
 
-def _key(item: Any) -> int:
-    # The attribute may be expired, and reading it would then need SQL.
-    identity = inspect(item).identity
-    return int(identity[0])
-
-
-def _loses_its_triple(item: object) -> bool:
-    return isinstance(item, Beacon) and _changed(item, *_TRIPLE)
+def _changes_triple(item: object) -> bool:
+    return isinstance(item, Beacon) and has_changed(item, *_TRIPLE)
 
 
 def _changes_venue(item: object) -> bool:
-    return isinstance(item, Campaign) and _changed(item, "venue_id", "venue")
+    return isinstance(item, Campaign) and has_changed(item, "venue_id", "venue")
 
 
-def _changed(item: object, *names: str) -> bool:
-    return any(_history(item, name).has_changes() for name in names)
-
-
-def _come_or_gone(item: object, name: str) -> list[Any]:
-    history = _history(item, name)
+def _added_and_removed(item: object, name: str) -> list[Any]:
+    history = history_of(item, name)
     return [*(history.added or ()), *(history.deleted or ())]
 
 
-def _history(item: object, name: str) -> History:
-    return inspect(item).attrs[name].history  # type: ignore[no-any-return]  # inspect is untyped
+def _insert_rows(connection: Connection, rows: Iterable[OutboxRow]) -> None:
+    """Insert rows that are known."""
+    for chunk in chunked(rows, _CHUNK):
+        connection.execute(insert(Outbox), [row._asdict() for row in chunk])
+
+
+def _insert_triples_of(connection: Connection, beacon_ids: Sequence[int]) -> None:
+    """Insert the triples that beacons have in SQL now, which a session may not have loaded."""
+    for ids in chunked(beacon_ids, _CHUNK):
+        _insert_triples(connection, Beacon.id.in_(ids))
+
+
+def _insert_tagged(connection: Connection, campaign_ids: Sequence[int]) -> None:
+    """Insert a row for each tag of campaigns, at the venue that they have in SQL now."""
+    for ids in chunked(campaign_ids, _CHUNK):
+        ref = _text(Campaign.venue_id) + ":" + _text(campaign_tag.c.tag_id)
+        tied = select(literal("tagged"), ref).join_from(campaign_tag, Campaign)
+        _insert_from(connection, tied.where(Campaign.id.in_(ids)))
+
+
+def _text(column: Any) -> ColumnElement[str]:
+    return cast(column, String)
+
+
+def _insert_from(connection: Connection, rows: SelectBase) -> None:
+    connection.execute(insert(Outbox).from_select(["kind", "ref"], rows))
+
+
+def _insert_triples(connection: Connection, condition: ColumnElement[bool]) -> None:
+    triple = Beacon.uuid + ":" + _text(Beacon.major) + ":" + _text(Beacon.minor)
+    rows = select(literal("beacon"), triple).where(condition, Beacon.deleted_at.is_(None))
+    _insert_from(connection, rows.with_for_update())
+
+
+def _lock(connection: Connection, key: Any, *conditions: ColumnElement[bool]) -> list[int]:
+    return list(connection.scalars(select(key).where(*conditions).with_for_update()))
+
+
+def _delete_companies(connection: Connection, company_ids: Sequence[int]) -> None:
+    for ids in chunked(company_ids, _CHUNK):
+        _lock(connection, Company.id, Company.id.in_(ids))
+        _insert_rows(connection, (OutboxRow("company", str(number)) for number in ids))
+        _delete_venues(connection, _lock(connection, Venue.id, Venue.company_id.in_(ids)))
+
+
+def _delete_venues(connection: Connection, venue_ids: Sequence[int]) -> None:
+    for ids in chunked(venue_ids, _CHUNK):
+        _lock(connection, Venue.id, Venue.id.in_(ids))
+        _insert_triples(connection, Beacon.venue_id.in_(ids))
+        living = (Campaign.venue_id.in_(ids), Campaign.deleted_at.is_(None))
+        _delete_campaigns(connection, _lock(connection, Campaign.id, *living))
+
+
+def _delete_campaigns(connection: Connection, campaign_ids: Sequence[int]) -> None:
+    for ids in chunked(campaign_ids, _CHUNK):
+        _lock(connection, Campaign.id, Campaign.id.in_(ids))
+        _insert_rows(connection, (OutboxRow("campaign", str(number)) for number in ids))
+        targets = select(literal("beacon_id"), _text(campaign_beacon.c.beacon_id))
+        _insert_from(connection, targets.where(campaign_beacon.c.campaign_id.in_(ids)))
+        _insert_tagged(connection, ids)
+
+
+def _delete_tags(connection: Connection, tag_ids: Sequence[int]) -> None:
+    for ids in chunked(tag_ids, _CHUNK):
+        _lock(connection, Tag.id, Tag.id.in_(ids))
+        carriers = select(literal("beacon_id"), _text(beacon_tag.c.beacon_id))
+        _insert_from(connection, carriers.where(beacon_tag.c.tag_id.in_(ids)))
+
+
+def _delete_connectors(connection: Connection, connector_ids: Sequence[int]) -> None:
+    owners = select(literal("company"), _text(Connector.company_id))
+    for ids in chunked(connector_ids, _CHUNK):
+        _insert_from(connection, owners.where(Connector.id.in_(ids)))
+
+
+# What to insert before records of a table, and all that SQL deletes with them, are deleted.
+_DELETIONS: dict[type, Callable[[Connection, Sequence[int]], None]] = {
+    Company: _delete_companies,
+    Venue: _delete_venues,
+    Campaign: _delete_campaigns,
+    Tag: _delete_tags,
+    Beacon: _insert_triples_of,
+    Connector: _delete_connectors,
+}

@@ -3,7 +3,7 @@
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-SHORTEST = 8
+MIN_PASSWORD_LENGTH = 8
 _hasher = PasswordHasher()
 
 

@@ -1,8 +1,8 @@
-"""Text from outside, made harmless where it is shown or exported.
+"""Makes text from outside harmless where it is shown or exported.
 
-Names, udids and the replies of services come from people we do not know. On a terminal a control
-sequence in them moves the cursor, rewrites what stands above or names the window; in a sheet a
-cell that begins like a formula is one.
+Names, udids and replies of services come from strangers. On a terminal a control sequence in them
+can move the cursor, overwrite earlier lines or rename the window. In a spreadsheet a cell that
+begins like a formula is run as one.
 """
 
 import re
@@ -22,7 +22,7 @@ def for_terminal(text: str) -> str:
 
 
 def for_csv(cells: Iterable[Any]) -> list[Any]:
-    """Cells of a row: text is shown as it is, and never taken for a formula."""
+    """The cells of a row, escaped so that no spreadsheet takes a text for a formula."""
     return [_cell(cell) if isinstance(cell, str) else cell for cell in cells]
 
 

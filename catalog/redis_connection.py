@@ -1,10 +1,18 @@
-"""One way to connect to Redis, single or cluster, with deadlines, retries and health checks."""
+"""Connects to Redis, single or cluster, with deadlines, retries and health checks.
 
+`probe_redis` finds at the start of a process what no waiting would mend.
+"""
+
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
+
+from catalog.errors import RedisUrlError
 
 RedisClient = Redis | RedisCluster
 
@@ -13,10 +21,7 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 _ACCEPTED = "accepted: redis://, rediss://, redis+cluster://, each [user:password@]host[:port]"
 _HEALTH_CHECK_SECONDS = 15
 _RETRIES = 3
-
-
-class RedisUrlError(ValueError):
-    """A Redis URL cannot be used. The message never holds the URL: it may carry a password."""
+_CHECK_SECONDS = 2.0
 
 
 def connect_redis(url: str, *, timeout: float = 5.0) -> RedisClient:
@@ -46,3 +51,60 @@ def _connect(url: str, timeout: float) -> RedisClient:
     if not url.startswith(_SCHEMES):
         raise RedisUrlError(_ACCEPTED)
     return Redis.from_url(url, **options)
+
+
+async def probe_redis(url: str) -> None:
+    """Raise RedisUrlError for a wrong password, database, TLS or kind of server (single, cluster).
+
+    A Redis that does not answer within 2 s raises nothing: it may still be starting.
+    """
+    wants_cluster = url.startswith(CLUSTER_SCHEME)
+    client = connect_single_node(url)
+    try:
+        info: Mapping[str, Any] = await client.info("cluster")
+    except (AuthenticationError, AuthorizationError) as error:
+        raise RedisUrlError(f"Redis refuses user or password: {_first_line(error)}") from None
+    except ResponseError as error:
+        if str(error).startswith("DB index"):
+            raise RedisUrlError(f"Redis has no such database: {_first_line(error)}") from None
+        return  # INFO itself is forbidden: later commands will tell
+    except (RedisError, OSError, TimeoutError) as error:
+        if "SSL" in str(error) or "certificate" in str(error):
+            raise RedisUrlError(f"TLS with Redis fails: {_first_line(error)}") from None
+        if url.startswith("rediss://") and await _speaks_plain(client):
+            raise RedisUrlError("Redis speaks plain text there: use redis://") from None
+        return
+    finally:
+        await client.aclose()
+    is_cluster = bool(info.get("cluster_enabled"))
+    if wants_cluster and not is_cluster:
+        raise RedisUrlError("redis+cluster:// leads to a server that is no cluster: use redis://")
+    if is_cluster and not wants_cluster:
+        raise RedisUrlError("it leads to a node of a cluster: use redis+cluster://")
+
+
+def connect_single_node(url: str) -> Redis:
+    """A client of the one node that the URL names, in a cluster too. It tries once, for 2 s."""
+    client = connect_redis(url.replace(CLUSTER_SCHEME, "redis://", 1), timeout=_CHECK_SECONDS)
+    assert isinstance(client, Redis)  # noqa: S101  # by the scheme
+    client.connection_pool.connection_kwargs["retry"] = Retry(NoBackoff(), 0)
+    return client
+
+
+async def _speaks_plain(client: Redis) -> bool:
+    """Whether the server answers a PING without TLS."""
+    place = client.connection_pool.connection_kwargs
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            reader, writer = await asyncio.open_connection(place.get("host"), place.get("port"))
+            try:
+                writer.write(b"PING\r\n")
+                return (await reader.read(8)).startswith((b"+PONG", b"-NOAUTH"))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Encryption at rest of what a connector authenticates with: its parameters and its secret."""
+"""Encrypts the credentials of connectors for storage: their parameters and signing secrets."""
 
 import base64
 import binascii
@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import structlog
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
+from catalog.errors import DecryptionError, SecretKeyError
+
 _SHORTEST_PASSPHRASE = 16
 _FEWEST_CHARACTERS = 8
-# A key that only decrypts any more may be one of earlier versions, so that it can be replaced.
+# A key behind the first one only decrypts. Earlier versions accepted shorter ones.
 _SHORTEST_OLD_PASSPHRASE = 8
 # Published with this project: in deploy/compose.yaml, and in README.md of earlier versions.
 _WELL_KNOWN = frozenset(("for trying out only", "a long random passphrase"))
@@ -21,18 +23,10 @@ _REQUIRED = (
 _log = structlog.get_logger(__name__)
 _FERNET_KEY_BYTES = 32
 _SALT = b"proximity-engine connector secrets"
-MISSING_KEY = (
+MISSING_SECRET_KEY = (
     "PROXIMITY_SECRET_KEY is not set, and a connector's parameters are stored encrypted only; "
     f"set it to {_REQUIRED}"
 )
-
-
-class SecretKeyError(ValueError):
-    """SECRET_KEY is missing or cannot be used; the message says what to do, and holds no key."""
-
-
-class DecryptionError(Exception):
-    """A stored secret was encrypted with a key that SECRET_KEY does not hold."""
 
 
 class Cipher:
@@ -67,7 +61,7 @@ def open_cipher(secret_key: str) -> Cipher:
     """
     keys = _keys(secret_key)
     if not keys:
-        raise SecretKeyError(MISSING_KEY)
+        raise SecretKeyError(MISSING_SECRET_KEY)
     if is_published(secret_key):
         _log.warning(
             "PROXIMITY_SECRET_KEY is the published one, for trying out: whoever reads the database "

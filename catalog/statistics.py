@@ -1,4 +1,4 @@
-"""The figures of days, as the recorder keeps them: of venues, of beacons, of campaigns."""
+"""Reads the daily figures of venues, beacons and campaigns that the recorder writes."""
 
 from collections.abc import AsyncIterator
 from datetime import date, datetime, timedelta
@@ -14,15 +14,15 @@ _LONGEST_ID = 18  # digits
 # Where a day begins first.
 _EAST = timedelta(hours=14)
 WEEK = timedelta(days=6)
-KINDS = ("venue", "beacon", "campaign")
-_ORDER = case({kind: number for number, kind in enumerate(KINDS)}, value=Statistic.kind)
+STATISTIC_KINDS = ("venue", "beacon", "campaign")
+_ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, value=Statistic.kind)
 
 
 class StatisticLine(NamedTuple):
     """One day of a venue, a beacon or a campaign. `day` is that of the venue's time zone.
 
-    `devices` are distinct within the line, so they do not add up. Deleted records keep their
-    names. Test devices are in none of the figures.
+    `devices` is the number of distinct devices of this line: do not add up lines. Deleted records
+    keep their names. Test devices are not counted.
     """
 
     day: date
@@ -38,13 +38,15 @@ class StatisticLine(NamedTuple):
 
 
 def latest_week(now: datetime) -> tuple[date, date]:
-    """The first and the last day of the last week: a day is the venue's, so the last one is that
-    which has begun in the east. `now` in UTC."""
+    """The first and the last day of the last week, `now` in UTC.
+
+    Days are the venues' own, so the last day is the one that has begun in the east.
+    """
     return now.date() - WEEK, (now + _EAST).date()
 
 
-class Choice(NamedTuple):
-    """Which lines: days from `first` to `last`, both included; None is any."""
+class StatisticFilter(NamedTuple):
+    """Which lines to read: days from `first` to `last`, both included; None is any."""
 
     first: date
     last: date
@@ -53,8 +55,8 @@ class Choice(NamedTuple):
     kind: str | None = None
 
 
-class Cursor(NamedTuple):
-    """A place in the order of the lines: behind it comes the next page."""
+class StatisticCursor(NamedTuple):
+    """The last line of a page; the next page begins after it."""
 
     day: date
     venue_id: int
@@ -63,7 +65,11 @@ class Cursor(NamedTuple):
 
 
 async def statistic_page(
-    session: AsyncSession, company_id: int, choice: Choice, after: Cursor | None, limit: int
+    session: AsyncSession,
+    company_id: int,
+    choice: StatisticFilter,
+    after: StatisticCursor | None,
+    limit: int,
 ) -> list[StatisticLine]:
     """Up to `limit` lines of one company's venues, in the same order. Raises SQLAlchemyError."""
     query = _query(choice).where(Venue.company_id == company_id).limit(limit)
@@ -71,13 +77,15 @@ async def statistic_page(
         of = Statistic
         here = tuple_(of.day, of.venue_id, _ORDER, of.ref)
         place = tuple_(
-            literal(after.day, Date()), after.venue_id, KINDS.index(after.kind), after.id
+            literal(after.day, Date()), after.venue_id, STATISTIC_KINDS.index(after.kind), after.id
         )
         query = query.where(here > place)
     return [StatisticLine._make(row) for row in await session.execute(query)]
 
 
-async def statistic_lines(session: AsyncSession, choice: Choice) -> AsyncIterator[StatisticLine]:
+async def statistic_lines(
+    session: AsyncSession, choice: StatisticFilter
+) -> AsyncIterator[StatisticLine]:
     """The lines in the order of day, venue, kind, id. `company` and `venue` are names or ids.
 
     Raises SQLAlchemyError or OSError.
@@ -86,7 +94,7 @@ async def statistic_lines(session: AsyncSession, choice: Choice) -> AsyncIterato
         yield StatisticLine._make(row)
 
 
-def _query(choice: Choice) -> Select[Any]:
+def _query(choice: StatisticFilter) -> Select[Any]:
     of = Statistic
     name = case(
         (of.kind == "venue", Venue.name), (of.kind == "beacon", Beacon.name), else_=Campaign.name
@@ -113,13 +121,13 @@ def _query(choice: Choice) -> Select[Any]:
     if choice.kind is not None:
         query = query.where(of.kind == choice.kind)
     if choice.company is not None:
-        query = query.where(_named(Company, choice.company))
+        query = query.where(_has_name_or_id(Company, choice.company))
     if choice.venue is not None:
-        query = query.where(_named(Venue, choice.venue))
+        query = query.where(_has_name_or_id(Venue, choice.venue))
     return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
 
 
-def _named(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:
+def _has_name_or_id(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:
     by_name = table.name == wanted
     is_id = wanted.isascii() and wanted.isdecimal() and len(wanted) <= _LONGEST_ID
     return or_(by_name, table.id == int(wanted)) if is_id else by_name

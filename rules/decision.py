@@ -10,7 +10,7 @@ from math import inf
 
 import msgspec
 
-from rules.model import Beacon, Campaign, Reason, Venue, Zone
+from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 from rules.schedule import Schedule, Verdict
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
@@ -31,7 +31,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     reason: Reason
     closed: Counts = ()
     throttled: int = 0
-    granted: tuple[Campaign, ...] = ()
+    granted: tuple[CampaignSnapshot, ...] = ()
 
     @property
     def outcomes(self) -> Counts:
@@ -50,7 +50,7 @@ class Phase:
     __slots__ = ("all_granted", "caps", "closed", "none_granted", "open", "since", "until")
 
     def __init__(
-        self, since: float, until: float, open_: tuple[Campaign, ...], closed: Counts
+        self, since: float, until: float, open_: tuple[CampaignSnapshot, ...], closed: Counts
     ) -> None:
         self.since = since
         self.until = until
@@ -61,12 +61,12 @@ class Phase:
         self.none_granted = self.decision(())
         self.all_granted = self.decision(open_)
 
-    def decision(self, granted: tuple[Campaign, ...]) -> Decision:
+    def decision(self, granted: tuple[CampaignSnapshot, ...]) -> Decision:
         """The decision that grants these of the open campaigns and throttles the others."""
         throttled = len(self.open) - len(granted)
         return Decision(self._furthest(granted, throttled), self.closed, throttled, granted)
 
-    def _furthest(self, granted: tuple[Campaign, ...], throttled: int) -> Reason:
+    def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:
         if granted:
             return Reason.GRANTED
         if throttled:
@@ -97,10 +97,10 @@ class Target:
 
     def __init__(
         self,
-        venue: Venue,
+        venue: VenueSnapshot,
         active: bool,
         reach: Zone | None,
-        campaigns: Sequence[Campaign],
+        campaigns: Sequence[CampaignSnapshot],
         has_connector: bool = True,
     ) -> None:
         """Raises ValueError for a campaign whose time zone is not known."""
@@ -115,7 +115,10 @@ class Target:
 
     @classmethod
     def of_beacon(
-        cls, beacon: Beacon, campaigns: Sequence[Campaign], has_connector: bool = True
+        cls,
+        beacon: BeaconSnapshot,
+        campaigns: Sequence[CampaignSnapshot],
+        has_connector: bool = True,
     ) -> "Target":
         """The target that a beacon is, with the campaigns aimed at it, active or not."""
         return cls(beacon.venue, beacon.active, beacon.reach, campaigns, has_connector)
@@ -140,7 +143,7 @@ class Target:
             _counted(verdict.reason for verdict, _ in verdicts if verdict.reason is not None),
         )
 
-    def _with_connector(self, verdict: Verdict, campaign: Campaign) -> Verdict:
+    def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:
         """The last check that every device shares: an open campaign has whom to ask."""
         if self._has_connector or campaign.format != "connector" or verdict.reason is not None:
             return verdict

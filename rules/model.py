@@ -1,4 +1,4 @@
-"""What a decision looks at: the records of the catalog, small, frozen, free of I/O.
+"""What a decision looks at: frozen copies of the catalog's records, small, free of I/O.
 
 The same types are written to the Redis index (as JSON) and read back from it, so that the
 catalog, the index and the rules speak of one thing. Instants are aware datetimes carrying the
@@ -48,7 +48,7 @@ class Reason(StrEnum):
     GRANTED = "granted"
 
 
-class Venue(msgspec.Struct, frozen=True, kw_only=True):
+class VenueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A place of one company. `time_zone` is an IANA name, or None when the venue has none."""
 
     id: int
@@ -58,7 +58,7 @@ class Venue(msgspec.Struct, frozen=True, kw_only=True):
     time_zone: str | None = None
 
 
-class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A campaign with everything that decides it and everything that is sent.
 
     `content` is the field that `format` names (None for connector). `delay` is the frequency
@@ -89,14 +89,14 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     time_zone: str | None = None
     asleep: bool = False
 
-    def without_content(self) -> "Campaign":
+    def without_content(self) -> "CampaignSnapshot":
         """The same, asleep."""
         return msgspec.structs.replace(
             self, title="", push="", content=None, background=None, color=None, asleep=True
         )
 
 
-class Beacon(msgspec.Struct, frozen=True, kw_only=True):
+class BeaconSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A beacon at its venue. `reach` is the farthest zone that triggers.
 
     `uuid` is in canonical form: lower case, with dashes.
@@ -109,4 +109,4 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
     minor: int
     active: bool
     reach: Zone
-    venue: Venue
+    venue: VenueSnapshot

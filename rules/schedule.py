@@ -5,7 +5,7 @@ from math import floor, inf
 from typing import NamedTuple
 
 from rules.local_time import DAY, LocalClock, fixed_clock, zone_clock
-from rules.model import Campaign, Reason
+from rules.model import CampaignSnapshot, Reason
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
@@ -46,7 +46,7 @@ class Schedule:
         "_weekdays",
     )
 
-    def __init__(self, campaign: Campaign) -> None:
+    def __init__(self, campaign: CampaignSnapshot) -> None:
         """Raises ValueError for a time zone that is not known and for dates without offset."""
         self._active = campaign.active
         self._asleep = campaign.asleep
@@ -113,7 +113,7 @@ def _pieces(start: int, end: int) -> tuple[Piece, ...]:
     return tuple(piece for piece in pieces if piece.begin < piece.until)
 
 
-def _clock(campaign: Campaign) -> LocalClock:
+def _clock(campaign: CampaignSnapshot) -> LocalClock:
     offset = campaign.start.utcoffset()
     if offset is None or campaign.end.utcoffset() is None:
         raise ValueError(f"campaign {campaign.id}: start and end need a UTC offset")

@@ -3,10 +3,10 @@
 from typing import Any, get_args
 
 from api.openapi import examples
-from catalog.audit import KINDS as AUDITED
+from catalog.audit import AUDITED_KINDS as AUDITED
 from catalog.fields.company import AREAS, NOTHING, WRITE
 from catalog.models import WEEKDAYS
-from catalog.statistics import KINDS
+from catalog.statistics import STATISTIC_KINDS
 from connectors.history import State
 from connectors.model import Fault
 
@@ -252,7 +252,7 @@ def _statistic_line() -> Schema:
             "day": {"type": "string", "format": "date"},
             "venue_id": _ID,
             "venue": deleted,
-            "kind": _word(*KINDS),
+            "kind": _word(*STATISTIC_KINDS),
             "id": _ID,
             "name": deleted,
             "detections": _COUNT,

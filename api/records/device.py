@@ -9,8 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.answers import timestamp
 from api.records.page import Page, Record, fetch, with_texts
 from api.records.venue import beacons
-from catalog.models import Beacon, Device, Venue
-from catalog.models.traces import AuthenticationTrace, DetectionTrace
+from catalog.models import AuthenticationTrace, Beacon, DetectionTrace, Device, Venue
 from catalog.soft_deletion import with_deleted
 
 _DEVICE = select(

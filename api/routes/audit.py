@@ -12,7 +12,7 @@ from api.records import audit
 from api.records.page import Page, Record
 from api.routes.parameters import PREFIX
 from api.streaming import After, Limit, listed
-from catalog.audit import KINDS
+from catalog.audit import AUDITED_KINDS
 from catalog.fields.company import READ
 from catalog.models import AuditEntry
 
@@ -30,7 +30,7 @@ async def list_audit(
     Those of records that the account may read. Secrets are left out: of them only that they
     changed. Long texts are shortened.
     """
-    kinds = [kind for kind in KINDS if caller.account.level(_AREAS[kind]) >= READ]
+    kinds = [kind for kind in AUDITED_KINDS if caller.account.level(_AREAS[kind]) >= READ]
     where = (AuditEntry.company_id == caller.company_id, AuditEntry.kind.in_(kinds))
 
     async def read(session: AsyncSession, page: Page) -> list[Record]:

@@ -19,10 +19,10 @@ from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.streaming import After, Limit, listed
 from api.ties import find_tags
 from api.writing import write
-from catalog.crowding import check_beacon
 from catalog.fields.reading import Faults
-from catalog.limits import check_room, lock_company
+from catalog.limits import check_venue_size, lock_company
 from catalog.models import Beacon
+from catalog.open_campaigns import check_beacon
 
 router = APIRouter(prefix=PREFIX)
 Writer = Annotated[Caller, may_write("beacon")]
@@ -52,7 +52,7 @@ async def create_beacon(caller: Writer, venue_id: VenueId) -> Response:
         record = Beacon(**values | {"tags": found}, venue_id=venue_id)
         session.add(record)
         await session.flush()
-        await check_room(session, limits, Beacon, venue_id)
+        await check_venue_size(session, limits, Beacon, venue_id)
         if found:
             await check_beacon(session, limits, company, record, caller.services.clock())
         return await _one(session, record.id)
@@ -82,7 +82,7 @@ async def list_beacons(
 async def get_beacon(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
     """One beacon."""
     where = (Beacon.id == number, Beacon.venue_id == venue_id, of_company(caller.company_id))
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         found = await venue.beacons(session, where, ONE)
     if not found:
         raise not_found("beacon")

@@ -20,16 +20,16 @@ from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.streaming import After, Limit, listed
 from api.ties import find_beacons, find_geofences, find_tags
 from api.writing import write
-from catalog.crowding import check_campaign, reach_of
 from catalog.fields.campaign import campaign_columns, campaign_conflicts
 from catalog.fields.reading import Fault, Faults, Field
-from catalog.limits import CONTENT, check_content, check_room, lock_company
+from catalog.limits import CONTENT_FIELDS, check_content, check_venue_size, lock_company
 from catalog.models import Campaign
+from catalog.open_campaigns import check_campaign, scope_of
 
 router = APIRouter(prefix=PREFIX)
 Writer = Annotated[Caller, may_write("campaign")]
 Reader = Annotated[Caller, may_read("campaign")]
-_CHECKED_TOGETHER = ("format", "start", "end", *CONTENT)
+_CHECKED_TOGETHER = ("format", "start", "end", *CONTENT_FIELDS)
 _CAMPAIGNS_A_PAGE = 50
 
 
@@ -60,7 +60,7 @@ async def create_campaign(caller: Writer, venue_id: VenueId) -> Response:
         record = Campaign(**campaign_columns(values, weekdays=0) | ties, venue_id=venue_id)
         session.add(record)
         await session.flush()
-        await check_room(session, limits, Campaign, venue_id)
+        await check_venue_size(session, limits, Campaign, venue_id)
         if record.active:
             await check_campaign(session, limits, company, record, caller.services.clock())
         return await _one(session, record.id)
@@ -98,7 +98,7 @@ async def get_campaign(caller: Reader, venue_id: VenueId, number: RecordId) -> R
         Campaign.venue_id == venue_id,
         of_company(caller.company_id),
     )
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         found = await campaign.campaigns(session, where, ONE)
     if not found:
         raise not_found("campaign")
@@ -123,12 +123,12 @@ async def edit_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> 
         kept = {name: getattr(record, name) for name in _CHECKED_TOGETHER}
         _check_together(kept | values, Faults())
         check_content(limits, kept | values, kept)
-        before = reach_of(record)
+        before = scope_of(record)
         columns = campaign_columns(values, weekdays=record.weekdays)
         for name, value in (columns | await _ties(session, company, values)).items():
             setattr(record, name, value)
         await session.flush()
-        if reach_of(record).goes_beyond(before):
+        if scope_of(record).goes_beyond(before):
             await check_campaign(session, limits, company, record, caller.services.clock())
         return await _one(session, number)
 

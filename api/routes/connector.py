@@ -18,11 +18,12 @@ from api.records import calls, company
 from api.records.page import Record
 from api.routes.parameters import PREFIX
 from api.writing import write
+from catalog.errors import DecryptionError
 from catalog.fields.connector import CONNECTOR, connector_conflicts
 from catalog.fields.reading import Fault, Faults
 from catalog.load.companies import encrypted
 from catalog.models import Connector
-from catalog.secrets import Cipher, DecryptionError
+from catalog.secrets import Cipher
 from connectors.egress import EgressError, UnresolvedError
 from connectors.trial import NothingToTryError
 
@@ -39,7 +40,7 @@ async def get_connector(caller: Reader) -> Response:
     The signing secret is never told, only whether there is one.
     """
     cipher = _cipher(caller)
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         stored = await _stored(session, caller)
     if stored is None:
         raise not_found("connector: it has not been set up")
@@ -101,7 +102,7 @@ async def test_connector(caller: Writer) -> Response:
     services = caller.services
     cipher = _cipher(caller)
     with services.trial_turns.turn(caller.company_id):
-        async with services.database.glance() as session:
+        async with services.database.autocommit() as session:
             stored = await _stored(session, caller)
         if stored is None:
             raise not_found("connector: it has not been set up")

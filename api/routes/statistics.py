@@ -21,10 +21,10 @@ from catalog.database import Database
 from catalog.fields.values import INT64
 from catalog.plain_text import for_csv
 from catalog.statistics import (
-    KINDS,
+    STATISTIC_KINDS,
     WEEK,
-    Choice,
-    Cursor,
+    StatisticCursor,
+    StatisticFilter,
     StatisticLine,
     latest_week,
     statistic_page,
@@ -46,7 +46,9 @@ Last = Annotated[
 ]
 Kind = Annotated[
     str | None,
-    Query(json_schema_extra={"enum": list(KINDS)}, description="Only lines of this kind."),
+    Query(
+        json_schema_extra={"enum": list(STATISTIC_KINDS)}, description="Only lines of this kind."
+    ),
 ]
 VenueOnly = Annotated[
     int | None, Query(alias="venue", ge=1, le=INT64, description="Only of this venue, by its id.")
@@ -92,16 +94,16 @@ def _wants_csv(accept: str) -> bool:
 
 def _choice(
     first: str | None, last: str | None, kind: str | None, venue: int | None, now: datetime
-) -> Choice:
+) -> StatisticFilter:
     faults: dict[str, str] = {}
     begin, end = _days(_day(first, "from", faults), _day(last, "to", faults), now)
-    if kind is not None and kind not in KINDS:
-        faults["kind"] = f"accepted: {', '.join(KINDS)}"
+    if kind is not None and kind not in STATISTIC_KINDS:
+        faults["kind"] = f"accepted: {', '.join(STATISTIC_KINDS)}"
     if not faults and not 0 <= (end - begin).days < _MOST_DAYS:
         faults["from"] = f"accepted: a day not after `to`, and at most {_MOST_DAYS} days in all"
     if faults:
         raise bad_fields(faults)
-    return Choice(begin, end, venue=None if venue is None else str(venue), kind=kind)
+    return StatisticFilter(begin, end, venue=None if venue is None else str(venue), kind=kind)
 
 
 def _days(first: date | None, last: date | None, now: datetime) -> tuple[date, date]:
@@ -123,18 +125,18 @@ def _day(text: str | None, name: str, faults: dict[str, str]) -> date | None:
         return None
 
 
-async def _pages(database: Database, company_id: int, choice: Choice) -> Pages:
+async def _pages(database: Database, company_id: int, choice: StatisticFilter) -> Pages:
     """Each page is read on its own, so that a slow reader holds no connection to SQL."""
-    after: Cursor | None = None
+    after: StatisticCursor | None = None
     while True:
-        async with database.glance() as session:
+        async with database.autocommit() as session:
             lines = await statistic_page(session, company_id, choice, after, _PAGE)
         if lines:
             yield lines
         if len(lines) < _PAGE:
             return
         last = lines[-1]
-        after = Cursor(last.day, last.venue_id, last.kind, last.id)
+        after = StatisticCursor(last.day, last.venue_id, last.kind, last.id)
 
 
 async def _first(pages: Pages) -> Pages:

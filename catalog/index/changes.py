@@ -1,4 +1,4 @@
-"""What rows of the outbox mean now: from their kinds and refs to entries in the index."""
+"""Writes to the index what the rows of the outbox name: their records as SQL has them now."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,59 +6,66 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, select, tuple_
 
 from catalog.chunks import chunked
-from catalog.index.build import Chunks, Fields, beacon_fields, campaign_fields, connector_fields
+from catalog.index.catalog_reader import (
+    Chunks,
+    Fields,
+    beacon_fields,
+    campaign_fields,
+    connector_fields,
+)
 from catalog.index.entries import beacon_field, campaign_field, connector_field
-from catalog.index.turn import Turn
-from catalog.index.writer import IndexStore
+from catalog.index.transaction import IndexTransaction
 from catalog.models import Beacon, Campaign, Connector, beacon_tag
 
 # Three parameters a triple, well below what a statement takes on either database.
 _CHUNK = 500
 
 
-async def apply(turn: Turn, store: IndexStore, rows: Iterable[tuple[str, str]]) -> None:
-    """Write what has changed according to the (kind, ref) rows, each thing once.
+async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str, str]]) -> None:
+    """Write the records that (kind, ref) rows name, each once. Remove those that are gone.
 
-    Campaigns come before the beacons that name them, and go after them.
+    Campaigns are written before the beacons that name them, and removed after them.
     """
     refs: defaultdict[str, set[str]] = defaultdict(set)
     for kind, ref in rows:
         refs[kind].add(ref)
-    gone = await _write_campaigns(turn, store, refs)
+    deleted = await _write_campaigns(transaction, refs)
     for ids in chunked(sorted(map(int, refs["company"])), _CHUNK):
         puts, missing = await _read(
-            connector_fields(turn.session, Connector.company_id.in_(ids)), ids
+            connector_fields(transaction.session, Connector.company_id.in_(ids)), ids
         )
-        await turn.write(store, puts, map(connector_field, missing))
-    await _write_beacons(turn, store, refs)
-    for chunk in chunked(gone, _CHUNK):
-        await turn.write(store, {}, map(campaign_field, chunk))
+        await transaction.write(puts, map(connector_field, missing))
+    await _write_beacons(transaction, refs)
+    for chunk in chunked(deleted, _CHUNK):
+        await transaction.write({}, map(campaign_field, chunk))
 
 
-async def _write_campaigns(turn: Turn, store: IndexStore, refs: dict[str, set[str]]) -> list[int]:
-    gone: list[int] = []
+async def _write_campaigns(transaction: IndexTransaction, refs: dict[str, set[str]]) -> list[int]:
+    deleted: list[int] = []
     for ids in chunked(sorted(map(int, refs["campaign"])), _CHUNK):
-        puts, missing = await _read(campaign_fields(turn.session, Campaign.id.in_(ids)), ids)
-        await turn.write(store, puts)
-        gone += missing
+        puts, missing = await _read(campaign_fields(transaction.session, Campaign.id.in_(ids)), ids)
+        await transaction.write(puts)
+        deleted += missing
     for ids in chunked(sorted(map(int, refs["venue"])), _CHUNK):
-        await _copy(turn, store, campaign_fields(turn.session, Campaign.venue_id.in_(ids)))
-    return gone
+        await _write_all(
+            transaction, campaign_fields(transaction.session, Campaign.venue_id.in_(ids))
+        )
+    return deleted
 
 
-async def _write_beacons(turn: Turn, store: IndexStore, refs: dict[str, set[str]]) -> None:
-    for condition in _conditions(refs):
-        await _copy(turn, store, beacon_fields(turn.session, condition))
+async def _write_beacons(transaction: IndexTransaction, refs: dict[str, set[str]]) -> None:
+    for condition in _beacon_conditions(refs):
+        await _write_all(transaction, beacon_fields(transaction.session, condition))
     for triples in chunked(sorted(map(_triple, refs["beacon"])), _CHUNK):
         puts: Fields = {}
         condition = tuple_(Beacon.uuid, Beacon.major, Beacon.minor).in_(triples)
-        async for _, fields in beacon_fields(turn.session, condition):
+        async for _, fields in beacon_fields(transaction.session, condition):
             puts |= fields
         missing = [field for triple in triples if (field := beacon_field(*triple)) not in puts]
-        await turn.write(store, puts, missing)
+        await transaction.write(puts, missing)
 
 
-def _conditions(refs: dict[str, set[str]]) -> Iterable[ColumnElement[bool]]:
+def _beacon_conditions(refs: dict[str, set[str]]) -> Iterable[ColumnElement[bool]]:
     for ids in chunked(sorted(map(int, refs["beacon_id"])), _CHUNK):
         yield Beacon.id.in_(ids)
     for ids in chunked(sorted(map(int, refs["venue"])), _CHUNK):
@@ -69,9 +76,9 @@ def _conditions(refs: dict[str, set[str]]) -> Iterable[ColumnElement[bool]]:
         yield Beacon.id.in_(carriers.where(named))
 
 
-async def _copy(turn: Turn, store: IndexStore, chunks: Chunks) -> None:
+async def _write_all(transaction: IndexTransaction, chunks: Chunks) -> None:
     async for _, puts in chunks:
-        await turn.write(store, puts)
+        await transaction.write(puts)
 
 
 async def _read(chunks: Chunks, wanted: list[int]) -> tuple[Fields, list[int]]:

@@ -4,18 +4,20 @@ Redis holds the index of all companies in memory, and refuses everybody's claims
 A campaign that is inactive, or at an inactive venue, or far from its dates, is in the index with
 its schedule alone: the decision and its reason are the same, and nothing has to be sent.
 
-The margins are wide. Content is there long before the start, should SQL be away when it is due,
-and long after the end, for detections that come late.
+The margins are wide. The content is in the index long before the start, because SQL may be away
+for days, and long after the end, because detections come late.
 """
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy import ColumnElement, String, and_, cast, insert, literal, or_, select
 
-from catalog.models import Campaign
+from catalog.database import Database, sql_now
+from catalog.models import Campaign, IndexState, Outbox
 
 AHEAD = timedelta(days=10)
-KEPT = timedelta(days=10)  # above MAX_DETECTION_AGE and what time zones and whole days add
+KEPT = timedelta(days=10)  # longer than MAX_DETECTION_AGE, time zones and whole days together
+DATE_CHECK_INTERVAL = timedelta(minutes=10)
 
 
 def may_fire(
@@ -25,8 +27,34 @@ def may_fire(
     return active and venue_active and now >= start - AHEAD and now <= end + KEPT
 
 
-def changes_between(since: datetime, until: datetime) -> ColumnElement[bool]:
+async def enqueue_date_changes(database: Database) -> bool:
+    """Put campaigns into the outbox whose need of content has changed by time alone.
+
+    Of all processes one does this every 10 minutes. Returns whether this call did. Raises
+    SQLAlchemyError, OSError or TimeoutError.
+    """
+    async with database.autocommit() as session:
+        now = await sql_now(session)
+        swept_at = await session.scalar(select(IndexState.swept_at))
+    if swept_at is not None and now - swept_at < DATE_CHECK_INTERVAL:
+        return False
+    async with database.write.begin() as session:
+        state = (
+            await session.scalars(select(IndexState).with_for_update(skip_locked=True))
+        ).one_or_none()
+        if state is None or state.swept_at != swept_at:
+            return False  # another process is writing the index, or has done this
+        now = await sql_now(session)
+        if swept_at is not None:  # without it the index is new: a migration had it rebuilt
+            ref = cast(Campaign.id, String)
+            due = select(literal("campaign"), ref).where(_changes_between(swept_at, now))
+            await session.execute(insert(Outbox).from_select(["kind", "ref"], due))
+        state.swept_at = now
+    return True
+
+
+def _changes_between(since: datetime, until: datetime) -> ColumnElement[bool]:
     """Campaigns for which `may_fire` changes by time alone after `since`, up to `until`."""
-    wakes = and_(Campaign.start_at > since + AHEAD, Campaign.start_at <= until + AHEAD)
-    sleeps = and_(Campaign.end_at >= since - KEPT, Campaign.end_at < until - KEPT)
-    return or_(wakes, sleeps)
+    begins = and_(Campaign.start_at > since + AHEAD, Campaign.start_at <= until + AHEAD)
+    ends = and_(Campaign.end_at >= since - KEPT, Campaign.end_at < until - KEPT)
+    return or_(begins, ends)

@@ -1,39 +1,42 @@
-"""Bring the index up to date: drain the outbox, or build all of it again."""
+"""Brings the index up to date: drains the outbox, or rebuilds the index from SQL."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import structlog
-from sqlalchemy import delete, exists, func, select
+from sqlalchemy import delete, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
-from catalog.index.build import Chunks, beacon_fields, campaign_fields, connector_fields
-from catalog.index.changes import apply
-from catalog.index.entries import Marker, bucket
-from catalog.index.standing import IndexStanding, LagShown, WrittenIndex, compare, judge
-from catalog.index.turn import Turn, take_turn
+from catalog.index.catalog_reader import Chunks, beacon_fields, campaign_fields, connector_fields
+from catalog.index.changes import write_changes
+from catalog.index.comparison import (
+    ExpectedIndex,
+    IndexStatus,
+    LagListener,
+    compare_index,
+    compare_markers,
+)
+from catalog.index.transaction import IndexTransaction, index_transaction
 from catalog.index.writer import IndexStore
 from catalog.models import Outbox
 
 _log = structlog.get_logger(__name__)
 
-_ROWS_PER_TURN = 1000
+_ROWS_PER_DRAIN = 1000
 
 
-class Outcome(Enum):
-    """What a call did: nothing to do, another writer is at it, changes written, all rebuilt."""
+class DrainResult(Enum):
+    """What `drain_once` did."""
 
-    IDLE = "idle"
-    BUSY = "busy"
+    IDLE = "idle"  # the outbox was empty
+    BUSY = "busy"  # another process is writing the index
     DRAINED = "drained"
     REBUILT = "rebuilt"
 
 
 @dataclass(frozen=True)
-class Built:
+class IndexCounts:
     """How many entries a rebuild wrote."""
 
     beacons: int = 0
@@ -42,118 +45,104 @@ class Built:
 
 
 async def drain_once(
-    database: Database, store: IndexStore, *, on_lag: LagShown = lambda _: None
-) -> Outcome:
-    """Write up to 1000 rows of the outbox to the index, or rebuild an index that is missing or
-    has lost writes.
+    database: Database, store: IndexStore, *, on_lag: LagListener = lambda _: None
+) -> DrainResult:
+    """Write up to 1000 rows of the outbox to the index. Rebuild an index that is missing or has
+    lost writes.
 
-    With an empty outbox it looks no further (see `rebuild_if_missing`, also for `on_lag`). Each row
-    is written at least once before it is deleted. Raises SQLAlchemyError, RedisError, OSError,
-    TimeoutError, IndexMissingError or StaleTurnError; then the rows are still there, and it may be
-    tried again.
+    An empty outbox ends it at once (see `rebuild_if_missing`, also for `on_lag`). Each row is
+    written at least once before it is deleted. Raises SQLAlchemyError, RedisError, OSError,
+    TimeoutError or IndexWriteError; then the rows are still there, and a retry is safe.
     """
     async with database.read() as session:
         if not await session.scalar(select(exists(select(Outbox.id)))):
-            return Outcome.IDLE
-    async with take_turn(database, await store.markers(), wait=False) as turn:
-        if turn is None:
-            return Outcome.BUSY
-        if await _build_unless_right(turn, store, on_lag):
-            return Outcome.REBUILT
-        rows = await _take_rows(turn.session)
-        await apply(turn, store, rows)
-        return Outcome.DRAINED if rows else Outcome.IDLE
+            return DrainResult.IDLE
+    async with index_transaction(database, store, wait=False) as transaction:
+        if transaction is None:
+            return DrainResult.BUSY
+        if await _rebuild_if_wrong(transaction, on_lag):
+            return DrainResult.REBUILT
+        rows = await _take_rows(transaction.session)
+        await write_changes(transaction, rows)
+        return DrainResult.DRAINED if rows else DrainResult.IDLE
 
 
-async def rebuild(database: Database, store: IndexStore) -> Built:
-    """Build the whole index again, whatever it holds, and empty the outbox. Raises as above."""
-    async with take_turn(database, await store.markers(), wait=True) as turn:
-        assert turn is not None  # noqa: S101  # a turn that is waited for is given
-        return await _build(turn, store)
+async def rebuild(database: Database, store: IndexStore) -> IndexCounts:
+    """Rebuild the whole index, whatever it holds, and empty the outbox. Raises as above."""
+    async with index_transaction(database, store, wait=True) as transaction:
+        assert transaction is not None  # noqa: S101  # None only without `wait`
+        return await _rebuild(transaction)
 
 
 async def rebuild_if_missing(
-    database: Database, store: IndexStore, *, on_lag: LagShown = lambda _: None
+    database: Database, store: IndexStore, *, on_lag: LagListener = lambda _: None
 ) -> bool:
-    """Build the index if a part of it is missing, is another catalog's, or is not what SQL wrote
-    (Redis or SQL was restored from an older copy); whether it was.
+    """Rebuild the index if a part of it is missing, is another catalog's, or is not what SQL wrote
+    (Redis or SQL was restored from an older copy). Returns whether it was rebuilt.
 
-    For whoever finds the index missing: all of them wait for one lock, the first one builds and
-    the others find it built. `on_lag` is told how many turns Redis lacks, before and after.
-    Raises as above.
+    All processes that find the index missing wait for one lock: the first one rebuilds it, and the
+    others find it rebuilt. `on_lag` is called with how many generations Redis is behind, before
+    and after. Raises as above.
     """
-    found = await compare(database, store)
+    found = await compare_index(database, store)
     on_lag(found.lag)
-    if found.standing is IndexStanding.RIGHT:
+    if found.status is IndexStatus.RIGHT:
         return False
-    async with take_turn(database, await store.markers(), wait=True) as turn:
-        assert turn is not None  # noqa: S101  # a turn that is waited for is given
-        return await _build_unless_right(turn, store, on_lag)
+    async with index_transaction(database, store, wait=True) as transaction:
+        assert transaction is not None  # noqa: S101  # None only without `wait`
+        return await _rebuild_if_wrong(transaction, on_lag)
 
 
-async def _build_unless_right(turn: Turn, store: IndexStore, on_lag: LagShown) -> bool:
-    """In a turn nobody else writes: what differs now does so for certain."""
-    written = WrittenIndex(turn.marker.catalog, turn.marker.generation, turn.places)
-    found = judge(await store.markers(), written)
+async def _rebuild_if_wrong(transaction: IndexTransaction, on_lag: LagListener) -> bool:
+    # Nobody else writes during the transaction, so a difference is a real one.
+    marker, positions = transaction.marker, transaction.positions
+    expected = ExpectedIndex(marker.catalog, marker.generation, positions)
+    found = compare_markers(await transaction.store.markers(), expected)
     on_lag(found.lag)
-    if found.standing is IndexStanding.RIGHT:
+    if found.status is IndexStatus.RIGHT:
         return False
-    # The first build of a catalog is nothing to warn of.
-    say = _log.warning if any(place.generation for place in turn.places) else _log.info
-    say(
-        f"the index in Redis is {found.standing.value}: rebuilding it from SQL",
+    # The first build of a catalog deserves no warning.
+    log = _log.warning if any(position.generation for position in positions) else _log.info
+    log(
+        f"the index in Redis is {found.status.value}: rebuilding it from SQL",
         generations_behind=found.lag,
         buckets_behind=found.buckets,
     )
-    await _build(turn, store)
+    await _rebuild(transaction)
     on_lag(0)
     return True
 
 
-def is_built(markers: Sequence[Marker | None], catalog: str | None = None) -> bool:
-    """Whether every bucket is built, all from one catalog, and from `catalog` if it is given."""
-    catalogs = {None if marker is None else marker.catalog for marker in markers}
-    return None not in catalogs and catalogs == {catalog or next(iter(catalogs))}
-
-
-async def waiting(database: Database) -> int:
-    """How many rows the outbox holds."""
-    async with database.read() as session:
-        return await session.scalar(select(func.count()).select_from(Outbox)) or 0
-
-
 async def _take_rows(session: AsyncSession) -> list[tuple[str, str]]:
-    oldest = select(Outbox.id).order_by(Outbox.id).limit(_ROWS_PER_TURN)
+    oldest = select(Outbox.id).order_by(Outbox.id).limit(_ROWS_PER_DRAIN)
     taken = delete(Outbox).where(Outbox.id.in_(oldest)).returning(Outbox.kind, Outbox.ref)
     rows = await session.execute(taken, execution_options={"synchronize_session": False})
     return [(kind, ref) for kind, ref in rows]
 
 
-async def _build(turn: Turn, store: IndexStore) -> Built:
-    # First, so that it takes exactly what was committed before the entries are read.
-    empty = delete(Outbox)
-    await turn.session.execute(empty, execution_options={"synchronize_session": False})
-    await store.begin(turn.marker)
-    counts: Counter[int] = Counter()
-    built = Built(
-        connectors=await _fill(turn, store, connector_fields(turn.session), counts),
-        campaigns=await _fill(turn, store, campaign_fields(turn.session), counts),
-        beacons=await _fill(turn, store, beacon_fields(turn.session), counts),
+async def _rebuild(transaction: IndexTransaction) -> IndexCounts:
+    # Before the entries are read: what is committed later stays in the outbox.
+    session = transaction.session
+    await session.execute(delete(Outbox), execution_options={"synchronize_session": False})
+    await transaction.store.begin(transaction.marker)
+    counts = IndexCounts(
+        connectors=await _fill(transaction, connector_fields(session)),
+        campaigns=await _fill(transaction, campaign_fields(session)),
+        beacons=await _fill(transaction, beacon_fields(session)),
     )
-    await turn.finish(store, counts)
+    await transaction.finish()
     _log.info(
         "index built",
-        beacons=built.beacons,
-        campaigns=built.campaigns,
-        generation=turn.marker.generation,
+        beacons=counts.beacons,
+        campaigns=counts.campaigns,
+        generation=transaction.marker.generation,
     )
-    return built
+    return counts
 
 
-async def _fill(turn: Turn, store: IndexStore, chunks: Chunks, counts: Counter[int]) -> int:
+async def _fill(transaction: IndexTransaction, chunks: Chunks) -> int:
     count = 0
     async for ids, puts in chunks:
-        await store.fill(turn.marker, puts)
-        counts.update(map(bucket, puts))
+        await transaction.fill(puts)
         count += len(ids)
     return count

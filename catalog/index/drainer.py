@@ -1,4 +1,4 @@
-"""The background task that keeps the index up to date, for as long as its process lives."""
+"""The background task that keeps the index up to date while its process runs."""
 
 import asyncio
 import random
@@ -10,15 +10,16 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database
+from catalog.errors import IndexWriteError
 from catalog.failures import database_may_recover
-from catalog.index.drain import Outcome, drain_once, rebuild_if_missing
-from catalog.index.standing import LagShown
-from catalog.index.sweep import sweep
-from catalog.index.writer import IndexMissingError, IndexStore, StaleTurnError
+from catalog.index.comparison import LagListener
+from catalog.index.content import enqueue_date_changes
+from catalog.index.drain import DrainResult, drain_once, rebuild_if_missing
+from catalog.index.writer import IndexStore
 
 _log = structlog.get_logger(__name__)
 
-# What SQL or Redis do when they are away, and what the index does when someone else is at it.
+# What is raised while SQL or Redis is away, or while the index is missing or written by another.
 OUTAGES = (
     SQLAlchemyError,
     PostgresError,
@@ -26,22 +27,18 @@ OUTAGES = (
     RedisError,
     OSError,
     TimeoutError,
-    IndexMissingError,
-    StaleTurnError,
+    IndexWriteError,
 )
+_DATE_CHECK_SECONDS = 60.0
 
 
-_SWEEP_SECONDS = 60.0
+class OutboxDrainer:
+    """Drains the outbox every `poll` seconds, and compares the index with SQL every `look` seconds.
 
-
-class Drainer:
-    """Drains the outbox every `poll` seconds; every `look` seconds compares the index with SQL.
-
-    An outage of SQL or Redis is logged once and tried again, after a pause that doubles up to
-    `longest_pause`; any other error is a mistake in the program and ends `run`. `jitter` spreads
-    pauses: a factor near 1. `failures` counts those in a row: 0 while all is well. `nudge` ends a
-    pause at once, for who has just written; not one after a failure. `on_lag` is told by how many
-    generations Redis is behind.
+    An outage of SQL or Redis is logged once and retried, after a pause that doubles up to
+    `longest_pause`. Any other error is a mistake in the program and ends `run`. Each pause is
+    multiplied by `jitter()`, a factor near 1. `failures` counts consecutive failures. `on_lag` is
+    called with the number of generations that Redis is behind.
     """
 
     def __init__(
@@ -54,7 +51,7 @@ class Drainer:
         longest_pause: float = 10.0,
         clock: Callable[[], float],
         jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2),  # noqa: S311
-        on_lag: LagShown = lambda _: None,
+        on_lag: LagListener = lambda _: None,
     ) -> None:
         self._database = database
         self._store = store
@@ -65,16 +62,16 @@ class Drainer:
         self._jitter = jitter
         self._on_lag = on_lag
         self.failures = 0
-        self._looked: float | None = None
-        self._swept: float | None = None
+        self._compared_at: float | None = None
+        self._dates_checked_at: float | None = None
         self._nudged = asyncio.Event()
 
     def nudge(self) -> None:
-        """Say that the outbox has something."""
+        """Drain at once: rows were just written. A pause after a failure is not shortened."""
         self._nudged.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. May also be cancelled: what was not committed is drained again."""
+        """Run until `stop` is set. Cancelling is safe: rows not committed are drained again."""
         while not stop.is_set():
             self._nudged.clear()
             pause = await self._step()
@@ -89,24 +86,24 @@ class Drainer:
         if self.failures:
             _log.info("index is kept up to date again", failures=self.failures)
             self.failures = 0
-        return 0.0 if outcome is Outcome.DRAINED else self._poll * self._jitter()
+        return 0.0 if outcome is DrainResult.DRAINED else self._poll * self._jitter()
 
-    async def _work(self) -> Outcome:
+    async def _work(self) -> DrainResult:
         now = self._clock()
-        if self._looked is None or now - self._looked >= self._look:
+        if self._compared_at is None or now - self._compared_at >= self._look:
             await rebuild_if_missing(self._database, self._store, on_lag=self._on_lag)
-            self._looked = now
-        if self._swept is None or now - self._swept >= _SWEEP_SECONDS:
-            await sweep(self._database)
-            self._swept = now
+            self._compared_at = now
+        if self._dates_checked_at is None or now - self._dates_checked_at >= _DATE_CHECK_SECONDS:
+            await enqueue_date_changes(self._database)
+            self._dates_checked_at = now
         return await drain_once(self._database, self._store, on_lag=self._on_lag)
 
     def _failed(self, error: Exception) -> float:
-        # The index may have gone with it.
-        self._looked = None
+        # Redis may have lost the index: compare it before anything else.
+        self._compared_at = None
         self.failures += 1
         pause = min(self._poll * 2.0 ** min(self.failures, 16), self._longest_pause)
-        if self.failures == 1:  # the rest of the outage is told when it is over
+        if self.failures == 1:  # one line for the outage; its end has another
             _log.warning(
                 "index cannot be kept up to date",
                 error=_one_line(error),

@@ -10,24 +10,27 @@ from zlib import crc32
 
 import msgspec
 
-from rules.model import Beacon, Campaign
+from rules.model import BeaconSnapshot, CampaignSnapshot
 
 BUCKETS = 16
 MARKER_FIELD = "m"
 REBUILT = "*"  # the `keys` of a change message after a rebuild: everything may have changed
 
 
-class WritePlace(NamedTuple):
-    """How far a bucket is written: the turn of its last write, and which write of the turn."""
+class WritePosition(NamedTuple):
+    """The last write of a bucket: the writer's generation, and which of its writes it was."""
 
     generation: int
     step: int
 
 
+NOTHING_WRITTEN = WritePosition(0, 0)
+
+
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
     """Says that a bucket is built, from which catalog, and which write was its last.
 
-    `generation` counts the writers' turns, `step` the writes of a turn; a rebuild is step 0.
+    `generation` counts index transactions, `step` the writes of one; a rebuild is step 0.
     """
 
     catalog: str
@@ -35,15 +38,15 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
 
     @property
-    def place(self) -> WritePlace:
-        """Which write this was, to be compared."""
-        return WritePlace(self.generation, self.step)
+    def position(self) -> WritePosition:
+        """Which write this was; later writes are greater."""
+        return WritePosition(self.generation, self.step)
 
 
 class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A beacon and the ids of the campaigns that target it, active or not, ascending."""
 
-    beacon: Beacon
+    beacon: BeaconSnapshot
     campaigns: list[int]
 
 
@@ -91,7 +94,7 @@ def beacon_field(uuid: str, major: int, minor: int) -> str:
 
 
 def campaign_field(campaign_id: int) -> str:
-    """The field of a rules.model.Campaign."""
+    """The field of a CampaignSnapshot."""
     return f"c:{campaign_id}"
 
 
@@ -103,5 +106,5 @@ def connector_field(company_id: int) -> str:
 encode = msgspec.json.encode
 decode_marker = msgspec.json.Decoder(Marker).decode
 decode_beacon = msgspec.json.Decoder(BeaconEntry).decode
-decode_campaign = msgspec.json.Decoder(Campaign).decode
+decode_campaign = msgspec.json.Decoder(CampaignSnapshot).decode
 decode_connector = msgspec.json.Decoder(ConnectorEntry).decode

@@ -1,7 +1,7 @@
-"""Writes the index to Redis, fenced: a writer whose turn is over cannot change anything.
+"""Writes the index to Redis. Generations fence it: a stale writer cannot change anything.
 
-The scripts are in `scripts/`. They are sent whole (EVAL), which works after a fail-over and in a
-cluster's pipeline; all of them may be sent twice.
+The scripts are in `scripts/`. They are sent whole (EVAL), which works after a failover and in a
+cluster's pipeline. All of them may be sent twice.
 """
 
 import asyncio
@@ -12,13 +12,15 @@ from typing import Any
 import msgspec
 from redis.exceptions import ResponseError
 
+from catalog.errors import IndexBehindError, IndexMissingError, StaleWriterError
 from catalog.index.entries import (
     BUCKETS,
     MARKER_FIELD,
+    NOTHING_WRITTEN,
     REBUILT,
     IndexKeys,
     Marker,
-    WritePlace,
+    WritePosition,
     bucket,
     decode_marker,
     encode,
@@ -27,23 +29,11 @@ from catalog.redis_connection import RedisClient
 
 _CHANGES_KEPT = 10_000
 _ABANDONED_SECONDS = 3600
-_NOWHERE = WritePlace(0, 0)
-
-
-class IndexMissingError(Exception):
-    """The index, or the rebuild under way, is gone from Redis, or is of another catalog."""
-
-
-class IndexLagsError(IndexMissingError):
-    """A bucket lacks writes that SQL knows of: Redis was restored from an older copy."""
-
-
-class StaleTurnError(Exception):
-    """A later writer has had its turn; this one must give up."""
-
-
-def _script(name: str) -> str:
-    return files("catalog.index").joinpath(f"scripts/{name}.lua").read_text(encoding="utf-8")
+_SCRIPT_ERRORS = {
+    "STALE": StaleWriterError,
+    "MISSING": IndexMissingError,
+    "LAGGING": IndexBehindError,
+}
 
 
 class IndexStore:
@@ -58,11 +48,10 @@ class IndexStore:
         self.keys = IndexKeys(prefix)
         self._redis = redis
         self._deadline = deadline
-        self._write = _script("write")
-        self._begin = _script("begin")
-        self._fill = _script("fill")
-        self._finish = _script("finish")
-        self._tell = _script("announce")
+        self._scripts = {
+            file.name.removesuffix(".lua"): file.read_text(encoding="utf-8")
+            for file in files("catalog.index").joinpath("scripts").iterdir()
+        }
 
     async def markers(self) -> list[Marker | None]:
         """The marker of each bucket; None where the bucket is not built."""
@@ -77,12 +66,12 @@ class IndexStore:
         puts: Mapping[str, bytes],
         removals: Iterable[str] = (),
         *,
-        places: Sequence[WritePlace] = (_NOWHERE,) * BUCKETS,
+        positions: Sequence[WritePosition] = (NOTHING_WRITTEN,) * BUCKETS,
     ) -> set[int]:
-        """Put and remove fields, then tell every reader; the buckets that were written.
+        """Put and remove fields, then announce them to readers. Returns the buckets written.
 
-        `places` is what the buckets must hold already: a write on top of one that Redis has lost
-        would hide the loss. Raises IndexMissingError, IndexLagsError, StaleTurnError.
+        `positions` is what the buckets must hold already: a write on top of a lost one would hide
+        the loss. Raises IndexMissingError, IndexBehindError, StaleWriterError.
         """
         removed = list(removals)
         by_bucket: dict[int, tuple[list[str | bytes], list[str]]] = {}
@@ -93,79 +82,68 @@ class IndexStore:
         mark = encode(marker)
         calls = [
             (
-                self._write,
                 [self.keys.bucket(number)],
-                [mark, *places[number], len(pairs) // 2, *pairs, *gone],
+                [mark, *positions[number], len(pairs) // 2, *pairs, *gone],
             )
             for number, (pairs, gone) in by_bucket.items()
         ]
         if calls:
-            await self._call(calls)
+            await self._call("write", calls)
             await self._announce(marker, msgspec.json.encode([*puts, *removed]))
         return set(by_bucket)
 
     async def begin(self, marker: Marker) -> None:
-        """Begin a rebuild beside the index that is read. Raises StaleTurnError."""
+        """Begin a rebuild beside the index that is read. Raises StaleWriterError."""
         arguments = [marker.generation, encode(marker), _ABANDONED_SECONDS]
-        await self._call([(self._begin, self._both(n), arguments) for n in range(BUCKETS)])
+        await self._call("begin", [(self._both(number), arguments) for number in range(BUCKETS)])
 
     async def fill(self, marker: Marker, puts: Mapping[str, bytes]) -> None:
-        """Put fields into the rebuild. Raises IndexMissingError, StaleTurnError."""
+        """Put fields into the rebuild. Raises IndexMissingError, StaleWriterError."""
         by_bucket: dict[int, list[str | bytes]] = {}
         for field, value in puts.items():
             by_bucket.setdefault(bucket(field), []).extend((field, value))
         head = [encode(marker), _ABANDONED_SECONDS]
-        await self._call(
-            [
-                (self._fill, [self.keys.building(number)], [*head, *pairs])
-                for number, pairs in by_bucket.items()
-            ]
-        )
+        calls = [([self.keys.building(n)], [*head, *pairs]) for n, pairs in by_bucket.items()]
+        await self._call("fill", calls)
 
     async def finish(self, marker: Marker, counts: Mapping[int, int]) -> None:
-        """Put the rebuild in place, then tell every reader.
+        """Put the rebuild in place, then announce it to readers.
 
-        `counts` is how many fields were put, by bucket: a Redis that fell back meanwhile may have
-        kept a part of them. Raises IndexMissingError, StaleTurnError.
+        `counts` is how many fields were put into each bucket: a Redis that was restored meanwhile
+        may hold only some of them. Raises IndexMissingError, StaleWriterError.
         """
         head = [marker.generation, encode(marker)]
-        await self._call(
-            [
-                (self._finish, self._both(number), [*head, counts.get(number, 0)])
-                for number in range(BUCKETS)
-            ]
-        )
+        calls = [(self._both(n), [*head, counts.get(n, 0)]) for n in range(BUCKETS)]
+        await self._call("finish", calls)
         await self._announce(marker, REBUILT)
 
     def _both(self, number: int) -> list[str]:
         return [self.keys.bucket(number), self.keys.building(number)]
 
     async def _announce(self, marker: Marker, keys: str | bytes) -> None:
-        arguments = [_CHANGES_KEPT, *marker.place, keys]
-        await self._call([(self._tell, [self.keys.changes], arguments)])
+        arguments = [_CHANGES_KEPT, *marker.position, keys]
+        await self._call("announce", [([self.keys.changes], arguments)])
 
-    async def _call(self, calls: Sequence[tuple[str, list[str], list[Any]]]) -> None:
+    async def _call(self, script: str, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
+        """Call a script once for each (keys, arguments), in one round trip."""
         pipeline = self._redis.pipeline(transaction=False)
-        for script, keys, arguments in calls:
-            pipeline.eval(script, len(keys), *keys, *arguments)
+        for keys, arguments in calls:
+            pipeline.eval(self._scripts[script], len(keys), *keys, *arguments)
         await self._run(pipeline)
 
     async def _run(self, pipeline: Any) -> list[Any]:
         async with asyncio.timeout(self._deadline):
             replies: list[Any] = await pipeline.execute(raise_on_error=False)
-        # One that is stale is so for good, whatever else went wrong.
-        refused = [reply for reply in replies if isinstance(reply, Exception)]
-        for reply in sorted(refused, key=lambda error: not str(error).startswith("STALE")):
-            raise _meaning(reply)
+        errors = [reply for reply in replies if isinstance(reply, Exception)]
+        if errors:  # STALE first: it is final, and the others may not be
+            raise _index_error(min(errors, key=lambda error: not str(error).startswith("STALE")))
         return replies
 
 
-def _meaning(error: Exception) -> Exception:
+def _index_error(error: Exception) -> Exception:
+    """The catalog's error for an error reply of a script; any other error as it is."""
     text = str(error)
-    if isinstance(error, ResponseError) and text.startswith("STALE"):
-        return StaleTurnError(text)
-    if isinstance(error, ResponseError) and text.startswith("MISSING"):
-        return IndexMissingError(text)
-    if isinstance(error, ResponseError) and text.startswith("LAGGING"):
-        return IndexLagsError(text)
+    for code, kind in _SCRIPT_ERRORS.items():
+        if isinstance(error, ResponseError) and text.startswith(code):
+            return kind(text)
     return error

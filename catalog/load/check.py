@@ -6,12 +6,13 @@ Values that were refused may be missing from the items, so that all faults are f
 from collections.abc import Sequence
 from typing import Any
 
+from catalog.errors import LimitError
 from catalog.fields.reading import Faults
 from catalog.fields.venue import Triple
-from catalog.limits import CONTENT, CatalogLimits, LimitError, check_content
+from catalog.limits import CONTENT_FIELDS, CatalogLimits, check_content
 from catalog.load.document import CompanyItem, Item, VenueItem, triple_of
 from catalog.load.stored import Stored
-from catalog.secrets import MISSING_KEY
+from catalog.secrets import MISSING_SECRET_KEY
 
 _FOREIGN = "belongs to another company"
 
@@ -27,7 +28,7 @@ def check(
         if stored.is_foreign(stored.applications.get(application.values.get("api_key", ""))):
             faults.note(f"{application.place}.api_key", _FOREIGN)
     if item.connector is not None and not encrypts:
-        faults.note(item.connector.place, MISSING_KEY)
+        faults.note(item.connector.place, MISSING_SECRET_KEY)
     own = {triple for venue in item.venues for beacon in venue.beacons if (triple := _key(beacon))}
     for venue in item.venues:
         _check_venue(venue, stored, own, faults)
@@ -63,7 +64,7 @@ def _check_contents(
     for campaign in venue.campaigns:
         key = (venue.values.get("name", ""), campaign.values.get("name", ""))
         known = stored.campaigns.get(key, [])
-        kept = {name: getattr(known[0], name) for name in CONTENT} if known else {}
+        kept = {name: getattr(known[0], name) for name in CONTENT_FIELDS} if known else {}
         try:
             check_content(limits, kept | campaign.values, kept)
         except LimitError as error:

@@ -3,13 +3,14 @@
 import asyncio
 from typing import Any
 
+from catalog.errors import DecryptionError, SecretKeyError
 from catalog.fields.company import ALL_PERMISSIONS, AREAS, NOTHING
 from catalog.load.document import CompanyItem, Item
 from catalog.load.stored import Stored
 from catalog.load.writing import Writer
 from catalog.models import Account, Application, Company, Connector, Device
 from catalog.passwords import hash_password
-from catalog.secrets import MISSING_KEY, Cipher, DecryptionError, SecretKeyError
+from catalog.secrets import MISSING_SECRET_KEY, Cipher
 
 
 async def write_company(writer: Writer, item: CompanyItem, stored: Stored) -> Company:
@@ -69,7 +70,7 @@ def _write_connector(
     writer: Writer, company: Company, item: Item, connector: Connector | None
 ) -> None:
     if writer.cipher is None:
-        raise SecretKeyError(MISSING_KEY)
+        raise SecretKeyError(MISSING_SECRET_KEY)
     values = encrypted(writer.cipher, connector, item.values)
     if connector is None:
         writer.create("connectors", Connector(**values, company=company))

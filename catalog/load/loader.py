@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import IntegrityError
 
 from catalog.database import SessionFactory
+from catalog.errors import VenueDeletedError
 from catalog.fields.reading import Fault, Faults
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.load.check import check
@@ -19,7 +20,6 @@ from catalog.load.twice import note_repeats
 from catalog.load.venues import write_venues
 from catalog.load.writing import Writer
 from catalog.secrets import Cipher
-from catalog.soft_deletion import VenueGoneError
 
 # What is wrong with a connector's url, if anything is: not public, say.
 UrlFault = Callable[[str], Awaitable[str | None]]
@@ -60,7 +60,7 @@ async def load_document(
         async with session_factory.begin() as session:
             writer = Writer(session=session, summary=summary, cipher=cipher, now=clock())
             await _load(writer, companies, limits, faults)
-    except (IntegrityError, VenueGoneError):
+    except (IntegrityError, VenueDeletedError):
         raise LoadError([Fault("", "the catalog was changed meanwhile: load again")]) from None
     return summary
 

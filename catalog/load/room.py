@@ -4,11 +4,18 @@ from collections.abc import Iterable, Iterator
 
 from sqlalchemy import true
 
-from catalog.crowding import Crowd, Span, crowd_message, crowds, span_of
+from catalog.errors import LimitError
 from catalog.fields.reading import Faults
-from catalog.limits import CatalogLimits, LimitError, check_room
+from catalog.limits import CatalogLimits, check_venue_size
 from catalog.load.writing import Writer
 from catalog.models import Beacon, Campaign, Company
+from catalog.open_campaigns import (
+    CrowdedBeacon,
+    Period,
+    crowded_beacons,
+    crowded_message,
+    open_period,
+)
 
 
 async def check_room_left(
@@ -17,14 +24,14 @@ async def check_room_left(
     """Note the places that pass a limit, of what was written since this was asked last."""
     for place, (model, venue) in writer.added.items():
         try:
-            await check_room(writer.session, limits, model, venue.id)
+            await check_venue_size(writer.session, limits, model, venue.id)
         except LimitError as error:
             faults.note(place, str(error))
     if writer.grown:
         grown = _Grown(writer.grown)
-        async for crowd in crowds(writer.session, limits, company.id, writer.now, true()):
+        async for crowd in crowded_beacons(writer.session, limits, company.id, writer.now, true()):
             for place, peak in grown.in_crowd(crowd):
-                faults.note(place, crowd_message(limits, crowd, peak))
+                faults.note(place, crowded_message(limits, crowd, peak))
     writer.added.clear()
     writer.grown.clear()
 
@@ -34,15 +41,15 @@ class _Grown:
 
     def __init__(self, grown: Iterable[tuple[str, Beacon | Campaign]]) -> None:
         self._beacons: dict[int, str] = {}
-        self._campaigns: dict[int, tuple[str, Span]] = {}
+        self._campaigns: dict[int, tuple[str, Period]] = {}
         self._seen: set[frozenset[int]] = set()
         for place, record in grown:
             if isinstance(record, Campaign):
-                self._campaigns[record.id] = (place, span_of(record))
+                self._campaigns[record.id] = (place, open_period(record))
             else:
                 self._beacons[record.id] = place
 
-    def in_crowd(self, crowd: Crowd) -> Iterator[tuple[str, int]]:
+    def in_crowd(self, crowd: CrowdedBeacon) -> Iterator[tuple[str, int]]:
         """Their places, and how many are open there at once."""
         if place := self._beacons.pop(crowd.beacon_id, None):
             yield place, crowd.peak()

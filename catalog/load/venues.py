@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalog.crowding import reach_of
 from catalog.fields.campaign import campaign_columns
 from catalog.fields.venue import Triple
 from catalog.load.document import CompanyItem, Item, VenueItem, triple_of
 from catalog.load.stored import Stored
 from catalog.load.writing import Writer, in_order
 from catalog.models import EVERY_DAY, Beacon, Campaign, Company, Geofence, Tag, Venue
+from catalog.open_campaigns import scope_of
 
 _HOURS = {"start_minute": 0, "end_minute": 24 * 60}
 
@@ -97,13 +97,13 @@ def _write_campaign(
     known = stored.campaigns.get((venue.name, item.values["name"]))
     mask = known[0].weekdays if known else EVERY_DAY
     values = campaign_columns(item.values, weekdays=mask) | _ties(places, item)
-    before = reach_of(known[0]) if known else None
+    before = scope_of(known[0]) if known else None
     if known:
         campaign = writer.update("campaigns", known[0], values)
     else:
         campaign = writer.create("campaigns", Campaign(**_HOURS | values, venue=venue))
         writer.added[f"{place}.campaigns"] = (Campaign, venue)
-    if reach_of(campaign).goes_beyond(before):
+    if scope_of(campaign).goes_beyond(before):
         writer.grown.append((item.place, campaign))
 
 

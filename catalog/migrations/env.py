@@ -6,7 +6,7 @@ import os
 from alembic import context
 from sqlalchemy import Connection
 
-from catalog.database import create_engine, writing
+from catalog.database import create_engine, with_write_lock
 from catalog.models import Base
 
 
@@ -22,7 +22,7 @@ def _run(connection: Connection) -> None:
 
 
 async def _run_alone() -> None:
-    engine = writing(create_engine(os.environ["PROXIMITY_DATABASE_URL"]))
+    engine = with_write_lock(create_engine(os.environ["PROXIMITY_DATABASE_URL"]))
     async with engine.begin() as connection:
         await connection.run_sync(_run)
     await engine.dispose()

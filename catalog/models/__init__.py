@@ -1,6 +1,5 @@
 """The tables, as SQLAlchemy models."""
 
-from catalog.models.audit import AuditEntry
 from catalog.models.base import Base
 from catalog.models.campaign import (
     EVERY_DAY,
@@ -10,20 +9,24 @@ from catalog.models.campaign import (
     campaign_geofence,
     campaign_tag,
 )
-from catalog.models.company import Account, Application, Company
-from catalog.models.connector import Connector
-from catalog.models.device import Device
-from catalog.models.index import IndexState, Outbox
+from catalog.models.company import (
+    Account,
+    Application,
+    AuditEntry,
+    Company,
+    Connector,
+    Device,
+    Session,
+)
 from catalog.models.recording import (
+    AuthenticationTrace,
+    DetectionTrace,
     Presence,
     Reception,
-    RecorderOffset,
-    RecorderPast,
     Statistic,
     StatisticDevice,
 )
-from catalog.models.session import AccessState, Session
-from catalog.models.traces import AuthenticationTrace, DetectionTrace
+from catalog.models.state import AccessState, IndexState, Outbox, RecorderOffset, ReplacedTopic
 from catalog.models.venue import Beacon, Geofence, Tag, Venue, beacon_tag
 
 __all__ = [
@@ -47,7 +50,7 @@ __all__ = [
     "Presence",
     "Reception",
     "RecorderOffset",
-    "RecorderPast",
+    "ReplacedTopic",
     "Session",
     "Statistic",
     "StatisticDevice",

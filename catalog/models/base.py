@@ -1,4 +1,4 @@
-"""What every table shares: naming of constraints, ids, instants."""
+"""What the tables share: naming of constraints, ids, instants."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -12,13 +12,13 @@ Id = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware datetime, kept and given back in UTC. Naive ones are refused with ValueError."""
+    """An aware datetime, stored and read in UTC. A naive one raises ValueError."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To UTC; SQLite keeps it without a zone."""
+        """Convert to UTC; SQLite stores it without a zone."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -27,7 +27,7 @@ class Instant(TypeDecorator[datetime]):
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
 
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
-        """Aware, in UTC."""
+        """Make it aware, in UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -47,11 +47,11 @@ class Base(DeclarativeBase):
     )
 
 
-class Numbered:
-    """A table whose rows have an id of their own, which is never given to another row.
+class HasId:
+    """A table with a column `id` whose values are never reused.
 
-    PostgreSQL's sequences only count up; SQLite would give the id of the last row again once that
-    row is deleted.
+    PostgreSQL's sequences only count up. SQLite without AUTOINCREMENT would reuse the id of the
+    last row after its deletion.
     """
 
     id: Mapped[int] = mapped_column(Id, primary_key=True, sort_order=-1)
@@ -63,25 +63,25 @@ class Numbered:
             table.dialect_options["sqlite"]["autoincrement"] = True
 
 
-class Deletable:
-    """A record that is hidden when it is deleted, and keeps its row: see catalog.soft_deletion."""
+class SoftDeletable:
+    """A record whose row stays, hidden, when it is deleted (catalog.soft_deletion)."""
 
     deleted_at: Mapped[datetime | None] = mapped_column(Instant, sort_order=1)
 
 
 def belongs_to(table: str, *, index: bool = False, unique: bool = False) -> Mapped[int]:
-    """A foreign key to `table` whose rows go when the row they belong to goes."""
+    """A foreign key to `table` that deletes on cascade."""
     key = ForeignKey(f"{table}.id", ondelete="CASCADE")
     return mapped_column(Id, key, index=index, unique=unique)
 
 
 def recorded_on() -> Mapped[datetime]:
-    """When SQL wrote the row, on its own clock."""
+    """When the row was written, by SQL's clock."""
     return mapped_column(Instant, default=func.now(), server_default=func.now())
 
 
 def at_offset(instant: datetime, minutes: int) -> datetime:
-    """The same instant, told with the numeric offset in which it was written."""
+    """The same instant in another offset, `minutes` east of UTC."""
     return instant.astimezone(timezone(timedelta(minutes=minutes)))
 
 

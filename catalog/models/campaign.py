@@ -1,4 +1,4 @@
-"""Campaigns: what is sent, when, how often, and to what they are tied."""
+"""Campaigns: their content, schedule and cap, and the beacons, geofences and tags they target."""
 
 from datetime import datetime
 from typing import Any
@@ -8,10 +8,10 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from catalog.models.base import (
     Base,
-    Deletable,
+    HasId,
     Id,
     Instant,
-    Numbered,
+    SoftDeletable,
     at_offset,
     belongs_to,
     offset_minutes,
@@ -22,7 +22,7 @@ EVERY_DAY = 0b1111111
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def _tied_to(table: str) -> Table:
+def _link_table(table: str) -> Table:
     return Table(
         f"campaign_{table}",
         Base.metadata,
@@ -37,15 +37,15 @@ def _tied_to(table: str) -> Table:
     )
 
 
-campaign_beacon = _tied_to("beacon")
-campaign_geofence = _tied_to("geofence")
-campaign_tag = _tied_to("tag")
+campaign_beacon = _link_table("beacon")
+campaign_geofence = _link_table("geofence")
+campaign_tag = _link_table("tag")
 
 
-class Campaign(Numbered, Deletable, Base):
+class Campaign(HasId, SoftDeletable, Base):
     """A campaign of a venue.
 
-    `cache` is kept as written and `delay` is it in seconds; minutes count from local midnight
+    `cache` is the cap as written and `delay` the cap in seconds; minutes count from local midnight
     (`end_minute` up to 1440); `weekdays` is a mask, bit 0 Monday. `start` and `end` are instants
     together with the offset (minutes east) in which they were written.
     """

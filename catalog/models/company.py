@@ -1,16 +1,24 @@
-"""Who holds what: companies, their accounts and their applications."""
+"""What belongs to a company besides venues: accounts, applications, connector, devices, audit."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, String, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Index,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
-from catalog.models.base import Base, Instant, Numbered, belongs_to, offset_minutes
+from catalog.models.base import Base, HasId, Instant, belongs_to, offset_minutes
 
 
-class Company(Numbered, Base):
-    """An account holder's company: everything below belongs to one. The name is unique."""
+class Company(HasId, Base):
+    """The tenant: every other record belongs to one company. The name is unique."""
 
     __tablename__ = "company"
 
@@ -21,7 +29,7 @@ class Company(Numbered, Base):
     create_on: Mapped[datetime] = mapped_column(Instant)
 
 
-class Account(Numbered, Base):
+class Account(HasId, Base):
     """A person who signs in. `email` is lower case.
 
     `permission` holds a level (0 nothing, 1 read, 2 read and write) per area.
@@ -40,7 +48,7 @@ class Account(Numbered, Base):
     create_on: Mapped[datetime] = mapped_column(Instant)
 
 
-class Application(Numbered, Base):
+class Application(HasId, Base):
     """A mobile application of the company, known by its key. No `expire_on`: it never expires.
 
     `expire_offset` is the offset (minutes east) in which `expire_on` was written.
@@ -62,3 +70,80 @@ class Application(Numbered, Base):
     def _keep_offset(self, _key: str, written: datetime | None) -> datetime | None:
         self.expire_offset = 0 if written is None else offset_minutes(written)
         return written
+
+
+class Session(HasId, Base):
+    """A signed-in account. `token_hash` is the SHA-256 of the token in hex; `valid` is the end."""
+
+    __tablename__ = "session"
+
+    account_id: Mapped[int] = belongs_to("account", index=True)
+    account: Mapped[Account] = relationship(lazy="raise")
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    valid: Mapped[datetime] = mapped_column(Instant, index=True)
+
+
+class Connector(HasId, Base):
+    """The web service of a company that the role connector calls; one per company.
+
+    `parameters` and `secret` are Fernet tokens (catalog.secrets), never plain text.
+    """
+
+    __tablename__ = "connector"
+    __table_args__ = (
+        CheckConstraint("method IN ('GET', 'POST')", name="method"),
+        CheckConstraint("auth IN ('header', 'get')", name="auth"),
+    )
+
+    company_id: Mapped[int] = belongs_to("company", unique=True)
+    company: Mapped[Company] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+    url: Mapped[str] = mapped_column(Text)
+    method: Mapped[str] = mapped_column(String(8))
+    auth: Mapped[str] = mapped_column(String(8))
+    parameters: Mapped[str] = mapped_column(Text)
+    secret: Mapped[str | None] = mapped_column(Text)
+
+
+class Device(HasId, Base):
+    """A phone as one company knows it: (company, udid). `name` is its operating system."""
+
+    __tablename__ = "device"
+    __table_args__ = (UniqueConstraint("company_id", "udid"), Index(None, "company_id", "id"))
+
+    company_id: Mapped[int] = belongs_to("company")
+    company: Mapped[Company] = relationship(lazy="raise")
+    udid: Mapped[str] = mapped_column(String(255))
+    nb_beacon: Mapped[int] = mapped_column(BigInteger, default=0)
+    nb_campaign: Mapped[int] = mapped_column(BigInteger, default=0)
+    token_push: Mapped[str | None] = mapped_column(Text)
+    name: Mapped[str | None] = mapped_column(String(255))
+    version: Mapped[str | None] = mapped_column(String(255))
+    model: Mapped[str | None] = mapped_column(String(255))
+    id_connector: Mapped[int | None] = mapped_column(BigInteger)
+    test: Mapped[bool] = mapped_column(default=False)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    update_on: Mapped[datetime] = mapped_column(Instant)
+
+
+class AuditEntry(HasId, Base):
+    """One change of one record. It is never edited, and has no foreign keys: it outlives them.
+
+    `action` is create, edit or delete; `kind` and `ref` name the record; `before` and `after`
+    hold the fields that changed, without secrets, long texts shortened.
+    """
+
+    __tablename__ = "audit_entry"
+    __table_args__ = (Index(None, "company_id", "id"),)
+
+    company_id: Mapped[int] = mapped_column(BigInteger)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    account_id: Mapped[int] = mapped_column(BigInteger)
+    email: Mapped[str] = mapped_column(String(255))
+    request: Mapped[str] = mapped_column(String(64))
+    action: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[str] = mapped_column(String(16))
+    ref: Mapped[int] = mapped_column(BigInteger)
+    before: Mapped[dict[str, Any]] = mapped_column(JSON)
+    after: Mapped[dict[str, Any]] = mapped_column(JSON)

@@ -1,50 +1,59 @@
-"""What the role recorder keeps besides traces: how far it has read, receptions, statistics.
+"""What the role recorder writes of devices: traces, receptions and the statistics of days.
 
-No foreign keys, as with traces: what they point at may be deleted, and stays counted.
+The tables have no foreign keys: rows are many, and what they point at may be deleted meanwhile and
+stays counted. The one index of a table of traces serves the one query: the newest of a device.
 """
 
 import uuid
 from datetime import date, datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, Date, Index, String, Uuid
+from sqlalchemy import BigInteger, CheckConstraint, Date, Identity, Index, String, Text, Uuid
 from sqlalchemy.orm import Mapped, mapped_column
 
-from catalog.models.base import Base, Instant, recorded_on
+from catalog.models.base import Base, Id, Instant, recorded_on
+
+_BY_DAY = {"postgresql_partition_by": "RANGE (create_on)", "sqlite_autoincrement": True}
 
 
-class RecorderOffset(Base):
-    """Everything before `next_offset` of the partition is recorded, and nothing behind it.
+class DetectionTrace(Base):
+    """A device detected a beacon at `create_on`; `status` is the zone."""
 
-    It moves in the transaction that writes what the records led to, and only from the value that
-    the writer knows: so nothing is written twice, whoever believes to own the partition.
-    `topic_id` tells a topic made anew under the same name; NULL where it is not known.
-    """
+    __tablename__ = "detection_trace"
+    __table_args__ = (
+        Index("ix_detection_trace_device_id_create_on_id", "device_id", "create_on", "id"),
+        _BY_DAY,
+    )
 
-    __tablename__ = "recorder_offset"
+    id: Mapped[int] = mapped_column(Id, Identity(), primary_key=True)
+    device_id: Mapped[int] = mapped_column(BigInteger)
+    venue_id: Mapped[int] = mapped_column(BigInteger)
+    beacon_id: Mapped[int] = mapped_column(BigInteger)
+    status: Mapped[str] = mapped_column(String(16))
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    ip: Mapped[str | None] = mapped_column(Text)
 
-    topic: Mapped[str] = mapped_column(String(255), primary_key=True)
-    partition: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    next_offset: Mapped[int] = mapped_column(BigInteger)
-    topic_id: Mapped[str | None] = mapped_column(String(32))
 
+class AuthenticationTrace(Base):
+    """A device opened an application; `create_on` is when."""
 
-class RecorderPast(Base):
-    """A topic of this name was recorded, and is no more: a new one bears its name.
+    __tablename__ = "authentication_trace"
+    __table_args__ = (
+        Index("ix_authentication_trace_device_id_create_on_id", "device_id", "create_on", "id"),
+        _BY_DAY,
+    )
 
-    SQL's figures then hold more than the topic says.
-    """
-
-    __tablename__ = "recorder_past"
-
-    topic: Mapped[str] = mapped_column(String(255), primary_key=True)
-    ended_on: Mapped[datetime] = mapped_column(Instant)
+    id: Mapped[int] = mapped_column(Id, Identity(), primary_key=True)
+    device_id: Mapped[int] = mapped_column(BigInteger)
+    application_id: Mapped[int] = mapped_column(BigInteger)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    ip: Mapped[str | None] = mapped_column(Text)
 
 
 class Reception(Base):
-    """A notification that was counted; its id is not counted again while the row is kept.
+    """A notification that was counted. Its id is not counted again while the row is kept.
 
-    `create_on` is when its detection was made, by whatever clock; `recorded_on` is SQL's own clock
-    when it was counted, and how long the row is kept goes by that.
+    `create_on` is when the device detected the beacon, by any clock. `recorded_on` is SQL's clock
+    when the notification was counted; retention goes by that.
     """
 
     __tablename__ = "reception"
@@ -58,7 +67,7 @@ class Reception(Base):
 
 
 class Presence(Base):
-    """The last trace of a device at a beacon, where not every detection makes one."""
+    """The last trace of a device at a beacon, kept if not every detection leaves a trace."""
 
     __tablename__ = "presence"
     __table_args__ = (Index(None, "recorded_on"),)
@@ -73,7 +82,7 @@ class Presence(Base):
 class Statistic(Base):
     """A day of a venue, beacon or campaign (`kind`, its id is `ref`); no test devices.
 
-    `day` is the venue's own, and `devices` counts each device once in it.
+    `day` is in the venue's time zone; `devices` counts each device once a day.
     """
 
     __tablename__ = "statistic"
@@ -92,7 +101,7 @@ class Statistic(Base):
 
 
 class StatisticDevice(Base):
-    """A device that a day's figures have counted already."""
+    """A device that is already counted in a day's figures."""
 
     __tablename__ = "statistic_device"
 

@@ -1,4 +1,4 @@
-"""Places and what stands in them: venues, beacons, geofences, and the tags of beacons."""
+"""Venues, the beacons and geofences in them, and the tags of beacons."""
 
 from sqlalchemy import (
     CheckConstraint,
@@ -13,7 +13,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from catalog.models.base import Base, Deletable, Id, Numbered, belongs_to
+from catalog.models.base import Base, HasId, Id, SoftDeletable, belongs_to
 from catalog.models.company import Company
 
 beacon_tag = Table(
@@ -26,8 +26,8 @@ beacon_tag = Table(
 _LIVING = text("deleted_at IS NULL")
 
 
-class Venue(Numbered, Deletable, Base):
-    """A place of one company. Sizes are metres; `time_zone` is an IANA name."""
+class Venue(HasId, SoftDeletable, Base):
+    """A place that a company runs. Sizes are metres; `time_zone` is an IANA name."""
 
     __tablename__ = "venue"
     __table_args__ = (Index(None, "company_id", "name"),)
@@ -43,8 +43,8 @@ class Venue(Numbered, Deletable, Base):
     time_zone: Mapped[str | None] = mapped_column(String(64))
 
 
-class Tag(Numbered, Base):
-    """A word that ties campaigns to beacons. Each company has its own; a name is one tag there."""
+class Tag(HasId, Base):
+    """A word that links campaigns to beacons. Names are unique within a company."""
 
     __tablename__ = "tag"
     __table_args__ = (UniqueConstraint("company_id", "name"),)
@@ -54,8 +54,8 @@ class Tag(Numbered, Base):
     name: Mapped[str] = mapped_column(String(255))
 
 
-class Beacon(Numbered, Deletable, Base):
-    """A beacon at a venue. The triple is one beacon on the whole platform, deleted ones aside.
+class Beacon(HasId, SoftDeletable, Base):
+    """A beacon at a venue. No two beacons have the same triple, unless one is deleted.
 
     `uuid` is in canonical form (lower case, dashes); `proximity` is the farthest zone that
     triggers: immediate, near or far; `x` and `y` are positions on the venue's map.
@@ -93,7 +93,7 @@ class Beacon(Numbered, Deletable, Base):
     )
 
 
-class Geofence(Numbered, Deletable, Base):
+class Geofence(HasId, SoftDeletable, Base):
     """A circle on the map: degrees, and a radius in metres."""
 
     __tablename__ = "geofence"

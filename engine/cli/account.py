@@ -134,8 +134,8 @@ def _run(context: typer.Context, work: "Callable[[Database], Awaitable[T]]") -> 
 async def _with_database(url: str, work: "Callable[[Database], Awaitable[T]]") -> T:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.accounts import AccountError
-    from catalog.database import DatabaseUrlError, open_database
+    from catalog.database import open_database
+    from catalog.errors import AccountError, DatabaseUrlError
     from catalog.migrate import pending_on
 
     try:

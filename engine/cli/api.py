@@ -34,7 +34,7 @@ def api(context: typer.Context) -> None:
 async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.secrets import SecretKeyError
+    from catalog.errors import SecretKeyError
     from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
     from engine.process.lifecycle import stop_on_signals
     from engine.process.metrics import engine_version

@@ -47,7 +47,8 @@ async def _read(settings: Settings, company: str | None, limit: int) -> "list[Au
     from sqlalchemy import select
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError, open_database
+    from catalog.database import open_database
+    from catalog.errors import DatabaseUrlError
     from catalog.migrate import pending_on
     from catalog.models import AuditEntry, Company
 

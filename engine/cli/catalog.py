@@ -62,7 +62,8 @@ def _content(file: Path) -> bytes:
 async def _load(settings: Settings, name: str, raw: bytes) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError, open_database
+    from catalog.database import open_database
+    from catalog.errors import DatabaseUrlError
     from catalog.migrate import pending_on
 
     await refuse_wrong_servers(settings)
@@ -86,8 +87,8 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
 
 
 async def _write(settings: Settings, database: "Database", name: str, raw: bytes) -> "LoadSummary":
+    from catalog.errors import SecretKeyError
     from catalog.load import LoadError
-    from catalog.secrets import SecretKeyError
     from engine.cli.catalog_loading import write_catalog
 
     try:
@@ -103,8 +104,8 @@ async def _write(settings: Settings, database: "Database", name: str, raw: bytes
 
 
 async def _update_index(settings: Settings, database: "Database") -> None:
+    from catalog.errors import RedisUrlError
     from catalog.index.drainer import OUTAGES
-    from catalog.redis_connection import RedisUrlError
     from engine.cli.catalog_loading import update_index
 
     try:

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from catalog.database import Database
-from catalog.index.drain import Outcome, drain_once, rebuild_if_missing
+from catalog.index.drain import DrainResult, drain_once, rebuild_if_missing
 from catalog.index.writer import IndexStore
 from catalog.load import LoadSummary, load_document
 from catalog.redis_connection import connect_redis
@@ -44,8 +44,8 @@ async def update_index(settings: Settings, database: Database) -> None:
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
             await rebuild_if_missing(database, store)
-            while (outcome := await drain_once(database, store)) is not Outcome.IDLE:
-                if outcome is Outcome.BUSY:  # another process is at it
+            while (outcome := await drain_once(database, store)) is not DrainResult.IDLE:
+                if outcome is DrainResult.BUSY:  # another process is at it
                     await asyncio.sleep(_PAUSE)
     finally:
         await redis.aclose()

@@ -49,8 +49,8 @@ def call_once(
 async def _test(settings: Settings, company: str, udid: str) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError, open_database
-    from catalog.secrets import SecretKeyError
+    from catalog.database import open_database
+    from catalog.errors import DatabaseUrlError, SecretKeyError
     from connectors.trial import NothingToTryError
     from engine.connector.sample_call import sample_call
     from engine.wiring.connector import CertificatesError, open_endpoints

@@ -12,7 +12,7 @@ from engine.cli.server_urls import refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from catalog.index.drain import Built
+    from catalog.index.drain import IndexCounts
 
 _UNCHANGED = "the index is as it was"
 
@@ -46,16 +46,14 @@ def rebuild(context: typer.Context) -> None:
     )
 
 
-async def _rebuild(settings: Settings) -> "Built":
+async def _rebuild(settings: Settings) -> "IndexCounts":
     from asyncpg import InterfaceError, PostgresError
     from redis.exceptions import RedisError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError
+    from catalog.errors import DatabaseUrlError, IndexMissingError, RedisUrlError, StaleWriterError
     from catalog.index.drain import rebuild as build_again
-    from catalog.index.writer import IndexMissingError, StaleTurnError
     from catalog.migrate import pending_on
-    from catalog.redis_connection import RedisUrlError
     from engine.wiring.stores import open_stores
 
     await refuse_wrong_servers(settings)
@@ -75,7 +73,7 @@ async def _rebuild(settings: Settings) -> "Built":
         raise CommandError(f"SQL or Redis took too long: {_reason(error)}; {_UNCHANGED}") from None
     except (SQLAlchemyError, PostgresError, InterfaceError, OSError) as error:
         raise CommandError(f"the database refused: {_reason(error)}; {_UNCHANGED}") from None
-    except (IndexMissingError, StaleTurnError) as error:
+    except (IndexMissingError, StaleWriterError) as error:
         raise CommandError(f"the index was lost while it was built: {error}; try again") from None
 
 

@@ -81,7 +81,7 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from aiokafka.errors import KafkaError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.secrets import SecretKeyError
+    from catalog.errors import SecretKeyError
     from engine.kafka.errors import TooManyDeadLettersError, TooManyPartitionsError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError

@@ -10,8 +10,7 @@ from engine.process.settings import PREFIX, Settings
 @contextmanager
 def url_faults() -> Iterator[None]:
     """Turn a URL that cannot work into a SettingsError that names its setting."""
-    from catalog.database import DatabaseUrlError
-    from catalog.redis_connection import RedisUrlError
+    from catalog.errors import DatabaseUrlError, RedisUrlError
 
     try:
         yield
@@ -23,7 +22,7 @@ def url_faults() -> Iterator[None]:
 
 async def refuse_wrong_servers(settings: Settings) -> None:
     """Raise SettingsError for a Redis that answers and shows that REDIS_URL cannot work."""
-    from catalog.redis_probe import refuse_wrong_redis
+    from catalog.redis_connection import probe_redis
 
     with url_faults():
-        await refuse_wrong_redis(settings.redis_url.get_secret_value())
+        await probe_redis(settings.redis_url.get_secret_value())

@@ -20,7 +20,7 @@ from engine.cli.tables import echo_json, print_rows
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from catalog.statistics import Choice, StatisticLine
+    from catalog.statistics import StatisticFilter, StatisticLine
 
 _FIGURES = 3
 _SHORTEST_NAME = 16
@@ -83,8 +83,8 @@ def statistics(
 
 def _choice(
     first: str | None, last: str | None, company: str | None, venue: str | None, kind: Kind | None
-) -> "Choice":
-    from catalog.statistics import WEEK, Choice, latest_week
+) -> "StatisticFilter":
+    from catalog.statistics import WEEK, StatisticFilter, latest_week
 
     begin, end = latest_week(datetime.now(UTC))
     if last:
@@ -94,7 +94,7 @@ def _choice(
         begin = _day(first, "from")
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
-    return Choice(begin, end, company, venue, kind.value if kind else None)
+    return StatisticFilter(begin, end, company, venue, kind.value if kind else None)
 
 
 def _day(text: str, option: str) -> date:
@@ -111,7 +111,7 @@ def _opened(file: Path) -> TextIO:
         raise CommandError(f"cannot write {file}: {error.strerror}") from None
 
 
-def _export(settings: Settings, choice: "Choice", stream: TextIO) -> int:
+def _export(settings: Settings, choice: "StatisticFilter", stream: TextIO) -> int:
     """Write CSV with a header; how many lines follow it."""
     from catalog.statistics import StatisticLine
 
@@ -124,11 +124,12 @@ def _export(settings: Settings, choice: "Choice", stream: TextIO) -> int:
     return asyncio.run(_read(settings, choice, keep))
 
 
-async def _read(settings: Settings, choice: "Choice", keep: Keep) -> int:
+async def _read(settings: Settings, choice: "StatisticFilter", keep: Keep) -> int:
     """Give every line to `keep`; how many there are."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError, open_database
+    from catalog.database import open_database
+    from catalog.errors import DatabaseUrlError
     from catalog.migrate import pending_on
     from catalog.statistics import statistic_lines
 
@@ -152,7 +153,7 @@ async def _read(settings: Settings, choice: "Choice", keep: Keep) -> int:
     return count
 
 
-def _show(lines: "list[StatisticLine]", choice: "Choice") -> None:
+def _show(lines: "list[StatisticLine]", choice: "StatisticFilter") -> None:
     if not lines:
         typer.echo(f"nothing from {choice.first} to {choice.last}")
         return

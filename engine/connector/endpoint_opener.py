@@ -4,7 +4,8 @@ from functools import lru_cache
 
 import msgspec
 
-from catalog.secrets import MISSING_KEY, Cipher, DecryptionError
+from catalog.errors import DecryptionError
+from catalog.secrets import MISSING_SECRET_KEY, Cipher
 from connectors.model import Endpoint, Method, Parameters, Place
 from engine.kafka.messages import ConnectorEndpoint
 
@@ -59,7 +60,7 @@ class EndpointOpener:
 
     def _decrypt(self, token: str) -> str:
         if self._cipher is None:
-            raise EndpointError(MISSING_KEY)
+            raise EndpointError(MISSING_SECRET_KEY)
         try:
             return self._cipher.decrypt(token)
         except DecryptionError as error:

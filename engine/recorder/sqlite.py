@@ -14,7 +14,7 @@ from sqlalchemy import CursorResult
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from catalog.database import writing
+from catalog.database import with_write_lock
 from engine.kafka.detections import BeaconKey
 from engine.kafka.positions import Position
 from engine.recorder.errors import AlreadyCountedError, CompanyDeletedError
@@ -48,7 +48,7 @@ class SqliteLedger:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._reading = engine
-        self._writing = writing(engine)
+        self._writing = with_write_lock(engine)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["SqliteTransaction"]:

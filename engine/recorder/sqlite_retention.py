@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from sqlalchemy import delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from catalog.database import writing
+from catalog.database import with_write_lock
 from catalog.models import (
     AuthenticationTrace,
     DetectionTrace,
@@ -25,7 +25,7 @@ class SqliteRetentionStore:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._reading = engine
-        self._engine = writing(engine)
+        self._engine = with_write_lock(engine)
 
     async def now(self) -> datetime:
         async with self._reading.connect() as connection:

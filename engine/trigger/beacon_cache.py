@@ -8,7 +8,7 @@ from catalog.index.entries import BeaconEntry, ConnectorEntry, campaign_field, c
 from engine.kafka.detections import BeaconKey
 from engine.kafka.messages import BeaconReference, CompanyReference, VenueReference
 from rules.decision import Target
-from rules.model import Beacon, Campaign
+from rules.model import BeaconSnapshot, CampaignSnapshot
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,10 @@ class IndexedBeacon:
     )
 
     def __init__(
-        self, beacon: Beacon, campaigns: Iterable[Campaign], connector: ConnectorEntry | None
+        self,
+        beacon: BeaconSnapshot,
+        campaigns: Iterable[CampaignSnapshot],
+        connector: ConnectorEntry | None,
     ) -> None:
         usable = [campaign for campaign in campaigns if _has_known_zone(beacon, campaign)]
         venue = beacon.venue
@@ -54,7 +57,7 @@ class IndexedBeacon:
 
 def assemble(
     entry: BeaconEntry,
-    campaigns: Mapping[int, Campaign],
+    campaigns: Mapping[int, CampaignSnapshot],
     connectors: Mapping[int, ConnectorEntry],
 ) -> IndexedBeacon:
     """A beacon from its entry. A campaign that is not there (any more) is left out."""
@@ -72,7 +75,7 @@ class _SharedCampaign:
 
     __slots__ = ("beacons", "campaign", "size")
 
-    def __init__(self, campaign: Campaign) -> None:
+    def __init__(self, campaign: CampaignSnapshot) -> None:
         self.campaign = campaign
         texts = (campaign.content, campaign.title, campaign.push, campaign.name)
         self.size = _OF_A_CAMPAIGN + sum(len(text) for text in texts if text is not None)
@@ -95,11 +98,11 @@ class BeaconCache:
         self._bytes = 0
         self._campaigns: dict[int, _SharedCampaign] = {}
 
-    def shared(self, campaigns: Mapping[int, Campaign]) -> dict[int, Campaign]:
+    def shared(self, campaigns: Mapping[int, CampaignSnapshot]) -> dict[int, CampaignSnapshot]:
         """The same campaigns, by id; where an equal one is remembered, that one."""
         return {number: self._same(campaign) for number, campaign in campaigns.items()}
 
-    def _same(self, campaign: Campaign) -> Campaign:
+    def _same(self, campaign: CampaignSnapshot) -> CampaignSnapshot:
         held = self._campaigns.get(campaign.id)
         return held.campaign if held is not None and held.campaign == campaign else campaign
 
@@ -174,7 +177,7 @@ def _key_of(field: str) -> BeaconKey:
     return BeaconKey(uuid, int(major), int(minor))
 
 
-def _has_known_zone(beacon: Beacon, campaign: Campaign) -> bool:
+def _has_known_zone(beacon: BeaconSnapshot, campaign: CampaignSnapshot) -> bool:
     """A zone that this machine's tz database lacks silences its campaign, not the process."""
     try:
         Target.of_beacon(beacon, [campaign])

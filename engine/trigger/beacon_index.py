@@ -26,7 +26,7 @@ from engine.kafka.detections import BeaconKey
 from engine.process.metrics import Metrics
 from engine.process.retry import retry
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 
 
 class IndexNotBuiltError(Exception):
@@ -106,14 +106,14 @@ class BeaconIndex:
             for key in keys
         }
 
-    async def _campaigns(self, entries: Iterable[BeaconEntry]) -> dict[int, Campaign]:
+    async def _campaigns(self, entries: Iterable[BeaconEntry]) -> dict[int, CampaignSnapshot]:
         ids = {i for entry in entries for i in entry.campaigns}
         values = await self._read([campaign_field(i) for i in ids])
         campaigns = [decode_campaign(value) for value in values.values() if value is not None]
         return self.cache.shared({campaign.id: campaign for campaign in campaigns})
 
     async def _connectors(
-        self, entries: Iterable[BeaconEntry], campaigns: Mapping[int, Campaign]
+        self, entries: Iterable[BeaconEntry], campaigns: Mapping[int, CampaignSnapshot]
     ) -> dict[int, ConnectorEntry]:
         companies = {
             entry.beacon.venue.company_id

@@ -29,7 +29,7 @@ from engine.trigger.compose import Composer, notification_id
 from engine.trigger.fair_turns import Turns
 from engine.trigger.held_claims import HeldClaims
 from rules.decision import Decision, decide
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 
 ROLE = "trigger"
 DEAD_LETTERS = 0  # the lane of dead letters; companies count from 1
@@ -61,7 +61,7 @@ class Grant(NamedTuple):
 
     heard: DecodedDetection
     beacon: IndexedBeacon
-    campaign: Campaign
+    campaign: CampaignSnapshot
     decision: Decision
     owner: bytes
 

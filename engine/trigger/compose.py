@@ -20,7 +20,7 @@ from engine.kafka.publisher import Outgoing
 from engine.kafka.timestamps import format_instant
 from engine.kafka.topics import Topics
 from engine.trigger.beacon_cache import IndexedBeacon
-from rules.model import Campaign, Zone
+from rules.model import CampaignSnapshot, Zone
 
 _NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
 _VERSION_5 = 0x5000
@@ -33,7 +33,7 @@ _ZONE_NAMES: dict[Zone, ZoneThatTriggers] = {
 _encode = msgspec.json.Encoder().encode
 
 
-def notification_id(heard: DecodedDetection, campaign: Campaign) -> bytes:
+def notification_id(heard: DecodedDetection, campaign: CampaignSnapshot) -> bytes:
     """The 16 bytes of a UUID (version 5) of campaign, device and detection record.
 
     The record is topic, partition, offset and detected_at: the last one because a topic that is
@@ -61,7 +61,7 @@ class Composer:
         self,
         heard: DecodedDetection,
         beacon: IndexedBeacon,
-        campaign: Campaign,
+        campaign: CampaignSnapshot,
         owner: bytes,
         device: KnownDevice,
         now: float,
@@ -85,7 +85,7 @@ class Composer:
         self,
         heard: DecodedDetection,
         beacon: IndexedBeacon,
-        campaign: Campaign,
+        campaign: CampaignSnapshot,
         id_: str,
         now: float,
     ) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from catalog.index.entries import (
     MARKER_FIELD,
     REBUILT,
     IndexKeys,
-    WritePlace,
+    WritePosition,
     decode_marker,
 )
 from catalog.redis_connection import RedisClient
@@ -31,13 +31,13 @@ _UNHEARD_SECONDS = 1.0  # between a write and its message; more, and the message
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
 
-_NOWHERE = WritePlace(0, 0)
+_NOWHERE = WritePosition(0, 0)
 
 
 class _Written(NamedTuple):
     """The newest write that the buckets' markers name, and the stream's newest message."""
 
-    place: WritePlace
+    place: WritePosition
     message: MessageId
 
 
@@ -49,16 +49,16 @@ class Hearing:
     buckets tell: one that stays ahead of the messages was never heard of.
     """
 
-    def __init__(self, written: WritePlace) -> None:
+    def __init__(self, written: WritePosition) -> None:
         """`written` is the newest write when everything was forgotten."""
         self._heard = written
-        self._missed: tuple[WritePlace, float] | None = None
+        self._missed: tuple[WritePosition, float] | None = None
 
-    def hear(self, place: WritePlace) -> None:
+    def hear(self, place: WritePosition) -> None:
         """A message of this write has come."""
         self._heard = max(self._heard, place)
 
-    def has_missed(self, written: WritePlace, now: float) -> bool:
+    def has_missed(self, written: WritePosition, now: float) -> bool:
         """Whether a write was missed; `written` is the newest one. Then forget everything."""
         if self._missed is not None and self._missed[0] <= self._heard:
             self._missed = None
@@ -152,7 +152,7 @@ class IndexWatch:
             *markers, newest = await pipeline.execute()
         if None in markers:
             return None
-        place = max(decode_marker(marker).place for marker in markers)
+        place = max(decode_marker(marker).position for marker in markers)
         return _Written(place, _numbers(newest[0][0]) if newest else (0, 0))
 
     async def _apply_changes(self, position: MessageId, hearing: Hearing) -> MessageId:
@@ -165,7 +165,7 @@ class IndexWatch:
             self._apply(fields[b"keys"] for _, fields in messages)
             for _, fields in messages:
                 # (A writer of the version before names no step.)
-                hearing.hear(WritePlace(int(fields[b"generation"]), int(fields.get(b"step", 0))))
+                hearing.hear(WritePosition(int(fields[b"generation"]), int(fields.get(b"step", 0))))
             position = _numbers(messages[-1][0])
         return position
 

@@ -19,7 +19,7 @@ from api.sessions.gate import PasswordGate
 from api.sessions.revision import AccessRevision
 from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
 from api.sessions.turns import Turns
-from catalog.index.drainer import Drainer
+from catalog.index.drainer import OutboxDrainer
 from catalog.secrets import open_cipher
 from connectors.egress import Egress
 from connectors.history import CallHistory
@@ -82,7 +82,7 @@ async def serve_api(
     async with open_stores(settings) as stores, contextlib.AsyncExitStack() as stack:
         stack.callback(passwords.close)
         await refuse_old_schema(stores)
-        drainer = Drainer(
+        drainer = OutboxDrainer(
             database=stores.database,
             store=stores.index_store,
             clock=time.monotonic,
@@ -117,7 +117,7 @@ async def serve_api(
 def build_services(
     settings: Settings,
     stores: Stores,
-    drainer: Drainer,
+    drainer: OutboxDrainer,
     revision: AccessRevision,
     passwords: Passwords,
 ) -> Services:

@@ -53,7 +53,7 @@ def sql_probe(stores: Stores, metrics: Metrics) -> ServerProbe:
     """Whether SQL answers."""
 
     async def ask() -> None:
-        async with stores.database.glance() as session:
+        async with stores.database.autocommit() as session:
             await session.execute(text("SELECT 1"))
 
     return ServerProbe(ask, what=PROBE, errors=metrics.sql_errors)
@@ -63,7 +63,7 @@ def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSke
     """Against Redis and, where it runs on its own, SQL; nothing is asked yet."""
 
     async def sql_time() -> float:
-        async with stores.database.glance() as session:
+        async with stores.database.autocommit() as session:
             query = text("SELECT EXTRACT(EPOCH FROM clock_timestamp())")
             return float(await session.scalar(query) or 0.0)
 

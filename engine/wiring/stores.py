@@ -10,8 +10,8 @@ import structlog
 
 from catalog.database import Database, open_database
 from catalog.deadline import within
-from catalog.index.drainer import Drainer
-from catalog.index.standing import LagShown
+from catalog.index.comparison import LagListener
+from catalog.index.drainer import OutboxDrainer
 from catalog.index.writer import IndexStore
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
@@ -38,12 +38,12 @@ class Stores:
         """Whether Redis answers now. Raises what redis-py raises when it does not."""
         return bool(await self.redis.ping())
 
-    async def drain_outbox(self, on_lag: LagShown) -> None:
+    async def drain_outbox(self, on_lag: LagListener) -> None:
         """Until cancelled. Every process that knows SQL does: no writer has to live on for it.
 
         `on_lag` is told how many generations the index is behind SQL.
         """
-        drainer = Drainer(
+        drainer = OutboxDrainer(
             database=self.database, store=self.index_store, clock=time.monotonic, on_lag=on_lag
         )
         await drainer.run(asyncio.Event())

@@ -7,8 +7,8 @@ from functools import partial
 from aiokafka import TopicPartition
 from redis.exceptions import RedisError
 
+from catalog.errors import IndexMissingError, StaleWriterError
 from catalog.index.drain import rebuild_if_missing
-from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.kafka.exactly_once import TransactionalWorker
 from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import Position
@@ -143,7 +143,7 @@ async def _rebuild(stores: Stores, metrics: Metrics) -> None:
     try:
         await rebuild_if_missing(stores.database, stores.index_store, on_lag=metrics.index_lag.set)
     except Exception as error:  # sorted: the watch asks again, or the process stops
-        flushed_or_overtaken = isinstance(error, IndexMissingError | StaleTurnError)
+        flushed_or_overtaken = isinstance(error, IndexMissingError | StaleWriterError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
         of_redis = flushed_or_overtaken or isinstance(error, RedisError)

@@ -40,9 +40,9 @@ class CampaignPlan:
     venue: Venue
 
     @property
-    def model(self) -> model.Campaign:
+    def model(self) -> model.CampaignSnapshot:
         record = self.record
-        return model.Campaign(
+        return model.CampaignSnapshot(
             id=record.id,
             name=record.name,
             hash=record.hash,

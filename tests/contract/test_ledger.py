@@ -15,7 +15,7 @@ from catalog.models import (
     Device,
     Presence,
     Reception,
-    RecorderPast,
+    ReplacedTopic,
     Statistic,
 )
 from catalog.models import StatisticDevice as StatisticDeviceModel
@@ -100,8 +100,8 @@ async def test_a_place_whose_topic_is_not_known_learns_it(scene: Scene):
 
 
 async def past(scene: Scene) -> set[str]:
-    async with scene.database.glance() as session:
-        return set(await session.scalars(select(RecorderPast.topic)))
+    async with scene.database.autocommit() as session:
+        return set(await session.scalars(select(ReplacedTopic.topic)))
 
 
 async def test_of_two_at_once_one_moves_it(scene: Scene):

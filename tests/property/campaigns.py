@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 from tests.unit.rules.records import campaign
 
 DAY = 86_400
@@ -80,7 +80,7 @@ def dates(draw: st.DrawFn, near: int, tz: tzinfo) -> datetime:
 
 
 @st.composite
-def campaigns(draw: st.DrawFn, zone: str | None, near: int, number: int = 1) -> Campaign:
+def campaigns(draw: st.DrawFn, zone: str | None, near: int, number: int = 1) -> CampaignSnapshot:
     """A campaign of that zone whose dates and hours lie around an instant."""
     tz = ZoneInfo(zone) if zone else UTC
     minutes = st.sampled_from(MINUTES) | st.integers(0, 1439)
@@ -100,7 +100,7 @@ def campaigns(draw: st.DrawFn, zone: str | None, near: int, number: int = 1) -> 
 
 
 @st.composite
-def instants(draw: st.DrawFn, near: int, of: Campaign) -> float:
+def instants(draw: st.DrawFn, near: int, of: CampaignSnapshot) -> float:
     """An instant around an anchor, or around a boundary of a campaign."""
     tz = ZoneInfo(of.time_zone) if of.time_zone else of.start.tzinfo
     midnight = datetime.fromtimestamp(near, tz).replace(hour=0, minute=0, second=0)

@@ -9,12 +9,12 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from rules.model import Campaign, Reason
+from rules.model import CampaignSnapshot, Reason
 
 ONE_DAY = timedelta(days=1)
 
 
-def verdict(campaign: Campaign, t: float) -> Reason | None:
+def verdict(campaign: CampaignSnapshot, t: float) -> Reason | None:
     """The first check that fails at `t` (epoch seconds), None when the campaign is open."""
     if not campaign.active:
         return Reason.INACTIVE
@@ -34,7 +34,7 @@ def verdict(campaign: Campaign, t: float) -> Reason | None:
     return Reason.OUTSIDE_HOURS if opened is None else None
 
 
-def zone_of(campaign: Campaign) -> tzinfo:
+def zone_of(campaign: CampaignSnapshot) -> tzinfo:
     """The zone in which a campaign's local time is read."""
     if campaign.time_zone is not None:
         return ZoneInfo(campaign.time_zone)
@@ -47,7 +47,7 @@ def whole_second(moment: datetime) -> datetime:
     return moment.replace(microsecond=0)
 
 
-def opening_day(campaign: Campaign, wall: datetime) -> date | None:
+def opening_day(campaign: CampaignSnapshot, wall: datetime) -> date | None:
     """The day on which the window opened that this wall time lies in, if any."""
     for day in (wall.date(), wall.date() - ONE_DAY):
         midnight = datetime.combine(day, time())
@@ -62,7 +62,7 @@ def opening_day(campaign: Campaign, wall: datetime) -> date | None:
     return None
 
 
-def last_moment(campaign: Campaign, zone: tzinfo) -> datetime:
+def last_moment(campaign: CampaignSnapshot, zone: tzinfo) -> datetime:
     """The last second of a campaign."""
     end = whole_second(campaign.end)
     return last_second_of(end.date(), zone) if end.time() == time() else end

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from catalog.index.content import may_fire
 from engine.process.settings import Settings
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 from rules.schedule import Schedule
 from tests.property.campaigns import DAY, anchors, campaigns, instants, zones
 
@@ -16,7 +16,7 @@ _LATEST = next(limit.le for limit in _LIMITS if hasattr(limit, "le"))
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Campaign, float]:
+def cases(draw: st.DrawFn) -> tuple[CampaignSnapshot, float]:
     zone = draw(zones)
     near = draw(anchors(zone))
     campaign = draw(campaigns(zone, near))
@@ -25,7 +25,7 @@ def cases(draw: st.DrawFn) -> tuple[Campaign, float]:
 
 @given(cases(), st.floats(-_LATEST, _LATEST), st.integers(-60, 60))
 def test_content_is_there_when_it_may_be_sent(
-    case: tuple[Campaign, float], age: float, days: int
+    case: tuple[CampaignSnapshot, float], age: float, days: int
 ) -> None:
     """For every detection that the trigger would still look at."""
     campaign, instant = case

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.decision import Decision, Target, decide
-from rules.model import Campaign, Reason, Zone
+from rules.model import CampaignSnapshot, Reason, Zone
 from tests.property import schedule_oracle
 from tests.property.campaigns import DAY, anchors, campaigns, instants, zones
 from tests.unit.rules.records import venue
@@ -39,7 +39,7 @@ class Case:
     venue_active: bool
     active: bool
     reach: Zone
-    campaigns: tuple[Campaign, ...]
+    campaigns: tuple[CampaignSnapshot, ...]
     zone: Zone
     t: float
     now: float
@@ -100,7 +100,7 @@ def refusal(case: Case) -> str | None:
     return next((check for check in ORDER if failed.get(check)), None)
 
 
-def fate(campaign: Campaign, case: Case) -> str:
+def fate(campaign: CampaignSnapshot, case: Case) -> str:
     """What becomes of one campaign of a detection that reached it."""
     closed = schedule_oracle.verdict(campaign, case.t)
     if closed is not None:

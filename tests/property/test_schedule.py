@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.local_time import LocalClock
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 from rules.schedule import Schedule
 from tests.property import schedule_oracle
 from tests.property.campaigns import (
@@ -23,7 +23,7 @@ from tests.unit.rules.records import campaign, epoch
 
 
 @st.composite
-def meetings(draw: st.DrawFn) -> tuple[Campaign, list[float]]:
+def meetings(draw: st.DrawFn) -> tuple[CampaignSnapshot, list[float]]:
     zone = draw(zones)
     near = draw(anchors(zone))
     chosen = draw(campaigns(zone, near))
@@ -32,7 +32,7 @@ def meetings(draw: st.DrawFn) -> tuple[Campaign, list[float]]:
 
 @settings(max_examples=1000)
 @given(meetings())
-def test_the_verdict_is_that_of_the_oracle(meeting: tuple[Campaign, list[float]]) -> None:
+def test_the_verdict_is_that_of_the_oracle(meeting: tuple[CampaignSnapshot, list[float]]) -> None:
     chosen, moments = meeting
     schedule = Schedule(chosen)
     for t in moments:
@@ -42,7 +42,7 @@ def test_the_verdict_is_that_of_the_oracle(meeting: tuple[Campaign, list[float]]
 @settings(max_examples=500)
 @given(meetings(), st.lists(st.floats(0, 1, exclude_max=True), min_size=6, max_size=6))
 def test_the_verdict_is_constant_where_it_says_so(
-    meeting: tuple[Campaign, list[float]], shares: list[float]
+    meeting: tuple[CampaignSnapshot, list[float]], shares: list[float]
 ) -> None:
     chosen, moments = meeting
     schedule = Schedule(chosen)
@@ -67,7 +67,7 @@ def test_all_around_the_changes_of_a_year(zone: str) -> None:
             _compare_around(change, _on_the_day(wall, start, end))
 
 
-def _on_the_day(wall: datetime, start: int, end: int) -> Campaign:
+def _on_the_day(wall: datetime, start: int, end: int) -> CampaignSnapshot:
     midnight = wall.replace(hour=0, minute=0, second=0)
     return campaign(
         start=midnight - timedelta(days=1),
@@ -79,7 +79,7 @@ def _on_the_day(wall: datetime, start: int, end: int) -> Campaign:
     )
 
 
-def _compare_around(change: float, chosen: Campaign) -> None:
+def _compare_around(change: float, chosen: CampaignSnapshot) -> None:
     schedule = Schedule(chosen)
     quarters = [
         change + minute * 60 + second for minute in range(-600, 600, 15) for second in (-1, 0)

@@ -1,4 +1,4 @@
--- Tell every reader what a write has changed.
+-- Announce to readers which fields a write has changed.
 -- KEYS    1  stream of changes
 -- ARGV    1  messages to keep, about
 --         2  generation    3  step    4  keys, JSON, or * for all

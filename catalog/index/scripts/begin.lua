@@ -1,15 +1,15 @@
 -- Begin to rebuild one bucket beside the one that is read.
 -- KEYS    1  bucket
 --         2  bucket under construction
--- ARGV    1  generation of the turn
+-- ARGV    1  generation of the index transaction
 --         2  marker, JSON
 --         3  seconds after which an abandoned construction vanishes
 -- RETURNS    OK
--- ERRORS     STALE  a later turn has written or builds: give up
+-- ERRORS     STALE  a later writer has written or rebuilds: give up
 for i = 1, 2 do
   local marker = redis.call('HGET', KEYS[i], 'm')
   if marker and cjson.decode(marker).generation > tonumber(ARGV[1]) then
-    return redis.error_reply('STALE a later turn has written')
+    return redis.error_reply('STALE a later writer has written')
   end
 end
 redis.call('UNLINK', KEYS[2])

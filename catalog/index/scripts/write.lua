@@ -1,4 +1,4 @@
--- Put and remove fields of one bucket that is built, in a writer's turn. May be sent twice.
+-- Put and remove fields of one bucket that is built, in an index transaction. May be sent twice.
 -- KEYS    1  bucket
 -- ARGV    1  marker of this write, JSON
 --         2  generation, and
@@ -7,7 +7,7 @@
 --         5… field, value of each put; then the fields to remove
 -- RETURNS    OK
 -- ERRORS     MISSING  the bucket is not built, or from another catalog: rebuild
---            STALE    a later write has been: give up
+--            STALE    a later writer has written: give up
 --            LAGGING  Redis has lost writes (it was restored from an older copy): rebuild
 local function before(generation, step, other_generation, other_step)
   return generation < other_generation or (generation == other_generation and step < other_step)
@@ -20,7 +20,7 @@ end
 local written, mine = cjson.decode(marker), cjson.decode(ARGV[1])
 local step = written.step or 0
 if before(mine.generation, mine.step or 0, written.generation, step) then
-  return redis.error_reply('STALE a later turn has written')
+  return redis.error_reply('STALE a later writer has written')
 end
 if written.catalog ~= mine.catalog then
   return redis.error_reply('MISSING the bucket is of another catalog')

@@ -1,6 +1,6 @@
 """The catalog: companies and what they manage, the outbox, and the index's state.
 
-A fresh database draws its identity here, so that an index written from another one is told apart.
+A new database gets its identity here, so that the index of another database is recognized.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""Sessions of the management interface, and the count of changes of who may do what."""
+"""Sessions of the management interface, and the count of changes of access rights."""
 
 from collections.abc import Sequence
 

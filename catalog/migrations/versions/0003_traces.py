@@ -1,6 +1,6 @@
-"""The traces of devices: what they heard and when they opened an application.
+"""The traces of devices: which beacons they detected, and when they opened an application.
 
-On PostgreSQL both are partitioned by day; what has no day of its own is in the default partition.
+On PostgreSQL both are partitioned by day. Rows of other days are in the default partition.
 """
 
 from collections.abc import Sequence

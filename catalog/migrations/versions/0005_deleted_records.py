@@ -32,7 +32,7 @@ _COUNTED = (
 _TRIPLE = ["uuid", "major", "minor"]
 _OLD_TRIPLE = ", \n\tCONSTRAINT uq_beacon_uuid_major_minor UNIQUE (uuid, major, minor)"
 _LIVING = sa.text("deleted_at IS NULL")
-# Where ids of records stand that may be gone.
+# Columns that hold ids of records that may have been deleted.
 _NAMED_IN = {
     "venue": ("statistic.venue_id", "detection_trace.venue_id"),
     "beacon": ("statistic.ref", "detection_trace.beacon_id", "presence.beacon_id"),

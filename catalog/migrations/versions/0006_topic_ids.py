@@ -1,4 +1,4 @@
-"""The id of the topic beside the offset of the recorder: a topic made anew is another one."""
+"""The topic's id beside the recorder's offset: tells a topic from an earlier one of its name."""
 
 from collections.abc import Sequence
 

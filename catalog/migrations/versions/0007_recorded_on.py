@@ -1,6 +1,6 @@
-"""When a row was recorded, on SQL's clock: what guards against repeats is aged by that.
+"""When a row was recorded, by SQL's clock: retention of receptions and presences goes by that.
 
-And which topics were recorded before, on brokers that are no more.
+Also the topics that were recorded and then deleted and created again.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""How far each bucket of the index is written, and up to when the catalog was swept for dates.
+"""The last write of each bucket of the index, and until when campaigns were checked for dates.
 
-The catalog takes a new identity, so that the index in Redis is built again in its new form.
+The catalog takes a new identity, so that the index in Redis is rebuilt in its new form.
 """
 
 import uuid

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from ipaddress import ip_network
 
-from catalog.secrets import SecretKeyError, is_published, open_cipher
+from catalog.errors import SecretKeyError
+from catalog.secrets import is_published, open_cipher
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.process.errors import PortInUseError
 from engine.process.http_server import listen

@@ -6,8 +6,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from catalog.redis_connection import RedisUrlError
-from catalog.redis_probe import refuse_wrong_redis, single_node
+from catalog.errors import RedisUrlError
+from catalog.redis_connection import connect_single_node, probe_redis
 from engine.cli.check.clock import check_clock
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.process.settings import Settings
@@ -24,10 +24,10 @@ async def check_redis(settings: Settings) -> list[Finding]:
     url = settings.redis_url.get_secret_value()
     where = shown(settings.redis_url)
     try:
-        await refuse_wrong_redis(url)
+        await probe_redis(url)
     except RedisUrlError as error:
         return [bad(_PART, "reachable", f"{where}: {error}")]
-    client = single_node(url)
+    client = connect_single_node(url)
     try:
         info: Mapping[str, Any] = await client.info()
         begin = time.time()

@@ -8,7 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.database import Database, DatabaseUrlError, open_database
+from catalog.database import Database, open_database
+from catalog.errors import DatabaseUrlError
 from catalog.migrate import pending_on
 from catalog.models.base import Base
 from engine.cli.check.clock import check_clock

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 
 from catalog.database import Database, open_database
-from catalog.index.build import beacon_fields, campaign_fields
+from catalog.index.catalog_reader import beacon_fields, campaign_fields
 from catalog.index.entries import BeaconEntry, decode_beacon, decode_campaign
 from engine.cli.catalog_loading import update_index, write_catalog
 from engine.cli.demo.reasons import Entry
 from engine.process.settings import Settings
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 
 
 async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> list[Entry]:
@@ -30,7 +30,7 @@ async def _read(database: Database) -> list[Entry]:
         beacons: list[BeaconEntry] = []
         async for _, fields in beacon_fields(session):
             beacons += map(decode_beacon, fields.values())
-        campaigns: list[Campaign] = []
+        campaigns: list[CampaignSnapshot] = []
         async for _, fields in campaign_fields(session):
             campaigns += map(decode_campaign, fields.values())
     return [

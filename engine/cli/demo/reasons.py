@@ -6,7 +6,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from catalog.models import WEEKDAYS
-from rules.model import Beacon, Campaign, Reason
+from rules.model import BeaconSnapshot, CampaignSnapshot, Reason
 from rules.schedule import Schedule
 
 WORDS = {
@@ -32,8 +32,8 @@ WORDS = {
 class Entry(NamedTuple):
     """A campaign and the beacons that it is aimed at."""
 
-    campaign: Campaign
-    beacons: Sequence[Beacon]
+    campaign: CampaignSnapshot
+    beacons: Sequence[BeaconSnapshot]
 
 
 def why_silent(entry: Entry, at: float) -> str:
@@ -52,7 +52,7 @@ def why_silent(entry: Entry, at: float) -> str:
     return f"no phone came {reach.name.lower()} enough to its beacons"
 
 
-def _why_closed(campaign: Campaign, reason: Reason, at: float) -> str:
+def _why_closed(campaign: CampaignSnapshot, reason: Reason, at: float) -> str:
     here = datetime.fromtimestamp(at, _zone(campaign))
     if reason is Reason.INACTIVE:
         return "it is switched off"
@@ -68,7 +68,7 @@ def _why_closed(campaign: Campaign, reason: Reason, at: float) -> str:
     return f"it runs from {begin} to {end}; it is {here:%H:%M}"
 
 
-def _zone(campaign: Campaign) -> ZoneInfo | None:
+def _zone(campaign: CampaignSnapshot) -> ZoneInfo | None:
     return None if campaign.time_zone is None else ZoneInfo(campaign.time_zone)
 
 

@@ -6,7 +6,7 @@ from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import open_database
-from catalog.models import RecorderOffset, RecorderPast
+from catalog.models import RecorderOffset, ReplacedTopic
 
 # Not a topic: this row says that the offsets beside it are of an embedded broker.
 _MARK = "(embedded)"
@@ -34,6 +34,6 @@ async def forget_offsets(database_url: str) -> None:
 async def _note_the_past(session: AsyncSession) -> None:
     """What the topics of that broker added to SQL's figures stays: `verify` has to know."""
     recorded = set(await session.scalars(select(RecorderOffset.topic))) - {_MARK}
-    new = recorded - set(await session.scalars(select(RecorderPast.topic)))
+    new = recorded - set(await session.scalars(select(ReplacedTopic.topic)))
     now = datetime.now(UTC)
-    session.add_all(RecorderPast(topic=topic, ended_on=now) for topic in new)
+    session.add_all(ReplacedTopic(topic=topic, ended_on=now) for topic in new)

@@ -108,7 +108,8 @@ class _Report:
 async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings":
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.database import DatabaseUrlError, open_database
+    from catalog.database import open_database
+    from catalog.errors import DatabaseUrlError
     from catalog.migrate import pending_on
     from engine.cli.progress import shown_progress
     from engine.cli.verify.run import verify as compare

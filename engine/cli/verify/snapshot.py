@@ -18,7 +18,7 @@ from catalog.models import (
     Device,
     Reception,
     RecorderOffset,
-    RecorderPast,
+    ReplacedTopic,
     Venue,
 )
 from catalog.models.base import Instant
@@ -53,7 +53,7 @@ class Snapshot:
 
     async def replaced_topics(self, topics: Collection[str]) -> set[str]:
         """The topics that replaced another topic of the same name, which was recorded too."""
-        query = select(RecorderPast.topic).where(RecorderPast.topic.in_(topics))
+        query = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(topics))
         return set(await self._connection.scalars(query))
 
     async def catalog(self) -> Catalog:

@@ -8,6 +8,7 @@ from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import aliased, selectinload
 
 from catalog.database import Database
+from catalog.errors import BulkWriteError, VenueDeletedError
 from catalog.index.drain import drain_once, rebuild
 from catalog.index.writer import IndexStore
 from catalog.models import (
@@ -22,9 +23,8 @@ from catalog.models import (
     campaign_geofence,
     campaign_tag,
 )
-from catalog.outbox import UnwatchedWriteError
 from catalog.redis_connection import RedisClient
-from catalog.soft_deletion import VenueGoneError, with_deleted
+from catalog.soft_deletion import with_deleted
 from tests.integration.catalog.records import Records, fresh_index, index_of
 
 MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, Campaign)
@@ -193,7 +193,7 @@ async def test_nothing_comes_into_a_deleted_venue(
 async def refused(database: Database, record: Beacon | Campaign) -> None:
     async with database.write() as session:
         session.add(record)
-        with pytest.raises(VenueGoneError):
+        with pytest.raises(VenueDeletedError):
             await session.flush()
 
 
@@ -215,7 +215,7 @@ async def test_one_that_comes_while_the_venue_goes(
         begun.set()
         done, _ = await asyncio.wait({coming}, timeout=0.3)
         assert not done
-    with pytest.raises(VenueGoneError):
+    with pytest.raises(VenueDeletedError):
         await coming
     async with database.read() as session:
         assert await session.scalar(select(func.count()).select_from(Beacon)) == 0
@@ -224,7 +224,7 @@ async def test_one_that_comes_while_the_venue_goes(
 async def test_no_statement_deletes_rows(database: Database):
     for model in MODELS:
         async with database.write() as session:
-            with pytest.raises(UnwatchedWriteError):
+            with pytest.raises(BulkWriteError):
                 await session.execute(delete(model))
 
 

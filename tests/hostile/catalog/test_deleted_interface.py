@@ -8,10 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from catalog.load import load_document
-from catalog.models import Account, Campaign, Device, Statistic, Venue
-from catalog.models.traces import DetectionTrace
+from catalog.models import Account, Campaign, DetectionTrace, Device, Statistic, Venue
 from catalog.soft_deletion import with_deleted
-from catalog.statistics import Choice, statistic_lines
+from catalog.statistics import StatisticFilter, statistic_lines
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers
 
@@ -138,7 +137,7 @@ async def test_statistics_keep_names(api: Harness, place: Place):
 
     async def told() -> list[Any]:
         async with api.database.read() as session:
-            choice = Choice(date(2026, 11, 1), date(2026, 11, 30))
+            choice = StatisticFilter(date(2026, 11, 1), date(2026, 11, 30))
             return [line async for line in statistic_lines(session, choice)]
 
     before = await told()

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import func, select
 
 from api.sessions.sign_in import Passwords
-from catalog.crowding import Excess, Span, excesses
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import LoadError, load_document
 from catalog.migrate import migrate
 from catalog.models import Beacon, Campaign
+from catalog.open_campaigns import Excess, Period, find_excesses
 from engine.process.settings import Settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers, harness
@@ -246,13 +246,13 @@ async def test_what_was_over_before_is_left_alone(api: Harness, holder: Holder):
 
 
 def test_when_too_many_are_open():
-    def span(start: int, end: int) -> Span:
-        return Span(NOW + timedelta(days=start), NOW + timedelta(days=end))
+    def span(start: int, end: int) -> Period:
+        return Period(NOW + timedelta(days=start), NOW + timedelta(days=end))
 
-    assert excesses([span(0, 1), span(2, 3)], 1) == []
-    assert excesses([span(0, 1), span(1, 2)], 1) == [Excess(span(1, 1), 2)]
-    assert excesses([span(0, 9), span(1, 5), span(2, 3), span(7, 8)], 1) == [
+    assert find_excesses([span(0, 1), span(2, 3)], 1) == []
+    assert find_excesses([span(0, 1), span(1, 2)], 1) == [Excess(span(1, 1), 2)]
+    assert find_excesses([span(0, 9), span(1, 5), span(2, 3), span(7, 8)], 1) == [
         Excess(span(1, 5), 3),
         Excess(span(7, 8), 2),
     ]
-    assert excesses([span(0, 1)] * 5, 5) == []
+    assert find_excesses([span(0, 1)] * 5, 5) == []

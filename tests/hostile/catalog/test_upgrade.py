@@ -8,8 +8,9 @@ from alembic import command
 from sqlalchemy import Connection, inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from catalog.database import create_engine, open_database, writing
-from catalog.migrate import MigrationError, alembic_config, migrate
+from catalog.database import create_engine, open_database, with_write_lock
+from catalog.errors import MigrationError
+from catalog.migrate import alembic_config, migrate
 from catalog.models import Base, Beacon, Campaign, Company, Device, Venue
 from tests.integration.catalog.records import NOON, UUID, Records
 
@@ -62,7 +63,7 @@ NAMED = {Venue: 33, Beacon: 41, Campaign: 62, Device: 77}
 @pytest.fixture
 async def old(database_url: str) -> AsyncIterator[AsyncEngine]:
     """A database of the version before, with a row in every table that people fill."""
-    engine = writing(create_engine(database_url))
+    engine = with_write_lock(create_engine(database_url))
     async with engine.begin() as connection:
         await connection.run_sync(_to, BEFORE)
         for statement in FILLED:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from catalog.database import Database
 from catalog.index.drain import rebuild_if_missing
-from catalog.index.drainer import OUTAGES, Drainer
+from catalog.index.drainer import OUTAGES, OutboxDrainer
 from catalog.index.writer import IndexStore
 from catalog.models import Beacon, Campaign
 from catalog.redis_connection import RedisClient
@@ -73,7 +73,7 @@ class Reader:
         """Drainers and a watch run, as in two processes, one of them a trigger."""
         stop = asyncio.Event()
         drainers = [
-            Drainer(
+            OutboxDrainer(
                 database=self.database,
                 store=self.store,
                 longest_pause=1.0,

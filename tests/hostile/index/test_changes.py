@@ -5,7 +5,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from catalog.index.entries import WritePlace
+from catalog.index.entries import WritePosition
 from catalog.redis_connection import RedisClient
 from engine.trigger.index_watch import Hearing
 from tests.hostile.index.reader import Reader
@@ -52,13 +52,13 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
 
 
 def test_what_is_heard_in_time_is_not_missed() -> None:
-    hearing = Hearing(WritePlace(5, 0))
-    assert not hearing.has_missed(WritePlace(5, 0), 0.0)
-    assert not hearing.has_missed(WritePlace(6, 1), 0.1)
-    hearing.hear(WritePlace(6, 1))
-    assert not hearing.has_missed(WritePlace(6, 2), 1.0)  # of the same turn, written just now
-    assert not hearing.has_missed(WritePlace(6, 2), 1.9)
-    assert hearing.has_missed(WritePlace(6, 2), 2.1)
-    assert not hearing.has_missed(WritePlace(6, 2), 9.0)
-    hearing.hear(WritePlace(2, 0))
-    assert not hearing.has_missed(WritePlace(1, 0), 9.0)
+    hearing = Hearing(WritePosition(5, 0))
+    assert not hearing.has_missed(WritePosition(5, 0), 0.0)
+    assert not hearing.has_missed(WritePosition(6, 1), 0.1)
+    hearing.hear(WritePosition(6, 1))
+    assert not hearing.has_missed(WritePosition(6, 2), 1.0)  # of the same turn, written just now
+    assert not hearing.has_missed(WritePosition(6, 2), 1.9)
+    assert hearing.has_missed(WritePosition(6, 2), 2.1)
+    assert not hearing.has_missed(WritePosition(6, 2), 9.0)
+    hearing.hear(WritePosition(2, 0))
+    assert not hearing.has_missed(WritePosition(1, 0), 9.0)

@@ -8,15 +8,15 @@ from redis.exceptions import OutOfMemoryError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from catalog.index.drain import Outcome, drain_once, rebuild
+from catalog.index.content import DATE_CHECK_INTERVAL, enqueue_date_changes
+from catalog.index.drain import DrainResult, drain_once, rebuild
 from catalog.index.entries import campaign_field, decode_campaign, encode
-from catalog.index.sweep import EVERY, sweep
 from catalog.models import IndexState, Venue
 from catalog.redis_connection import RedisClient
 from engine.process.health import ServerProbe
 from engine.process.metrics import Metrics
 from engine.redis.inspection import RedisInspection
-from rules.model import Campaign as Entry
+from rules.model import CampaignSnapshot
 from tests.hostile.index.reader import Reader
 from tests.integration.catalog.records import Records, fresh_index, index_of
 
@@ -31,7 +31,7 @@ async def used(redis: RedisClient) -> int:
     return int((await redis.info("memory"))["used_memory"])
 
 
-async def entry(reader: Reader, redis: RedisClient, campaign_id: int) -> Entry:
+async def entry(reader: Reader, redis: RedisClient, campaign_id: int) -> CampaignSnapshot:
     field = campaign_field(campaign_id)
     raw = await redis.hget(reader.store.keys.of(field), field)
     assert raw is not None
@@ -39,7 +39,7 @@ async def entry(reader: Reader, redis: RedisClient, campaign_id: int) -> Entry:
 
 
 async def drain(reader: Reader) -> None:
-    while await drain_once(reader.database, reader.store) is not Outcome.IDLE:
+    while await drain_once(reader.database, reader.store) is not DrainResult.IDLE:
         pass
 
 
@@ -87,8 +87,8 @@ async def test_what_begins_by_time_alone_has_its_content_in_time(
         )
         session.add_all([soon, gone])
     await drain(reader)
-    assert await sweep(reader.database)
-    assert not await sweep(reader.database), "the time has not come"
+    assert await enqueue_date_changes(reader.database)
+    assert not await enqueue_date_changes(reader.database), "the time has not come"
     # As if both had been written a month ago.
     asleep = (await entry(reader, redis, soon.id)).without_content()
     awake = await entry(reader, redis, reader.campaign.id)
@@ -97,14 +97,16 @@ async def test_what_begins_by_time_alone_has_its_content_in_time(
     async with reader.database.write.begin() as session:
         state = (await session.scalars(select(IndexState))).one()
         state.swept_at = NOW - timedelta(days=30)
-    assert await sweep(reader.database)
+    assert await enqueue_date_changes(reader.database)
     await drain(reader)
     assert (await entry(reader, redis, soon.id)).content == "<p>"
     assert (await entry(reader, redis, gone.id)).asleep
-    assert timedelta(days=1) > EVERY
+    assert timedelta(days=1) > DATE_CHECK_INTERVAL
 
 
-async def _put(reader: Reader, redis: RedisClient, campaign_id: int, made: Entry) -> None:
+async def _put(
+    reader: Reader, redis: RedisClient, campaign_id: int, made: CampaignSnapshot
+) -> None:
     field = campaign_field(campaign_id)
     await redis.hset(reader.store.keys.of(field), field, encode(made))
 

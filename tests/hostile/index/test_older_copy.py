@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from catalog.database import Database
-from catalog.index.drain import Outcome, drain_once, rebuild
+from catalog.errors import IndexBehindError, IndexMissingError
+from catalog.index.drain import DrainResult, drain_once, rebuild
 from catalog.index.entries import BUCKETS, campaign_field
-from catalog.index.turn import take_turn
-from catalog.index.writer import IndexLagsError, IndexMissingError
+from catalog.index.transaction import index_transaction
 from catalog.redis_connection import RedisClient, connect_redis
 from tests.hostile.index.address import Address
 from tests.hostile.index.reader import Reader
@@ -130,7 +130,7 @@ async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, 
     await rebuild(reader.database, reader.store)
     older: Any = await redis.dump(bucket)
     await reader.edit(active=False)
-    while await drain_once(reader.database, reader.store) is not Outcome.IDLE:
+    while await drain_once(reader.database, reader.store) is not DrainResult.IDLE:
         pass
     if not kept:
         await redis.restore(bucket, 0, older, replace=True)
@@ -152,27 +152,27 @@ async def test_a_write_on_top_does_not_hide_what_is_lost(
     bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
     await rebuild(reader.database, reader.store)
     older: Any = await redis.dump(bucket)
-    async with take_turn(reader.database, await reader.store.markers(), wait=True) as turn:
-        assert turn is not None
-        await turn.write(reader.store, {campaign_field(reader.campaign.id): b"{}"})
+    async with index_transaction(reader.database, reader.store, wait=True) as transaction:
+        assert transaction is not None
+        await transaction.write({campaign_field(reader.campaign.id): b"{}"})
         await redis.restore(bucket, 0, older, replace=True)
-        with pytest.raises(IndexLagsError):
-            await turn.write(reader.store, {campaign_field(reader.campaign.id): b"{}"})
+        with pytest.raises(IndexBehindError):
+            await transaction.write({campaign_field(reader.campaign.id): b"{}"})
     await reader.edit(title="the next edit")
-    assert await drain_once(reader.database, reader.store) is Outcome.REBUILT
+    assert await drain_once(reader.database, reader.store) is DrainResult.REBUILT
     assert await index_of(redis, reader.store) == await fresh_index(reader.database)
 
 
-async def test_the_second_of_two_writes_of_a_turn_is_missed_too(
+async def test_the_second_of_two_writes_of_a_transaction_is_missed_too(
     reader: Reader, redis: RedisClient
 ) -> None:
     bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
     await rebuild(reader.database, reader.store)
-    async with take_turn(reader.database, await reader.store.markers(), wait=True) as turn:
-        assert turn is not None
-        await turn.write(reader.store, {campaign_field(reader.campaign.id): b"{}"})
+    async with index_transaction(reader.database, reader.store, wait=True) as transaction:
+        assert transaction is not None
+        await transaction.write({campaign_field(reader.campaign.id): b"{}"})
         half: Any = await redis.dump(bucket)
-        await turn.write(reader.store, {}, [campaign_field(reader.campaign.id)])
+        await transaction.write({}, [campaign_field(reader.campaign.id)])
     await redis.restore(bucket, 0, half, replace=True)
     reader.lags.clear()
     async with reader.kept():
@@ -184,16 +184,16 @@ async def test_the_second_of_two_writes_of_a_turn_is_missed_too(
 async def test_a_rebuild_that_lost_a_part_is_not_put_in_place(
     reader: Reader, redis: RedisClient
 ) -> None:
-    async with take_turn(reader.database, [], wait=True) as turn:
-        assert turn is not None
+    async with index_transaction(reader.database, reader.store, wait=True) as transaction:
+        assert transaction is not None
         store = reader.store
-        await store.begin(turn.marker)
+        await store.begin(transaction.marker)
         begun: list[Any] = [
             await redis.dump(store.keys.building(number)) for number in range(BUCKETS)
         ]
-        await store.fill(turn.marker, {f"c:{number}": b"{}" for number in range(100)})
+        await transaction.fill({f"c:{number}": b"{}" for number in range(100)})
         for number, dump in enumerate(begun):
             await redis.restore(store.keys.building(number), 0, dump, replace=True)
-        await store.fill(turn.marker, {"c:1000": b"{}"})
+        await transaction.fill({"c:1000": b"{}"})
         with pytest.raises(IndexMissingError):
-            await turn.finish(store, dict.fromkeys(range(BUCKETS), 7))
+            await transaction.finish()

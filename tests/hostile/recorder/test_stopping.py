@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from catalog.database import Database, open_database, writing
+from catalog.database import Database, open_database, with_write_lock
 from engine.recorder.sqlite import to_its_end
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
@@ -114,7 +114,7 @@ async def test_another_writes_on_sqlite(
 
     @contextlib.asynccontextmanager
     async def hold() -> AsyncIterator[None]:
-        async with writing(database.engine).begin():
+        async with with_write_lock(database.engine).begin():
             yield
 
     try:

@@ -17,7 +17,7 @@ from api.sessions.revision import AccessRevision
 from api.sessions.sign_in import Passwords
 from catalog.database import Database
 from catalog.fields.company import ALL_PERMISSIONS
-from catalog.index.drainer import Drainer
+from catalog.index.drainer import OutboxDrainer
 from catalog.models import Account, Company, Session
 from engine.process.settings import Settings
 from engine.wiring.api import build_services
@@ -86,7 +86,7 @@ async def harness(settings: Settings, passwords: Passwords) -> AsyncIterator[Har
     """An application with these settings, on a migrated database."""
     async with AsyncExitStack() as stack:
         stores = await stack.enter_async_context(open_stores(settings))
-        drainer = Drainer(database=stores.database, store=stores.index_store, clock=_never)
+        drainer = OutboxDrainer(database=stores.database, store=stores.index_store, clock=_never)
         revision = AccessRevision(database=stores.database, clock=_never)
         await revision.look()
 

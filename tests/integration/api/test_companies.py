@@ -9,12 +9,13 @@ from sqlalchemy import select
 from catalog.models import (
     AccessState,
     Account,
+    AuthenticationTrace,
     Base,
     Company,
+    DetectionTrace,
     Device,
     Session,
 )
-from catalog.models.traces import AuthenticationTrace, DetectionTrace
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers
 from tests.integration.api.operations import operations

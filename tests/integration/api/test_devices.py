@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from catalog.models import Account, Device
-from catalog.models.traces import AuthenticationTrace, DetectionTrace
+from catalog.models import Account, AuthenticationTrace, DetectionTrace, Device
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.counting import counted
 from tests.integration.api.harness import Harness, Headers

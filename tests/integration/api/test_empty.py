@@ -8,8 +8,16 @@ import pytest
 from sqlalchemy import select
 
 from api.openapi.document import document
-from catalog.models import Account, AuditEntry, Beacon, Campaign, Device, Venue
-from catalog.models.traces import AuthenticationTrace, DetectionTrace
+from catalog.models import (
+    Account,
+    AuditEntry,
+    AuthenticationTrace,
+    Beacon,
+    Campaign,
+    DetectionTrace,
+    Device,
+    Venue,
+)
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers
 

@@ -1,14 +1,17 @@
 """Records with every required field, and the index as a whole."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from sqlalchemy import func, select
+
 from catalog.database import Database
-from catalog.index.build import beacon_fields, campaign_fields, connector_fields
-from catalog.index.entries import BUCKETS, MARKER_FIELD
+from catalog.index.catalog_reader import beacon_fields, campaign_fields, connector_fields
+from catalog.index.entries import BUCKETS, MARKER_FIELD, Marker
 from catalog.index.writer import IndexStore
-from catalog.models import Beacon, Campaign, Company, Connector, Tag, Venue
+from catalog.models import Beacon, Campaign, Company, Connector, Outbox, Tag, Venue
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
@@ -90,3 +93,14 @@ async def fresh_index(database: Database) -> dict[str, bytes]:
             async for _, fields in chunks(session):
                 content |= fields
     return content
+
+
+def is_built(markers: Sequence[Marker | None]) -> bool:
+    """Whether every bucket is built, all from one catalog."""
+    return None not in markers and len({marker.catalog for marker in markers if marker}) == 1
+
+
+async def outbox_size(database: Database) -> int:
+    """How many rows the outbox holds."""
+    async with database.read() as session:
+        return await session.scalar(select(func.count()).select_from(Outbox)) or 0

@@ -9,23 +9,22 @@ import pytest
 from sqlalchemy import select
 
 from catalog.database import Database, open_database
-from catalog.index.drain import is_built
-from catalog.index.drainer import Drainer
+from catalog.index.drainer import OutboxDrainer
 from catalog.index.entries import beacon_field, decode_beacon
 from catalog.index.writer import IndexStore
 from catalog.migrate import migrate
 from catalog.models import Beacon
 from catalog.redis_connection import RedisClient, connect_redis
-from tests.integration.catalog.records import UUID, Records
+from tests.integration.catalog.records import UUID, Records, is_built
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 
 
 @asynccontextmanager
-async def draining(database: Database, store: IndexStore) -> AsyncIterator[Drainer]:
+async def draining(database: Database, store: IndexStore) -> AsyncIterator[OutboxDrainer]:
     stop = asyncio.Event()
-    drainer = Drainer(
+    drainer = OutboxDrainer(
         database=database,
         store=store,
         poll=0.05,

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from catalog.database import Database
-from catalog.index.drain import Outcome, drain_once, is_built, rebuild, rebuild_if_missing, waiting
+from catalog.errors import IndexMissingError, StaleWriterError
+from catalog.index.drain import DrainResult, drain_once, rebuild, rebuild_if_missing
 from catalog.index.entries import (
     BUCKETS,
     Marker,
@@ -22,17 +23,25 @@ from catalog.index.entries import (
     decode_campaign,
     decode_connector,
 )
-from catalog.index.turn import take_turn
-from catalog.index.writer import IndexMissingError, IndexStore, StaleTurnError
+from catalog.index.transaction import index_transaction
+from catalog.index.writer import IndexStore
 from catalog.models import Beacon, Company, IndexState
 from catalog.redis_connection import connect_redis
 from rules.model import Zone
 from tests.integration.catalog.edits import Edits
-from tests.integration.catalog.records import NOON, UUID, Records, fresh_index, index_of
+from tests.integration.catalog.records import (
+    NOON,
+    UUID,
+    Records,
+    fresh_index,
+    index_of,
+    is_built,
+    outbox_size,
+)
 
 
 async def drain(database: Database, store: IndexStore) -> None:
-    while await drain_once(database, store) is not Outcome.IDLE:
+    while await drain_once(database, store) is not DrainResult.IDLE:
         pass
 
 
@@ -101,8 +110,8 @@ async def test_a_drain_rebuilds_what_is_missing(
 ):
     async with database.write.begin() as session:
         session.add(records.beacon(records.venue(records.company())))
-    assert await drain_once(database, store) is Outcome.REBUILT
-    assert await waiting(database) == 0
+    assert await drain_once(database, store) is DrainResult.REBUILT
+    assert await outbox_size(database) == 0
     assert await index_of(redis, store) == await fresh_index(database)
 
 
@@ -118,7 +127,7 @@ async def test_writers_at_once(database: Database, store: IndexStore, redis: Any
 
     await asyncio.gather(*(drain(database, store) for _ in range(4)))
     await drain(database, store)
-    assert await waiting(database) == 0
+    assert await outbox_size(database) == 0
     assert await index_of(redis, store) == await fresh_index(database)
 
 
@@ -146,11 +155,11 @@ async def test_a_stale_writer_changes_nothing(
     assert mark is not None
     before = await index_of(redis, store)
     old = Marker(catalog=mark.catalog, generation=mark.generation - 1)
-    with pytest.raises(StaleTurnError):
+    with pytest.raises(StaleWriterError):
         await store.write(old, {f"c:{n}": b"{}" for n in range(100)}, before)
-    with pytest.raises(StaleTurnError):
+    with pytest.raises(StaleWriterError):
         await store.begin(old)
-    with pytest.raises(StaleTurnError):
+    with pytest.raises(StaleWriterError):
         await store.finish(old, {})
     assert await index_of(redis, store) == before
 
@@ -161,9 +170,9 @@ async def test_a_stale_rebuild_cannot_finish(database: Database, store: IndexSto
     await store.begin(old)
     await store.fill(old, {"c:1": b"{}"})
     await store.begin(new)
-    with pytest.raises(StaleTurnError):
+    with pytest.raises(StaleWriterError):
         await store.fill(old, {"c:2": b"{}"})
-    with pytest.raises(StaleTurnError):
+    with pytest.raises(StaleWriterError):
         await store.finish(old, {})
     await store.finish(new, {})
     await store.finish(new, {})
@@ -186,22 +195,22 @@ async def test_a_generation_is_never_given_twice(database: Database, store: Inde
     seen = []
     for _ in range(3):
         with contextlib.suppress(ConnectionError):
-            async with take_turn(database, [], wait=True) as turn:
-                assert turn is not None
-                seen.append(turn.marker.generation)
+            async with index_transaction(database, store, wait=True) as transaction:
+                assert transaction is not None
+                seen.append(transaction.marker.generation)
                 raise ConnectionError
     assert seen == [1, 2, 3]
 
 
-async def test_turns_come_in_order(database: Database):
+async def test_generations_come_in_order(database: Database, store: IndexStore):
     seen = []
 
     async def write() -> None:
-        async with take_turn(database, [], wait=True) as turn:
-            assert turn is not None
-            seen.append(turn.marker.generation)
-            state = await turn.session.scalar(select(IndexState.generation))
-            assert state == turn.marker.generation
+        async with index_transaction(database, store, wait=True) as transaction:
+            assert transaction is not None
+            seen.append(transaction.marker.generation)
+            state = await transaction.session.scalar(select(IndexState.generation))
+            assert state == transaction.marker.generation
 
     await asyncio.gather(*(write() for _ in range(5)))
     assert seen == sorted(seen)
@@ -209,8 +218,11 @@ async def test_turns_come_in_order(database: Database):
 
 # Not on SQLite, which has one lock for all of it: a writer waits for the other's commit.
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_another_writer_is_given_way_to(database: Database):
-    async with take_turn(database, [], wait=True), take_turn(database, [], wait=False) as second:
+async def test_another_writer_is_given_way_to(database: Database, store: IndexStore):
+    async with (
+        index_transaction(database, store, wait=True),
+        index_transaction(database, store, wait=False) as second,
+    ):
         assert second is None
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import selectinload
 
 from catalog.database import Database
-from catalog.index.drain import rebuild, waiting
+from catalog.index.drain import rebuild
 from catalog.index.writer import IndexStore
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.models import (
@@ -24,7 +24,7 @@ from catalog.models import (
 )
 from catalog.passwords import verify_password
 from catalog.secrets import Cipher, open_cipher
-from tests.integration.catalog.records import NOON, UUID
+from tests.integration.catalog.records import NOON, UUID, outbox_size
 
 CAMPAIGN = {
     "name": "Welcome",
@@ -149,13 +149,13 @@ async def test_everything_is_kept(database: Database, document: dict, cipher: Ci
 
 async def test_the_same_again_changes_nothing(database: Database, document: dict, cipher: Cipher):
     await load(database, document, cipher)
-    before = await waiting(database)
+    before = await outbox_size(database)
     async with database.read() as session:
         token = await session.scalar(select(Connector.parameters))
     summary = await load(database, document, cipher)
     assert not summary.changed
     assert summary.of("beacons").unchanged == 2
-    assert await waiting(database) == before
+    assert await outbox_size(database) == before
     async with database.read() as session:
         assert await session.scalar(select(Connector.parameters)) == token
 
@@ -216,7 +216,7 @@ async def test_every_fault_at_once_and_nothing_changed(
         {"name": "v", "address": "", "active": 1, "beacons": [{**BEACON, "minor": 9}]}
     ]
     await load(database, {"companies": [other]}, None)
-    before = await waiting(database)
+    before = await outbox_size(database)
     company = document["companies"][0]
     company["accounts"][0]["email"] = "bob@example.org"
     venue = company["venues"][0]
@@ -251,7 +251,7 @@ async def test_every_fault_at_once_and_nothing_changed(
     }
     assert found[f"{here}.beacons[0].proximity"] == '"close": accepted: immediate, near, far'
     assert "PROXIMITY_SECRET_KEY is not set" in found["companies[0].connector"]
-    assert await waiting(database) == before
+    assert await outbox_size(database) == before
     async with database.read() as session:
         assert (await session.scalars(select(Company.name))).all() == ["Other"]
         assert (await session.scalars(select(Tag.name))).all() == []

@@ -10,7 +10,8 @@ from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.orm import selectinload
 
 from catalog.database import Database, open_database
-from catalog.index.drain import Outcome, drain_once, rebuild
+from catalog.errors import BulkWriteError
+from catalog.index.drain import DrainResult, drain_once, rebuild
 from catalog.index.writer import IndexStore
 from catalog.migrate import migrate
 from catalog.models import (
@@ -25,7 +26,6 @@ from catalog.models import (
     Venue,
     campaign_beacon,
 )
-from catalog.outbox import UnwatchedWriteError
 from catalog.redis_connection import RedisClient
 from tests.integration.catalog.records import NOON, UUID, Records, fresh_index, index_of
 from tests.servers.waiting import eventually
@@ -190,7 +190,7 @@ async def test_what_the_index_does_not_hold(database: Database, scene: Scene):
 )
 async def test_bulk_statements_are_refused(database: Database, statement):
     async with database.write() as session:
-        with pytest.raises(UnwatchedWriteError, match="the index would not notice"):
+        with pytest.raises(BulkWriteError, match="the index would not notice"):
             await session.execute(statement)
 
 
@@ -203,7 +203,7 @@ async def postgres(postgres_url: str, records: Records):
 
 
 async def settle(database: Database, store: IndexStore) -> None:
-    while await drain_once(database, store) is not Outcome.IDLE:
+    while await drain_once(database, store) is not DrainResult.IDLE:
         pass
 
 

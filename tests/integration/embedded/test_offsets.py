@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from catalog.database import open_database
 from catalog.migrate import migrate
-from catalog.models import RecorderOffset, RecorderPast
+from catalog.models import RecorderOffset, ReplacedTopic
 from engine.cli.embedded.offsets import forget_offsets
 
 
@@ -48,7 +48,7 @@ async def test_the_past_is_remembered(url: str) -> None:
         await write(url, offset())
     database = open_database(url)
     async with database.read() as session:
-        assert list(await session.scalars(select(RecorderPast.topic))) == ["proximity.detections"]
+        assert list(await session.scalars(select(ReplacedTopic.topic))) == ["proximity.detections"]
     await database.close()
 
 

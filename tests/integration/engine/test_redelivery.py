@@ -26,7 +26,7 @@ from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.compose import notification_id
 from engine.trigger.pipeline import Trigger
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 from tests.acceptance.topics import TopicSet
 from tests.contract.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
 from tests.servers.waiting import eventually
@@ -83,7 +83,7 @@ def record(offset: int, seconds: float, topic: str) -> "ConsumerRecord[bytes, by
     )
 
 
-def request(of: "ConsumerRecord[bytes, bytes]", chosen: Campaign) -> ClaimRequest:
+def request(of: "ConsumerRecord[bytes, bytes]", chosen: CampaignSnapshot) -> ClaimRequest:
     heard = decode_record(of, 2.0)
     owner = notification_id(heard, chosen)
     return ClaimRequest(chosen.id, "phone", owner, heard.detected_at, DELAY)

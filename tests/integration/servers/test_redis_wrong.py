@@ -3,22 +3,22 @@
 import pytest
 from redis import Redis
 
-from catalog.redis_connection import RedisUrlError
-from catalog.redis_probe import refuse_wrong_redis
+from catalog.errors import RedisUrlError
+from catalog.redis_connection import probe_redis
 from engine.cli.application import run
 from tests.servers.redis import RedisServer
 
 
 async def told(url: str) -> str:
     with pytest.raises(RedisUrlError) as caught:
-        await refuse_wrong_redis(url)
+        await probe_redis(url)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 async def test_a_url_that_works_or_may_come(redis_url: str, redis_cluster_url: str) -> None:
     for url in (redis_url, redis_cluster_url, "redis://127.0.0.1:1/0"):
-        await refuse_wrong_redis(url)
+        await probe_redis(url)
 
 
 async def test_the_wrong_kind_of_server(redis_url: str, redis_cluster_url: str) -> None:
@@ -43,7 +43,7 @@ async def test_a_wrong_password(own_redis: RedisServer) -> None:
     assert "refuses user or password" in await told(own_redis.url)
     wrong = own_redis.url.replace("redis://", "redis://:hunter2@")
     assert "hunter2" not in await told(wrong)
-    await refuse_wrong_redis(own_redis.url.replace("redis://", "redis://:s3cret@"))
+    await probe_redis(own_redis.url.replace("redis://", "redis://:s3cret@"))
 
 
 @pytest.mark.parametrize("command", [["api"], ["catalog", "load", "docs/examples/catalog.json"]])

@@ -10,7 +10,7 @@ import pytest
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
 from catalog.models import Company, Statistic
-from catalog.statistics import Choice, StatisticLine, statistic_lines
+from catalog.statistics import StatisticFilter, StatisticLine, statistic_lines
 from tests.integration.catalog.records import NOON, Records
 from tests.integration.commands.proximity import Proximity
 from tests.integration.commands.terminal import on_a_terminal
@@ -61,18 +61,18 @@ def proximity(tmp_path: Path, database_url: str) -> Proximity:
 @pytest.mark.parametrize(
     ("choice", "lines"),
     [
-        (Choice(TODAY - timedelta(days=9), TODAY), 61),
-        (Choice(TODAY - timedelta(days=6), TODAY), 43),
-        (Choice(TODAY - timedelta(days=1), TODAY, kind="beacon"), 4),
-        (Choice(TODAY, TODAY, company="beta"), 3),
-        (Choice(TODAY, TODAY, company="2"), 3),
-        (Choice(TODAY, TODAY, company="9" * 30), 0),
-        (Choice(TODAY, TODAY, company="alpha", venue="2"), 0),
-        (Choice(TODAY, TODAY, venue="1", kind="venue"), 1),
-        (Choice(TODAY + timedelta(days=1), TODAY + timedelta(days=9)), 0),
+        (StatisticFilter(TODAY - timedelta(days=9), TODAY), 61),
+        (StatisticFilter(TODAY - timedelta(days=6), TODAY), 43),
+        (StatisticFilter(TODAY - timedelta(days=1), TODAY, kind="beacon"), 4),
+        (StatisticFilter(TODAY, TODAY, company="beta"), 3),
+        (StatisticFilter(TODAY, TODAY, company="2"), 3),
+        (StatisticFilter(TODAY, TODAY, company="9" * 30), 0),
+        (StatisticFilter(TODAY, TODAY, company="alpha", venue="2"), 0),
+        (StatisticFilter(TODAY, TODAY, venue="1", kind="venue"), 1),
+        (StatisticFilter(TODAY + timedelta(days=1), TODAY + timedelta(days=9)), 0),
     ],
 )
-async def test_which_lines(database: Database, choice: Choice, lines: int) -> None:
+async def test_which_lines(database: Database, choice: StatisticFilter, lines: int) -> None:
     async with database.read() as session:
         found = [line async for line in statistic_lines(session, choice)]
     assert len(found) == lines

@@ -9,9 +9,10 @@ from redis.asyncio import Redis
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from catalog.database import DatabaseUrlError, open_database
+from catalog.database import open_database
+from catalog.errors import DatabaseUrlError, RedisUrlError
 from catalog.migrate import migrate
-from catalog.redis_connection import RedisUrlError, connect_redis
+from catalog.redis_connection import connect_redis
 
 PASSWORD = "hunter2"
 

@@ -1,8 +1,9 @@
-from catalog.index.drain import is_built
+from catalog.index.comparison import ExpectedIndex, IndexStatus, compare_markers
 from catalog.index.entries import (
     BUCKETS,
     IndexKeys,
     Marker,
+    WritePosition,
     beacon_field,
     bucket,
     campaign_field,
@@ -30,11 +31,17 @@ def test_fields_spread_over_all_buckets():
     assert max(counts) < 1200
 
 
-def test_is_built():
-    ours, theirs = (Marker(catalog=name, generation=1) for name in ("a", "b"))
-    assert is_built([ours] * BUCKETS)
-    assert is_built([ours] * BUCKETS, "a")
-    assert not is_built([ours] * BUCKETS, "b")
-    assert not is_built([ours, theirs])
-    assert not is_built([ours, None])
-    assert not is_built([None] * BUCKETS)
+def status(*markers: Marker | None) -> IndexStatus:
+    expected = ExpectedIndex("ours", 2, [WritePosition(1, 0)] * BUCKETS)
+    all_markers = [*markers, *[markers[-1]] * (BUCKETS - len(markers))]
+    return compare_markers(all_markers, expected).status
+
+
+def test_how_markers_compare_with_sql():
+    ours, older = Marker(catalog="ours", generation=1), Marker(catalog="ours", generation=0)
+    assert status(ours) is IndexStatus.RIGHT
+    assert status(ours, None) is IndexStatus.MISSING
+    assert status(None) is IndexStatus.MISSING
+    assert status(ours, Marker(catalog="theirs", generation=1)) is IndexStatus.FOREIGN
+    assert status(ours, older, ours) is IndexStatus.BEHIND
+    assert status(ours, Marker(catalog="ours", generation=3)) is IndexStatus.AHEAD

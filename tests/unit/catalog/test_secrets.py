@@ -4,7 +4,8 @@ import pytest
 import structlog
 from cryptography.fernet import Fernet
 
-from catalog.secrets import DecryptionError, SecretKeyError, open_cipher
+from catalog.errors import DecryptionError, SecretKeyError
+from catalog.secrets import open_cipher
 from tests.unit.deploy.compose import ROOT
 
 PHRASE = "sixteen letters!"

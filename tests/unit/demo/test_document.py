@@ -13,7 +13,7 @@ from catalog.fields.reading import Faults
 from catalog.load.document import read_document
 from engine.cli.demo.document import ZONE, demo_document
 from engine.cli.demo.readings import load_readings
-from rules.model import Campaign, Reason
+from rules.model import CampaignSnapshot, Reason
 from rules.schedule import Schedule
 
 CLOSED = {
@@ -32,16 +32,16 @@ NOWS = [
 ]
 
 
-def campaigns(document: dict[str, Any]) -> list[Campaign]:
+def campaigns(document: dict[str, Any]) -> list[CampaignSnapshot]:
     faults = Faults()
     companies = read_document(orjson.dumps(document), faults)
     assert faults == []
     return [compiled(item.values) for item in companies[0].venues[0].campaigns]
 
 
-def compiled(values: dict[str, Any]) -> Campaign:
+def compiled(values: dict[str, Any]) -> CampaignSnapshot:
     days = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-    return Campaign(
+    return CampaignSnapshot(
         id=1,
         name=values["name"],
         active=values["active"],

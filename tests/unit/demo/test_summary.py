@@ -9,13 +9,13 @@ from engine.cli.demo.figures import Figures
 from engine.cli.demo.reasons import WORDS, Entry, why_silent
 from engine.cli.demo.screen import Moment, drawn, open_screen
 from engine.cli.demo.summary import Results, print_summary
-from rules.model import Beacon, Campaign, Reason, Venue, Zone
+from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp()  # a Friday
-VENUE = Venue(id=1, name="Library", company_id=1, active=True, time_zone="Europe/Madrid")
+VENUE = VenueSnapshot(id=1, name="Library", company_id=1, active=True, time_zone="Europe/Madrid")
 
 
-def campaign(**changes: Any) -> Campaign:
+def campaign(**changes: Any) -> CampaignSnapshot:
     fields: dict[str, Any] = {
         "id": 1,
         "name": "Welcome",
@@ -31,11 +31,11 @@ def campaign(**changes: Any) -> Campaign:
         "weekdays": 0b1111111,
         "time_zone": "Europe/Madrid",
     }
-    return Campaign(**fields | changes)
+    return CampaignSnapshot(**fields | changes)
 
 
-def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon:
-    return Beacon(
+def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> BeaconSnapshot:
+    return BeaconSnapshot(
         id=1, name=name, uuid="u", major=1, minor=1, active=active, reach=reach, venue=VENUE
     )
 

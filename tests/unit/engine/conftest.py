@@ -2,10 +2,10 @@
 
 import pytest
 
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 from tests.unit.engine.test_notify import campaign
 
 
 @pytest.fixture
-def two_campaigns() -> tuple[Campaign, ...]:
+def two_campaigns() -> tuple[CampaignSnapshot, ...]:
     return campaign(id=1), campaign(id=2)

@@ -2,7 +2,7 @@
 
 from engine.kafka.detections import BeaconKey
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon
-from rules.model import Campaign
+from rules.model import CampaignSnapshot
 from tests.unit.engine.test_notify import BEACON, campaign
 
 UUID = BEACON.uuid
@@ -58,7 +58,7 @@ def test_a_campaign_in_an_unknown_time_zone_is_left_out():
     assert [c.id for c in made.target.phase_at(1_795_165_200.0).open] == [1]
 
 
-def large(number: int, size: int = 1000) -> Campaign:
+def large(number: int, size: int = 1000) -> CampaignSnapshot:
     return campaign(id=number, content="x" * size)
 
 

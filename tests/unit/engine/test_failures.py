@@ -7,7 +7,7 @@ from redis import exceptions as redis
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from catalog.failures import state_passes
+from catalog.failures import sqlstate_may_recover
 from engine.process.failures import (
     database_may_recover,
     kafka_may_recover,
@@ -96,7 +96,7 @@ def test_every_class_of_sqlstate_is_sorted() -> None:
     for state in known | IN_PART:
         sorted_as = CLASSES[state[:2]]
         expected = state in IN_PART if sorted_as is None else sorted_as
-        assert state_passes(state) is expected, state
+        assert sqlstate_may_recover(state) is expected, state
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from engine.kafka.topics import Topics
 from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.compose import Composer, notification_id
-from rules.model import Beacon, Campaign, Venue, Zone
+from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
 from tests.unit.engine import records
 
 NOW = 1_795_165_260.0
 TOPICS = Topics.named("proximity.")
-VENUE = Venue(id=3, name="Mall", company_id=9, active=True)
-BEACON = Beacon(
+VENUE = VenueSnapshot(id=3, name="Mall", company_id=9, active=True)
+BEACON = BeaconSnapshot(
     id=5,
     name="Door",
     uuid=records.UUID,
@@ -32,8 +32,8 @@ BEACON = Beacon(
 )
 
 
-def campaign(**fields: Any) -> Campaign:
-    plain = Campaign(
+def campaign(**fields: Any) -> CampaignSnapshot:
+    plain = CampaignSnapshot(
         id=7,
         name="Welcome",
         active=True,
@@ -55,7 +55,7 @@ def heard(**fields: Any) -> DecodedDetection:
     return decode_record(records.record(records.detection(**fields)), 2.0)
 
 
-def composed(sent: Campaign, connector: ConnectorEntry | None = None, **fields: Any):
+def composed(sent: CampaignSnapshot, connector: ConnectorEntry | None = None, **fields: Any):
     detection = heard(**fields)
     owner = notification_id(detection, sent)
     beacon = IndexedBeacon(BEACON, [sent], connector)

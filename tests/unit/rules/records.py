@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from rules.model import Beacon, Campaign, Venue, Zone
+from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
 
 UUID = "e2c56db5-dffb-48d2-b060-d0f5a71096e0"
 
@@ -13,9 +13,9 @@ def epoch(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def campaign(**fields: Any) -> Campaign:
+def campaign(**fields: Any) -> CampaignSnapshot:
     """A campaign open all through 2026, without a cache delay."""
-    return Campaign(
+    return CampaignSnapshot(
         **{
             "id": 1,
             "name": "Reading room",
@@ -35,14 +35,14 @@ def campaign(**fields: Any) -> Campaign:
     )
 
 
-def venue(**fields: Any) -> Venue:
+def venue(**fields: Any) -> VenueSnapshot:
     """An active venue without a time zone."""
-    return Venue(**{"id": 1, "name": "Library", "company_id": 1, "active": True, **fields})
+    return VenueSnapshot(**{"id": 1, "name": "Library", "company_id": 1, "active": True, **fields})
 
 
-def beacon(**fields: Any) -> Beacon:
+def beacon(**fields: Any) -> BeaconSnapshot:
     """An active beacon that triggers up to near."""
-    return Beacon(
+    return BeaconSnapshot(
         **{
             "id": 1,
             "name": "Desk",

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rules.decision import Decision, Target, decide
-from rules.model import Campaign, Reason, Zone
+from rules.model import CampaignSnapshot, Reason, Zone
 from tests.unit.rules.records import beacon, campaign, epoch, venue
 
 NOW = epoch("2026-11-20T12:00:00Z")
@@ -15,7 +15,7 @@ EVENING = campaign(id=3, start_minute=1320, end_minute=1380)
 OVER = campaign(id=4, end=datetime.fromisoformat("2026-06-30T00:00:00+00:00"))
 
 
-def target(*campaigns: Campaign, **fields: Any) -> Target:
+def target(*campaigns: CampaignSnapshot, **fields: Any) -> Target:
     return Target.of_beacon(beacon(**fields), campaigns or (OPEN,))
 
 

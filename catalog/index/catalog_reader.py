@@ -1,15 +1,13 @@
-"""From SQL to index entries, in chunks: a few statements a chunk, whatever the catalog's size."""
+"""Reads index entries from SQL in chunks: a few statements a chunk, whatever the catalog's size."""
 
-from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.chunks import chunked
-from catalog.clock import sql_now
+from catalog.database import sql_now
 from catalog.index.content import may_fire
 from catalog.index.entries import (
     BeaconEntry,
@@ -24,12 +22,10 @@ from catalog.models import (
     Campaign,
     Connector,
     Venue,
-    beacon_tag,
-    campaign_beacon,
-    campaign_tag,
 )
 from catalog.models.base import at_offset
-from rules import model
+from catalog.targets import CampaignTargets
+from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
 
 Fields = dict[str, bytes]
 Chunks = AsyncIterator[tuple[list[int], Fields]]
@@ -40,12 +36,12 @@ _EVERY = true()
 
 
 async def beacon_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
-    """The ids and the entries of the beacons that meet the condition, a chunk at a time."""
+    """The ids and the entries of the beacons that meet the condition, in chunks."""
     last = 0
     while rows := await _beacons_after(session, last, condition):
         last = rows[-1].id
         venues = {row.id: row.venue_id for row in rows}
-        campaigns = await _campaigns_of(session, venues)
+        campaigns = await CampaignTargets(session).of(venues)
         yield list(venues), dict(_beacon_field(row, campaigns[row.id]) for row in rows)
 
 
@@ -101,59 +97,22 @@ async def _beacons_after(
     return (await session.execute(query)).all()
 
 
-async def _campaigns_of(
-    session: AsyncSession, venues: dict[int, int]
-) -> defaultdict[int, set[int]]:
-    """The campaigns that target beacons, for beacon ids with their venues' ids.
-
-    Joined here and not in SQL: many beacons with many campaigns by one tag would make each row
-    travel many times.
-    """
-    found: defaultdict[int, set[int]] = defaultdict(set)
-    listed = select(campaign_beacon.c.beacon_id, campaign_beacon.c.campaign_id)
-    listed = listed.where(campaign_beacon.c.beacon_id.in_(venues))
-    for beacon_id, campaign_id in await session.execute(listed):
-        found[beacon_id].add(campaign_id)
-    carried = select(beacon_tag.c.beacon_id, beacon_tag.c.tag_id)
-    tags = (await session.execute(carried.where(beacon_tag.c.beacon_id.in_(venues)))).all()
-    tied = await _campaigns_by_tag(session, {tag_id for _, tag_id in tags}, set(venues.values()))
-    for beacon_id, tag_id in tags:
-        found[beacon_id] |= tied[venues[beacon_id], tag_id]
-    return found
-
-
-async def _campaigns_by_tag(
-    session: AsyncSession, tag_ids: set[int], venue_ids: set[int]
-) -> defaultdict[tuple[int, int], set[int]]:
-    """The campaigns of a venue that carry a tag, by (venue id, tag id)."""
-    found: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
-    query = select(Campaign.venue_id, campaign_tag.c.tag_id, Campaign.id)
-    query = query.join(campaign_tag, campaign_tag.c.campaign_id == Campaign.id)
-    query = query.where(Campaign.venue_id.in_(venue_ids))
-    for chunk in chunked(sorted(tag_ids), CHUNK):
-        for venue_id, tag_id, campaign_id in await session.execute(
-            query.where(campaign_tag.c.tag_id.in_(chunk))
-        ):
-            found[venue_id, tag_id].add(campaign_id)
-    return found
-
-
-def _beacon_field(row: Any, campaigns: set[int]) -> tuple[str, bytes]:
-    venue = model.Venue(
+def _beacon_field(row: Any, campaigns: Iterable[int]) -> tuple[str, bytes]:
+    venue = VenueSnapshot(
         id=row.venue_id,
         name=row.venue_name,
         company_id=row.company_id,
         active=row.venue_active,
         time_zone=row.time_zone,
     )
-    beacon = model.Beacon(
+    beacon = BeaconSnapshot(
         id=row.id,
         name=row.name,
         uuid=row.uuid,
         major=row.major,
         minor=row.minor,
         active=row.active,
-        reach=model.Zone[row.proximity.upper()],
+        reach=Zone[row.proximity.upper()],
         venue=venue,
     )
     field = beacon_field(row.uuid, row.major, row.minor)
@@ -161,7 +120,7 @@ def _beacon_field(row: Any, campaigns: set[int]) -> tuple[str, bytes]:
 
 
 def _campaign_field(row: Any, now: datetime) -> tuple[str, bytes]:
-    campaign = model.Campaign(
+    campaign = CampaignSnapshot(
         id=row.id,
         name=row.name,
         hash=row.hash,

@@ -1,0 +1,76 @@
+"""Every error that the catalog raises by itself. Errors of SQL and Redis pass through as they are.
+
+CatalogError
+  DatabaseUrlError, RedisUrlError, SecretKeyError     a setting cannot be used
+  DecryptionError                                     a stored secret needs another key
+  MigrationError                                      the schema cannot be upgraded
+  AccountError, LimitError, VenueDeletedError         a change is refused
+  BulkWriteError                                      a mistake in the program
+  IndexWriteError                                     the index was not written; try again
+    IndexMissingError
+      IndexBehindError
+    StaleWriterError
+"""
+
+
+class CatalogError(Exception):
+    """The base of all errors of the catalog."""
+
+
+class DatabaseUrlError(CatalogError, ValueError):
+    """A database URL cannot be used. The message never holds the URL: it may carry a password."""
+
+
+class RedisUrlError(CatalogError, ValueError):
+    """A Redis URL cannot be used. The message never holds the URL: it may carry a password."""
+
+
+class SecretKeyError(CatalogError, ValueError):
+    """SECRET_KEY is missing or cannot be used. The message says what to do and holds no key."""
+
+
+class DecryptionError(CatalogError):
+    """A stored secret was encrypted with a key that SECRET_KEY does not hold."""
+
+
+class MigrationError(CatalogError, ValueError):
+    """The schema cannot be upgraded. Nothing has changed."""
+
+
+class AccountError(CatalogError):
+    """An account cannot be made or changed. The message says why, on one line."""
+
+
+class LimitError(CatalogError):
+    """A change would exceed a limit, which the message names. Nothing may be committed.
+
+    `field` is the field of the request at fault, "" if there is none.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class VenueDeletedError(CatalogError):
+    """The venue of a record was deleted by another transaction. The record cannot be written."""
+
+
+class BulkWriteError(CatalogError):
+    """A bulk statement would bypass the outbox or the end of sessions: write objects instead."""
+
+
+class IndexWriteError(CatalogError):
+    """The index in Redis was not written. The outbox still holds the changes; try again."""
+
+
+class IndexMissingError(IndexWriteError):
+    """Redis has lost the index or the rebuild under way, or holds another catalog's."""
+
+
+class IndexBehindError(IndexMissingError):
+    """A bucket lacks writes that SQL knows of: Redis was restored from an older copy."""
+
+
+class StaleWriterError(IndexWriteError):
+    """A later writer has written the index since; this writer must give up."""

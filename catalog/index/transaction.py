@@ -1,0 +1,119 @@
+"""A transaction on the index: one writer at a time, each with a generation of its own.
+
+An index transaction is two SQL transactions. The first takes the next generation and commits it,
+so that no generation is given twice, even if the writer dies and the second rolls back. The second
+locks the row of `index_state` (on SQLite: the whole database) while Redis is written. A writer that
+has lost its lock without noticing is refused by the scripts once the next writer has written.
+
+Generations are above what the index says, too. An index that is ahead of its own catalog means
+that the database was restored from a copy. The catalog then takes a new identity, so that the
+index is another catalog's and is rebuilt.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import msgspec
+import structlog
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from catalog.database import Database
+from catalog.index.comparison import write_positions
+from catalog.index.entries import BUCKETS, Marker, WritePosition, bucket
+from catalog.index.writer import IndexStore
+from catalog.models import IndexState
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(kw_only=True)
+class IndexTransaction:
+    """The only writer of the index. `marker` says which write of which generation is the last.
+
+    `positions` is what each bucket must hold. Every write sends it to Redis, and the commit of
+    `session` stores it in SQL. So a bucket in Redis may be ahead of SQL, by a transaction that
+    failed, and is behind only when Redis has lost something. The methods raise what those of
+    IndexStore raise.
+    """
+
+    session: AsyncSession
+    store: IndexStore
+    marker: Marker
+    positions: list[WritePosition]
+    rebuilt: Counter[int] = field(default_factory=Counter)  # fields of the rebuild, by bucket
+
+    async def write(self, puts: Mapping[str, bytes], removals: Iterable[str] = ()) -> None:
+        """Put and remove fields of the index."""
+        self.marker = msgspec.structs.replace(self.marker, step=self.marker.step + 1)
+        touched = await self.store.write(self.marker, puts, removals, positions=self.positions)
+        for number in touched:
+            self.positions[number] = self.marker.position
+
+    async def fill(self, puts: Mapping[str, bytes]) -> None:
+        """Put fields into the rebuild that `store.begin` has begun."""
+        await self.store.fill(self.marker, puts)
+        self.rebuilt.update(map(bucket, puts))
+
+    async def finish(self) -> None:
+        """Replace the index by the rebuild."""
+        await self.store.finish(self.marker, self.rebuilt)
+        self.positions = [self.marker.position] * BUCKETS
+
+
+@asynccontextmanager
+async def index_transaction(
+    database: Database, store: IndexStore, *, wait: bool
+) -> AsyncIterator[IndexTransaction | None]:
+    """A transaction that commits when the block ends well; None while another writer has one.
+
+    With `wait` it waits for the other writer, up to the database's command timeout. Raises
+    SQLAlchemyError, RedisError, OSError or TimeoutError.
+    """
+    markers = await store.markers()
+    while True:
+        marker = await _next_generation(database, markers, wait=wait)
+        if marker is None:
+            yield None
+            return
+        async with database.write.begin() as session:
+            state = await _locked(session, wait=wait)
+            if state is not None and state.generation == marker.generation:
+                transaction = IndexTransaction(
+                    session=session,
+                    store=store,
+                    marker=marker,
+                    positions=write_positions(state.places),
+                )
+                yield transaction
+                state.places = [list(position) for position in transaction.positions]
+                return
+        if not wait:
+            yield None
+            return
+
+
+async def _next_generation(
+    database: Database, markers: Sequence[Marker | None], *, wait: bool
+) -> Marker | None:
+    written = [marker for marker in markers if marker is not None]
+    async with database.write.begin() as session:
+        state = await _locked(session, wait=wait)
+        if state is None:
+            return None
+        if any(m.catalog == state.catalog and m.generation > state.generation for m in written):
+            _log.warning("index is ahead of the database, which must be an older copy")
+            state.catalog = str(uuid4())
+        state.generation = max(state.generation, *(m.generation for m in written), 0) + 1
+        return Marker(catalog=state.catalog, generation=state.generation)
+
+
+async def _locked(session: AsyncSession, *, wait: bool) -> IndexState | None:
+    query = select(IndexState).with_for_update(skip_locked=not wait)
+    state = (await session.scalars(query)).one_or_none()
+    if state is None and wait:
+        raise LookupError("the table index_state has lost its row")
+    return state

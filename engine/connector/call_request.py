@@ -11,7 +11,7 @@ from engine.kafka.detections import failure_reason
 from engine.kafka.messages import ConnectorCall
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
-from engine.redis.devices import NOT_ASKED, DeviceKey, DeviceRecord, completed_device
+from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceRecord, completed_device
 
 _HIGHEST = 2**63 - 1
 _LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
@@ -111,5 +111,5 @@ def _device(asked: Asked, known: DeviceRecord | None) -> Device:
         name=device.name,
         version=device.version,
         model=device.model,
-        test=None if known is NOT_ASKED else known is not None and known.test,
+        test=None if known is NO_ANSWER else known is not None and known.test,
     )

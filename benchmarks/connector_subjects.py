@@ -22,7 +22,7 @@ from connectors.egress import Egress
 from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place
 from connectors.names import Names
 from connectors.request import build_request
-from engine.process.lifecycle import settle_garbage_collector
+from engine.process.lifecycle import tune_garbage_collector
 
 IN_FLIGHT = 512
 COMPANIES = 16  # of 32 calls each
@@ -153,7 +153,7 @@ async def _run(name: str, calls: int, url: str) -> Result:
 def main() -> None:
     """See above."""
     name, calls, url, processor = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    settle_garbage_collector()
+    tune_garbage_collector()
     if processor >= 0:
         os.sched_setaffinity(0, {processor})
     print(json.dumps(asyncio.run(_run(name, calls, url))))

@@ -19,7 +19,7 @@ from sqlalchemy import make_url
 
 from catalog.database import open_database
 from engine.kafka.publisher import Publisher
-from engine.process.lifecycle import run_services, settle_garbage_collector
+from engine.process.lifecycle import run_services, tune_garbage_collector
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
@@ -133,7 +133,7 @@ _SUBJECTS: dict[str, Callable[[Settings, int], Coroutine[None, None, Result]]] =
 def main() -> None:
     """Arguments: subject, number of records, processor to run on (or -1)."""
     name, count, processor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    settle_garbage_collector()
+    tune_garbage_collector()
     if processor >= 0:
         os.sched_setaffinity(0, {processor})
     print(json.dumps(asyncio.run(_SUBJECTS[name](load_settings(), count))))

@@ -85,7 +85,7 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from engine.kafka.errors import TooManyDeadLettersError, TooManyPartitionsError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
-    from engine.process.lifecycle import settle_garbage_collector, stop_on_signals
+    from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
     from engine.process.metrics import Metrics, engine_version, finished_work
     from engine.process.settings_display import shown_servers
     from engine.wiring.connector import CertificatesError
@@ -100,7 +100,7 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     def started(port: int) -> None:
         log.info("started", roles=names_shown, metrics=f"{settings.metrics_host}:{port}")
 
-    settle_garbage_collector()
+    tune_garbage_collector()
     try:
         with url_faults(), stop_on_signals(stop):
             topics = Topics.named(settings.topic_prefix).all()

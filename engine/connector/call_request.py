@@ -8,7 +8,7 @@ from aiokafka import ConsumerRecord
 from connectors.model import Beacon, Call, Device, Endpoint, Named
 from engine.kafka.messages import ConnectorCall
 from engine.kafka.timestamps import parse
-from engine.redis.devices import NOT_ASKED, DeviceKey, DeviceRecord, completed_device
+from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceRecord, completed_device
 
 _HIGHEST = 2**63 - 1
 _LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
@@ -95,5 +95,5 @@ def _device(asked: Asked, known: DeviceRecord | None) -> Device:
         name=device.name,
         version=device.version,
         model=device.model,
-        test=None if known is NOT_ASKED else known is not None and known.test,
+        test=None if known is NO_ANSWER else known is not None and known.test,
     )

@@ -23,7 +23,7 @@ from engine.kafka.decoding import decode_records
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
-from engine.redis.devices import NOT_ASKED, DeviceLookup, DeviceRecord
+from engine.redis.devices import NO_ANSWER, DeviceLookup, DeviceRecord
 
 __all__ = ["ROLE", "Connector"]
 
@@ -101,7 +101,7 @@ class Connector:
     def _ask(self, partition: CallPartition, asked: Asked, known: DeviceRecord | None) -> None:
         """Hand one call over; its result departs when it comes."""
         offset = asked.record.offset
-        answerable = None if known is NOT_ASKED else known
+        answerable = None if known is NO_ANSWER else known
 
         def on_result(result: Result) -> None:
             job = partition.jobs.pop(offset, None)

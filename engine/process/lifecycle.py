@@ -29,7 +29,7 @@ _YOUNG = 50_000  # allocations between collections; the default of 700 is one in
 _OLDER = 20
 
 
-def settle_garbage_collector() -> None:
+def tune_garbage_collector() -> None:
     """Call once everything is imported: what stands now is never looked at again, and the rest
     seldom. Records hold no cycles, so reference counts free them without the collector."""
     gc.collect()

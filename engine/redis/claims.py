@@ -25,7 +25,7 @@ Request = TypeVar("Request", "ClaimRequest", "ClaimUpdate")
 _SCRIPTS = files("engine.redis").joinpath("scripts")
 _TAKE = _SCRIPTS.joinpath("claim.lua").read_text(encoding="utf-8")
 _TAKE_SHA = hashlib.sha1(_TAKE.encode(), usedforsecurity=False).hexdigest()
-_UPDATE = _SCRIPTS.joinpath("settle.lua").read_text(encoding="utf-8")
+_UPDATE = _SCRIPTS.joinpath("update_claims.lua").read_text(encoding="utf-8")
 _TAGS = 64  # slots over which a cluster spreads devices
 _GRANTED = 0
 _MOST_TAKEN = 2000  # claims a script call, so that no call holds Redis for long

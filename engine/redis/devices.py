@@ -49,7 +49,7 @@ class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     model: str | None = None
 
 
-NOT_ASKED = DeviceRecord(None, None, False)
+NO_ANSWER = DeviceRecord(None, None, False)
 
 
 class _Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -62,13 +62,13 @@ class _Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Copy).decode
 
-Found = Mapping[DeviceKey, DeviceRecord | None]
+DeviceRecords = Mapping[DeviceKey, DeviceRecord | None]
 
 
 def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> KnownDevice:
     """The device as received; what the message leaves out is filled in from the record."""
     if known is None:
-        known = NOT_ASKED
+        known = NO_ANSWER
     return KnownDevice(
         udid=device.udid,
         name=known.name if device.name is None else device.name,
@@ -85,7 +85,7 @@ class _Lookup:
 
     def __init__(self) -> None:
         self.keys: set[DeviceKey] = set()
-        self.found: Found | None = None
+        self.found: DeviceRecords | None = None
 
 
 class DeviceLookup:
@@ -113,8 +113,8 @@ class DeviceLookup:
         self._next = _Lookup()
         self._asking = asyncio.Lock()
 
-    async def find(self, keys: Collection[DeviceKey]) -> Found:
-        """Each key's record, among others'; None: the catalog has none; NOT_ASKED: it did not
+    async def find(self, keys: Collection[DeviceKey]) -> DeviceRecords:
+        """Each key's record, among others'; None: the catalog has none; NO_ANSWER: it did not
         answer in time."""
         batch = self._next
         batch.keys.update(keys)
@@ -124,7 +124,7 @@ class DeviceLookup:
                 batch.found = await self._find(list(batch.keys))
         return batch.found
 
-    async def _find(self, wanted: list[DeviceKey]) -> Found:
+    async def _find(self, wanted: list[DeviceKey]) -> DeviceRecords:
         copies = await self._copies(wanted)
         now = self._clock()
         # A copy from the future was written by a clock that is ahead: its age is not known.
@@ -138,7 +138,7 @@ class DeviceLookup:
             stored = await self._stored(missing)
             if stored is None:
                 older = {key: copies[key].record for key in missing if key in copies}
-                found.update(dict.fromkeys(missing, NOT_ASKED) | older)
+                found.update(dict.fromkeys(missing, NO_ANSWER) | older)
             else:
                 found.update(stored)
                 await self._remember(stored, now)
@@ -160,7 +160,7 @@ class DeviceLookup:
                     copies[key] = _decode(value)
         return copies
 
-    async def _remember(self, stored: Found, read_at: float) -> None:
+    async def _remember(self, stored: DeviceRecords, read_at: float) -> None:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for key, record in stored.items():
             if record is not None:  # a device that SQL does not have is about to come there
@@ -180,7 +180,7 @@ class DeviceLookup:
             return None
         return answers
 
-    async def _stored(self, keys: list[DeviceKey]) -> Found | None:
+    async def _stored(self, keys: list[DeviceKey]) -> DeviceRecords | None:
         """What SQL has; None when it does not answer."""
         now = self._clock()
         if 0 < self._sql_away_until - now <= _PAUSE_SECONDS:
@@ -216,7 +216,7 @@ _QUERIES = {
 }
 
 
-async def _select(session: AsyncSession, dialect: str, keys: list[DeviceKey]) -> Found:
+async def _select(session: AsyncSession, dialect: str, keys: list[DeviceKey]) -> DeviceRecords:
     found: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
     for company_id, udid in keys:

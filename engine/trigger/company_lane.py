@@ -21,7 +21,7 @@ from engine.kafka.topics import Topics
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import retry
 from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
-from engine.redis.devices import DeviceKey, DeviceLookup, Found, completed_device
+from engine.redis.devices import DeviceKey, DeviceLookup, DeviceRecords, completed_device
 from engine.trigger.batch_outcome import Outcome
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex
@@ -251,7 +251,7 @@ class Lane:
                 await asyncio.sleep(0)
         return batch
 
-    async def _devices(self) -> Found:
+    async def _devices(self) -> DeviceRecords:
         """What the catalog knows of the devices whose notifications leave in this turn."""
         keys: set[DeviceKey] = set()
         size = 0
@@ -354,7 +354,9 @@ def _device_key(grant: Grant) -> DeviceKey:
     return DeviceKey(grant.beacon.company_reference.id, grant.heard.message.device.udid)
 
 
-def _message(cause: Grant | DeadLetter, known: Found, shared: Shared, now: float) -> Outgoing:
+def _message(
+    cause: Grant | DeadLetter, known: DeviceRecords, shared: Shared, now: float
+) -> Outgoing:
     if isinstance(cause, DeadLetter):
         return cause.outgoing(shared.topics.dead_letters, now)
     device = completed_device(cause.heard.message.device, known.get(_device_key(cause)))

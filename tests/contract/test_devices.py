@@ -13,7 +13,7 @@ from engine.kafka.messages import Device as ReceivedDevice
 from engine.kafka.messages import KnownDevice
 from engine.process.metrics import Metrics
 from engine.redis.devices import (
-    NOT_ASKED,
+    NO_ANSWER,
     DeviceKey,
     DeviceLookup,
     DeviceRecord,
@@ -91,7 +91,7 @@ async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_away(
     away = open_database(AWAY)
     found = await lookup(redis, away, metrics, lambda: clock).find([key, new])
     assert found[key] == before
-    assert found[new] is NOT_ASKED
+    assert found[new] is NO_ANSWER
     await away.close()
     async with scene.database.write() as session, session.begin():
         await session.execute(update(Device).values(token_push="new"))
@@ -132,7 +132,7 @@ async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
 async def test_without_sql_a_device_is_not_asked_for(redis: RedisClient, metrics: Metrics) -> None:
     database = open_database(AWAY)
     key = DeviceKey(1, "somebody")
-    assert (await lookup(redis, database, metrics).find([key]))[key] is NOT_ASKED
+    assert (await lookup(redis, database, metrics).find([key]))[key] is NO_ANSWER
     await database.close()
 
 

@@ -21,7 +21,7 @@ from engine.connector.endpoint_opener import EndpointError, EndpointOpener
 from engine.kafka.decoding import decode_records
 from engine.kafka.topics import Topics
 from engine.redis.claims import update_argument
-from engine.redis.devices import NOT_ASKED
+from engine.redis.devices import NO_ANSWER
 from tests.acceptance.connectors.calls import call, publish
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Rig
@@ -100,7 +100,7 @@ def _take_every_step(one: Asked) -> None:
         opened = EndpointOpener(CIPHER).open(one.message.connector)
     except EndpointError:
         return
-    asked = question(one, opened, NOT_ASKED, 300.0)
+    asked = question(one, opened, NO_ANSWER, 300.0)
     try:
         build_request(asked, agent="test", now=0.0)
     except ValueError:

@@ -25,7 +25,7 @@ from engine.kafka.messages import (
     VenueReference,
 )
 from engine.kafka.topics import Topics
-from engine.redis.devices import NOT_ASKED, DeviceRecord
+from engine.redis.devices import NO_ANSWER, DeviceRecord
 from tests.unit.connectors.questions import ENDPOINT, ID
 
 CIPHER = open_cipher("a passphrase for tests")
@@ -123,8 +123,8 @@ def test_without_a_key_secrets_stay_closed() -> None:
     [
         (None, None, False, None),
         (None, 5, False, 5),
-        (NOT_ASKED, None, None, None),
-        (NOT_ASKED, 5, None, 5),
+        (NO_ANSWER, None, None, None),
+        (NO_ANSWER, 5, None, 5),
         (DeviceRecord(1, 77, True), None, True, 77),
         (DeviceRecord(1, 77, False), 5, False, 5),
     ],

@@ -58,7 +58,7 @@ class _Pages:
         if self.ended:
             return None
         size = self._size if self._left is None else min(self._size, self._left)
-        async with self._database.glance() as session:
+        async with self._database.autocommit() as session:
             records = await self._read(session, Page(self._after, size))
         if self._left is not None:
             self._left -= len(records)

@@ -50,7 +50,7 @@ class Database:
 
     `write` sessions fill the outbox (catalog.outbox) and, on SQLite, take the write lock when
     their transaction begins, so that it never fails half-way; `read` sessions take no lock.
-    `glance` sessions are for one statement, or several that need not agree: on PostgreSQL they
+    `autocommit` sessions are for one statement, or several that need not agree: on PostgreSQL they
     have no transaction, which saves two round trips.
     """
 
@@ -58,7 +58,7 @@ class Database:
     dialect: Literal["postgresql", "sqlite"]
     write: SessionFactory
     read: SessionFactory
-    glance: SessionFactory
+    autocommit: SessionFactory
 
     async def close(self) -> None:
         """Close every pooled connection."""
@@ -78,7 +78,7 @@ def open_database(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Data
         dialect="sqlite" if engine.dialect.name == "sqlite" else "postgresql",
         write=_sessions(writing),
         read=_sessions(engine),
-        glance=_sessions(_without_transactions(engine)),
+        autocommit=_sessions(_without_transactions(engine)),
     )
 
 

@@ -82,7 +82,7 @@ async def list_beacons(
 async def get_beacon(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
     """One beacon."""
     where = (Beacon.id == number, Beacon.venue_id == venue_id, of_company(caller.company_id))
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         found = await venue.beacons(session, where, ONE)
     if not found:
         raise not_found("beacon")

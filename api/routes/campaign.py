@@ -98,7 +98,7 @@ async def get_campaign(caller: Reader, venue_id: VenueId, number: RecordId) -> R
         Campaign.venue_id == venue_id,
         of_company(caller.company_id),
     )
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         found = await campaign.campaigns(session, where, ONE)
     if not found:
         raise not_found("campaign")

@@ -39,7 +39,7 @@ async def get_connector(caller: Reader) -> Response:
     The signing secret is never told, only whether there is one.
     """
     cipher = _cipher(caller)
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         stored = await _stored(session, caller)
     if stored is None:
         raise not_found("connector: it has not been set up")
@@ -101,7 +101,7 @@ async def test_connector(caller: Writer) -> Response:
     services = caller.services
     cipher = _cipher(caller)
     with services.trial_turns.turn(caller.company_id):
-        async with services.database.glance() as session:
+        async with services.database.autocommit() as session:
             stored = await _stored(session, caller)
         if stored is None:
             raise not_found("connector: it has not been set up")

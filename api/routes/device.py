@@ -65,7 +65,7 @@ async def get_device(
     `after` goes on in `beacon`, `after_auth` in `auth`.
     """
     pages = _Pages(auth=Page(after_auth, limit), beacon=Page(after, limit))
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         return answer(await _detail(session, caller.company_id, number, pages))
 
 

@@ -72,7 +72,7 @@ async def list_geofences(
 async def get_geofence(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
     """One geofence."""
     where = (Geofence.id == number, Geofence.venue_id == venue_id, of_company(caller.company_id))
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         found = await venue.geofences(session, where, ONE)
     if not found:
         raise not_found("geofence")

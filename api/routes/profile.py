@@ -21,7 +21,7 @@ router = APIRouter(prefix=PREFIX)
 @router.get("/profile", **operation("Get profile", tag="profile", answers="Profile"))
 async def get_profile(caller: Annotated[Caller, may_read("profile")]) -> Response:
     """The account, its company and its permissions."""
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         profile = await company.profile(session, caller.account.account_id)
     if profile is None:
         raise no_session()

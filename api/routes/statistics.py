@@ -112,7 +112,7 @@ async def _pages(database: Database, company_id: int, choice: Choice) -> Pages:
     """Each page is read on its own, so that a slow reader holds no connection to SQL."""
     after: Cursor | None = None
     while True:
-        async with database.glance() as session:
+        async with database.autocommit() as session:
             lines = await statistic_page(session, company_id, choice, after, _PAGE)
         if lines:
             yield lines

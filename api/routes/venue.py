@@ -69,7 +69,7 @@ async def list_venues(caller: Reader, limit: Limit = None, after: After = 0) -> 
 async def get_venue(caller: Reader, venue_id: VenueId) -> Response:
     """One venue."""
     where = (Venue.id == venue_id, of_company(caller.company_id))
-    async with caller.services.database.glance() as session:
+    async with caller.services.database.autocommit() as session:
         found = await venue.venues(session, where, ONE)
     if not found:
         raise not_found("venue")

@@ -76,7 +76,7 @@ class Sessions:
         return held.signed_in
 
     async def _look_up(self, key: str, revision: int | None) -> SignedIn | None:
-        async with self._database.glance() as session:
+        async with self._database.autocommit() as session:
             row = (await session.execute(_QUERY.where(Session.token_hash == key))).one_or_none()
         if row is None:
             self._remembered.pop(key, None)

@@ -45,7 +45,7 @@ class AccessRevision:
     async def look(self) -> None:
         """Look now. Raises what SQL raises, or TimeoutError."""
         begun = self._clock()
-        async with asyncio.timeout(self._trusted), self._database.glance() as session:
+        async with asyncio.timeout(self._trusted), self._database.autocommit() as session:
             self._revision = await session.scalar(select(AccessState.revision))
         self._seen = begun
 

@@ -91,7 +91,7 @@ class SignIn:
         """
         email = email.strip().lower()
         async with self._gate.attempt(email, address) as attempt:
-            async with self._database.glance() as session:
+            async with self._database.autocommit() as session:
                 stored = await session.scalar(_STORED.where(Account.email == email))
             attempt.right = await self._passwords.is_right(stored, password)
         return await self._grant(email, stored or "") if attempt.right else None
@@ -105,7 +105,7 @@ class SignIn:
         """
         number = account.account_id
         async with self._gate.attempt(account.email, address) as attempt:
-            async with self._database.glance() as session:
+            async with self._database.autocommit() as session:
                 stored = await session.scalar(_STORED.where(Account.id == number))
             attempt.right = await self._passwords.is_right(stored, old)
             if not attempt.right:

@@ -71,7 +71,7 @@ async def what_sql_wrote(database: Database) -> WrittenIndex:
     """One statement, within 2 s also when SQL hangs. Raises as above."""
 
     async def ask() -> WrittenIndex:
-        async with database.glance() as session:
+        async with database.autocommit() as session:
             query = select(IndexState.catalog, IndexState.generation, IndexState.places)
             catalog, generation, places = (await session.execute(query)).one()
             return WrittenIndex(catalog, generation, places_of(places))

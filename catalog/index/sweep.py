@@ -17,7 +17,7 @@ async def sweep(database: Database) -> bool:
 
     Raises SQLAlchemyError, OSError or TimeoutError.
     """
-    async with database.glance() as session:
+    async with database.autocommit() as session:
         now = await sql_now(session)
         swept_at = await session.scalar(select(IndexState.swept_at))
     if swept_at is not None and now - swept_at < EVERY:

@@ -187,7 +187,7 @@ class DeviceLookup:
             return None
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
-            async with asyncio.timeout(deadline), self._database.glance() as session:
+            async with asyncio.timeout(deadline), self._database.autocommit() as session:
                 found = await _select(session, self._database.dialect, keys)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):

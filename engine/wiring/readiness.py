@@ -37,7 +37,7 @@ def server_questions(
         await pipeline.execute()
 
     async def ask_sql() -> None:
-        async with stores.database.glance() as session:
+        async with stores.database.autocommit() as session:
             await session.execute(text("SELECT 1"))
 
     redis = Question(stores.redis_answers, what=QUESTION, errors=metrics.redis_errors)

@@ -34,7 +34,7 @@ def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSke
         return float(seconds) + float(microseconds) / 1_000_000
 
     async def sql_time() -> float:
-        async with stores.database.glance() as session:
+        async with stores.database.autocommit() as session:
             query = text("SELECT EXTRACT(EPOCH FROM clock_timestamp())")
             return float(await session.scalar(query) or 0.0)
 

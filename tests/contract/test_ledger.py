@@ -93,7 +93,7 @@ async def test_a_place_whose_topic_is_not_known_learns_it(scene: Scene):
 
 
 async def past(scene: Scene) -> set[str]:
-    async with scene.database.glance() as session:
+    async with scene.database.autocommit() as session:
         return set(await session.scalars(select(RecorderPast.topic)))
 
 

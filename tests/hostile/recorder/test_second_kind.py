@@ -79,7 +79,7 @@ class Faults:
     async def _cancel(self) -> None:
         database = open_database(self._url)
         try:
-            async with database.glance() as session:
+            async with database.autocommit() as session:
                 while True:
                     self.cancelled += await session.scalar(_CANCEL) or 0
                     await asyncio.sleep(self._dice.random() * LONGEST_PAUSE)

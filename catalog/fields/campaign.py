@@ -1,17 +1,18 @@
-"""The fields of campaigns, and how they are kept.
+"""The fields of campaigns, and how they are stored.
 
-What is required is the interface's affair and said by `required`; a catalog file asks less of
-weekdays and hours (catalog.load).
+What is required differs: an edit may leave weekdays out, a catalog file the hours, too.
 """
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from catalog.fields.display import colour, link
-from catalog.fields.reading import Field
+from pydantic import AliasChoices, Field
+
+from catalog.fields.display import link
+from catalog.fields.reader import BLANK_IS_NULL
+from catalog.fields.reading import ABSENT, Fields
 from catalog.fields.values import (
-    boolean,
     cache,
     choice,
     json_list,
@@ -20,51 +21,88 @@ from catalog.fields.values import (
     time_of_day,
     timestamp,
 )
-from catalog.fields.venue import names
+from catalog.fields.venue import Colour, Flag, Name
 from catalog.models import EVERY_DAY, WEEKDAYS
 from catalog.models.base import offset_minutes
 from rules.cache_delay import parse_delay
 
-_text = text(None)
-_source = text(None, shortest=0)
+Text = Annotated[str, text(None)]
+Source = Annotated[Annotated[str, text(None, shortest=0)] | None, BLANK_IS_NULL]
+CacheDelay = Annotated[str, cache]
+Instant = Annotated[datetime, timestamp]
+JsonList = Annotated[list[Any], json_list]
+StartMinute = Annotated[int, time_of_day(end=False)]
+EndMinute = Annotated[int, time_of_day(end=True)]
+TUESDAY = AliasChoices("tuesday", "thuesday")
+REFERENCES = ("beacons", "geofencings", "tags")
 
-TIES = ("beacons", "geofencings", "tags")
-HOURS = (
-    Field(name="start_time", attribute="start_minute", read=time_of_day(end=False), required=True),
-    Field(name="end_time", attribute="end_minute", read=time_of_day(end=True), required=True),
-)
-DAYS = tuple(
-    Field(name=day, also=("thuesday",) if day == "tuesday" else (), read=boolean, required=True)
-    for day in WEEKDAYS
-)
-CAMPAIGN = (
-    Field(name="name", read=line(), required=True),
-    Field(name="hash", read=line(255, shortest=0), nullable=True, blank=True),
-    Field(name="push", read=_text, required=True),
-    Field(name="title", read=_text, required=True),
-    Field(name="format", read=choice("template", "url", "html", "connector"), required=True),
-    Field(name="template", read=_source, nullable=True, blank=True),
-    Field(name="url", read=link, nullable=True, blank=True),
-    Field(name="html", read=_source, nullable=True, blank=True),
-    Field(name="background", read=colour, nullable=True, blank=True),
-    Field(name="color", read=colour, nullable=True, blank=True),
-    Field(name="cache", read=cache, required=True),
-    Field(name="start", read=timestamp, required=True),
-    Field(name="end", read=timestamp, required=True),
-    Field(name="active", read=boolean, required=True),
-    Field(name="nfcs", read=json_list),
-    Field(name="qrcodes", read=json_list),
-    Field(name="tags", read=names),
-)
+
+class CampaignFields(Fields):
+    """A campaign, but for its hours, its weekdays and the records that it refers to."""
+
+    name: Name
+    hash: Annotated[Annotated[str, line(255, shortest=0)] | None, BLANK_IS_NULL] = None
+    push: Text
+    title: Text
+    format: Annotated[str, choice("template", "url", "html", "connector")]
+    template: Source = None
+    url: Annotated[Annotated[str, link] | None, BLANK_IS_NULL] = None
+    html: Source = None
+    background: Colour = None
+    color: Colour = None
+    cache: CacheDelay
+    start: Instant
+    end: Instant
+    active: Flag
+    nfcs: JsonList = ABSENT
+    qrcodes: JsonList = ABSENT
+
+
+class Hours(Fields):
+    """The time of day at which sending begins and ends."""
+
+    start_minute: StartMinute = Field(validation_alias="start_time")
+    end_minute: EndMinute = Field(validation_alias="end_time")
+
+
+class OptionalHours(Fields):
+    """The same, where they may be absent."""
+
+    start_minute: StartMinute = Field(ABSENT, validation_alias="start_time")
+    end_minute: EndMinute = Field(ABSENT, validation_alias="end_time")
+
+
+class Weekdays(Fields):
+    """The weekdays on which a campaign is sent."""
+
+    monday: Flag
+    tuesday: Flag = Field(validation_alias=TUESDAY)
+    wednesday: Flag
+    thursday: Flag
+    friday: Flag
+    saturday: Flag
+    sunday: Flag
+
+
+class OptionalWeekdays(Fields):
+    """The same, where they may be absent."""
+
+    monday: Flag = ABSENT
+    tuesday: Flag = Field(ABSENT, validation_alias=TUESDAY)
+    wednesday: Flag = ABSENT
+    thursday: Flag = ABSENT
+    friday: Flag = ABSENT
+    saturday: Flag = ABSENT
+    sunday: Flag = ABSENT
 
 
 def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) -> dict[str, Any]:
     """The model's columns for values that were read.
 
-    `weekdays` is the mask that days that are not given keep. Ties to other records (tags,
+    `weekdays` is the mask for the days that are not given. References to other records (tags,
     beacons, geofencings) are left out.
     """
-    columns = {key: value for key, value in values.items() if key not in (*WEEKDAYS, *TIES)}
+    columns = {key: value for key, value in values.items() if key not in (*WEEKDAYS, *REFERENCES)}
     for name in ("start", "end"):
         if name in columns:
             written: datetime = columns.pop(name)

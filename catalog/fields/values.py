@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from catalog.fields.reader import FieldError, Reader, any_case, digits, reader
+from catalog.fields.reader import FieldError, ValueReader, any_case, digits, reader
 from rules.cache_delay import parse_delay
 
 INT32 = 2**31 - 1
@@ -52,24 +52,24 @@ _DECIMAL = re.compile(r"-?[0-9]{1,19}(?:\.[0-9]{1,17})?", re.ASCII)
 _EXACT = 2**53  # greater floats do not tell which whole number was meant
 # What the package brings is the same on every host, and every host finds it; a host's own
 # directory may hold more (localtime, posix/..., right/...), which mean something else elsewhere.
-_ZONES = frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split()) - {"Factory"}
+ZONES = frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split()) - {"Factory"}
 _LABEL = r"(?:[A-Za-z0-9-]{0,20}[A-Za-z0-9])?"
 _HOST = rf"[A-Za-z]{_LABEL}(?:\.[A-Za-z]{_LABEL}){{0,4}}"
 
 
-def text(longest: int | None = 255, *, shortest: int = 1) -> Reader:
+def text(longest: int | None = 255, *, shortest: int = 1) -> ValueReader:
     """A string of so many characters; the ones around it that are blank count, and are kept."""
     return _string(longest, shortest, r"\x00", _UNSTORABLE, "NUL characters")
 
 
-def line(longest: int | None = 255, *, shortest: int = 1) -> Reader:
+def line(longest: int | None = 255, *, shortest: int = 1) -> ValueReader:
     """The same on one line: names, and whatever else stands in tables, terminals and logs."""
     return _string(longest, shortest, _CONTROL, _HAS_CONTROL, "control characters")
 
 
 def _string(
     longest: int | None, shortest: int, refused: str, has_refused: re.Pattern[str], which: str
-) -> Reader:
+) -> ValueReader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or has_refused.search(value):
             raise FieldError(f"accepted: a string without {which}")
@@ -82,10 +82,10 @@ def _string(
     other = f"[^{refused}]*"
     filled = f"^{other}[^\\s{refused}]{other}$" if shortest else f"^{other}$"
     limits = {"minLength": shortest} | ({} if longest is None else {"maxLength": longest})
-    return Reader(read, {"type": "string", "pattern": filled, **limits})
+    return ValueReader(read, {"type": "string", "pattern": filled, **limits})
 
 
-def integer(lowest: int, highest: int) -> Reader:
+def integer(lowest: int, highest: int) -> ValueReader:
     """A whole number, also as 100.0, or a string of its digits."""
 
     def read(value: Any) -> int:
@@ -101,10 +101,10 @@ def integer(lowest: int, highest: int) -> Reader:
     if lowest < 0:
         written += f"|-{digits(0, -lowest, _LONGEST_NUMBER)}"
     plain = {"type": "integer", "minimum": lowest, "maximum": highest}
-    return Reader(read, {"anyOf": [plain, {"type": "string", "pattern": f"^(?:{written})$"}]})
+    return ValueReader(read, {"anyOf": [plain, {"type": "string", "pattern": f"^(?:{written})$"}]})
 
 
-def number(lowest: float, highest: float) -> Reader:
+def number(lowest: float, highest: float) -> ValueReader:
     """A finite number, or a string of its digits."""
 
     def read(value: Any) -> float:
@@ -118,7 +118,7 @@ def number(lowest: float, highest: float) -> Reader:
     plain = {"type": "number", "minimum": lowest, "maximum": highest}
     within = digits(0, int(min(-lowest, highest)) - 1, _LONGEST_NUMBER)
     written = rf"^-?(?:{within})(?:\.[0-9]{{1,15}})?$"
-    return Reader(read, {"anyOf": [plain, {"type": "string", "pattern": written}]})
+    return ValueReader(read, {"anyOf": [plain, {"type": "string", "pattern": written}]})
 
 
 @reader(
@@ -139,7 +139,7 @@ def boolean(value: Any) -> bool:
     raise FieldError("accepted: true, false, 1, 0, also as strings")
 
 
-def choice(*names: str) -> Reader:
+def choice(*names: str) -> ValueReader:
     """One of some words, in any case; kept as spelt here."""
     by_name = {name.lower(): name for name in names}
 
@@ -149,7 +149,7 @@ def choice(*names: str) -> Reader:
             raise FieldError(f"accepted: {', '.join(names)}")
         return found
 
-    return Reader(read, {"type": "string", "pattern": f"^(?:{any_case(*by_name)})$"})
+    return ValueReader(read, {"type": "string", "pattern": f"^(?:{any_case(*by_name)})$"})
 
 
 @reader(type="string", pattern=_WRITTEN, examples=["2026-11-20T10:00:00+0100"])
@@ -166,7 +166,7 @@ def timestamp(value: Any) -> datetime:
     raise FieldError("accepted: a timestamp as 2026-11-20T10:00:00+0100, or in RFC 3339")
 
 
-def time_of_day(*, end: bool) -> Reader:
+def time_of_day(*, end: bool) -> ValueReader:
     """HH:MM as minutes from midnight; 24:00 only as an end."""
     latest = _LAST_MINUTE if end else _LAST_MINUTE - 1
     accepted = f"accepted: a time of day as HH:MM, 00:00 to {'24:00' if end else '23:59'}"
@@ -179,7 +179,9 @@ def time_of_day(*, end: bool) -> Reader:
         return minutes
 
     day = f"{_HOUR}:{_MINUTE}"
-    return Reader(read, {"type": "string", "pattern": f"^(?:{day}|24:00)$" if end else f"^{day}$"})
+    return ValueReader(
+        read, {"type": "string", "pattern": f"^(?:{day}|24:00)$" if end else f"^{day}$"}
+    )
 
 
 @reader(type="string", pattern=_UUID_WRITTEN)
@@ -203,10 +205,10 @@ def cache(value: Any) -> str:
     raise AssertionError("an empty cache delay is none")
 
 
-@reader(type="string", enum=sorted(_ZONES))
+@reader(type="string", enum=sorted(ZONES))
 def time_zone(value: Any) -> str:
     """The IANA name of a time zone."""
-    if isinstance(value, str) and value in _ZONES:
+    if isinstance(value, str) and value in ZONES:
         return value
     raise FieldError("accepted: the IANA name of a time zone, such as Europe/Paris")
 

@@ -28,22 +28,22 @@ def check(
             faults.note(f"{application.place}.api_key", _FOREIGN)
     if item.connector is not None and not encrypts:
         faults.note(item.connector.place, MISSING_KEY)
-    own = {triple for venue in item.venues for beacon in venue.beacons if (triple := _key(beacon))}
+    own = {
+        triple
+        for venue in item.venues
+        for beacon in venue.beacons
+        if (triple := triple_of(beacon.values))
+    }
     for venue in item.venues:
         _check_venue(venue, stored, own, faults)
         _check_contents(venue, stored, limits, faults)
-
-
-def _key(beacon: Item) -> Triple | None:
-    known = {"uuid", "major", "minor"} <= beacon.values.keys()
-    return triple_of(beacon.values) if known else None
 
 
 def _check_venue(venue: VenueItem, stored: Stored, own: set[Triple], faults: Faults) -> None:
     name = venue.values.get("name", "")
     _check_single(stored.venues.get(name, []), "venues", venue, faults)
     for beacon in venue.beacons:
-        triple = _key(beacon)
+        triple = triple_of(beacon.values)
         if triple is not None and stored.is_foreign(stored.beacons.get(triple)):
             faults.note(beacon.place, f"{triple} {_FOREIGN}")
     for fence in venue.geofences:

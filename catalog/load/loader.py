@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import IntegrityError
 
 from catalog.database import SessionFactory
-from catalog.fields.reading import Fault, Faults
+from catalog.fields.reading import Faults, FieldFault
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.load.check import check
 from catalog.load.companies import write_company
@@ -28,7 +28,7 @@ UrlFault = Callable[[str], Awaitable[str | None]]
 class LoadError(Exception):
     """A document was refused, and nothing was changed. `faults` names everything wrong with it."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[FieldFault]) -> None:
         super().__init__("\n".join(map(str, faults)))
         self.faults = tuple(faults)
 
@@ -61,7 +61,7 @@ async def load_document(
             writer = Writer(session=session, summary=summary, cipher=cipher, now=clock())
             await _load(writer, companies, limits, faults)
     except (IntegrityError, VenueGoneError):
-        raise LoadError([Fault("", "the catalog was changed meanwhile: load again")]) from None
+        raise LoadError([FieldFault("", "the catalog was changed meanwhile: load again")]) from None
     return summary
 
 

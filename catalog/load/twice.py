@@ -30,8 +30,8 @@ def _keys(companies: Iterable[CompanyItem]) -> Iterator[_Named]:
             yield from _of(venue.geofences, "name", "geofence", venue.place)
             yield from _of(venue.campaigns, "name", "campaign", venue.place)
             for beacon in venue.beacons:
-                if {"uuid", "major", "minor"} <= beacon.values.keys():
-                    yield triple_of(beacon.values), beacon.place
+                if triple := triple_of(beacon.values):
+                    yield triple, beacon.place
 
 
 def _of(items: Iterable[Item], attribute: str, *within: Any) -> Iterator[_Named]:

@@ -6,7 +6,7 @@ from typing import Any
 from catalog.crowding import reach_of
 from catalog.fields.campaign import campaign_columns
 from catalog.fields.venue import Triple
-from catalog.load.document import CompanyItem, Item, VenueItem, triple_of
+from catalog.load.document import CompanyItem, Item, VenueItem
 from catalog.load.stored import Stored
 from catalog.load.writing import Writer, in_order
 from catalog.models import EVERY_DAY, Beacon, Campaign, Company, Geofence, Tag, Venue
@@ -57,7 +57,7 @@ def _write_venue(writer: Writer, company: Company, item: VenueItem, stored: Stor
 
 def _write_beacon(writer: Writer, places: Places, venue: Venue, item: Item, listed: str) -> None:
     values = item.values | _tags(places, item)
-    triple = triple_of(values)
+    triple = Triple(values["uuid"], values["major"], values["minor"])
     beacon = places.beacons.get(triple)
     carried = () if beacon is None else tuple(beacon.tags)
     comes = beacon is None or beacon.venue is not venue

@@ -2,17 +2,22 @@
 
 import json
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from catalog.fields import values
-from catalog.fields.campaign import CAMPAIGN, DAYS, campaign_columns, campaign_conflicts
+from catalog.fields.campaign import (
+    CampaignFields,
+    Weekdays,
+    campaign_columns,
+    campaign_conflicts,
+)
 from catalog.fields.company import permission
 from catalog.fields.connector import connector_conflicts, parameters
-from catalog.fields.reader import FieldError, Reader
-from catalog.fields.reading import Faults, Field, note_unknown, read_fields
-from catalog.fields.venue import VENUE, names
+from catalog.fields.reader import FieldError, ValueReader
+from catalog.fields.reading import SECRET, Faults, Fields, note_unknown, read_fields
+from catalog.fields.venue import VenueInput, names
 from catalog.models import WEEKDAYS
 
 PARIS = timezone(timedelta(hours=1))
@@ -61,7 +66,7 @@ def nested(deep: int) -> Any:
         (parameters, [], "[]"),
     ],
 )
-def test_accepted(read: Reader, given: Any, kept: Any):
+def test_accepted(read: ValueReader, given: Any, kept: Any):
     assert read(given) == kept
 
 
@@ -143,35 +148,38 @@ def test_a_timestamp_keeps_its_offset():
         (parameters, '[{"key": "k", "value": "a\\r\\nb"}]'),
     ],
 )
-def test_refused_with_what_is_accepted(read: Reader, given: Any):
+def test_refused_with_what_is_accepted(read: ValueReader, given: Any):
     with pytest.raises(FieldError, match="accepted: "):
         read(given)
 
 
-def read(fields: Any, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def read(model: type[Fields], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     faults = Faults()
-    found = read_fields(fields, given, place="v", faults=faults)
+    found = read_fields(model, given, place="v", faults=faults)
     return found, {fault.place: fault.message for fault in faults}
 
 
 def test_both_spellings():
     given = {"name": "v", "address": "", "active": 1, "with": 3, "map": None}
-    found, faults = read(VENUE, given)
+    found, faults = read(VenueInput, given)
     assert faults == {}
     assert found == {"name": "v", "address": "", "active": True, "width": 3, "image": None}
-    _, faults = read(VENUE, {**given, "width": 3})
+    _, faults = read(VenueInput, {**given, "width": 3})
     assert faults == {}
-    _, faults = read(VENUE, {**given, "width": 4})
+    _, faults = read(VenueInput, {**given, "width": 4})
     assert faults == {"v.width": "given twice, also as with, with another value"}
-    _, faults = read(VENUE, {**given, "width": None})
+    _, faults = read(VenueInput, {**given, "width": None})
     assert list(faults) == ["v.width"]
-    _, faults = read(VENUE, {**given, "width": "wide"})
+    _, faults = read(VenueInput, {**given, "width": "wide"})
     assert list(faults) == ["v.width"]
-    assert read(DAYS, dict.fromkeys(WEEKDAYS, 1))[1] == {}
+    found, faults = read(VenueInput, {**given, "width": "3", "with": "wide", "active": 7})
+    assert set(faults) == {"v.with", "v.active"}
+    assert found["width"] == 3
+    assert read(Weekdays, dict.fromkeys(WEEKDAYS, 1))[1] == {}
 
 
 def test_required_and_bad():
-    found, faults = read(VENUE, {"name": "v", "active": "maybe", "height": None})
+    found, faults = read(VenueInput, {"name": "v", "active": "maybe", "height": None})
     assert found == {"name": "v", "height": None}
     assert faults == {
         "v.address": "required, and not given",
@@ -180,19 +188,22 @@ def test_required_and_bad():
 
 
 def test_a_secret_is_not_quoted():
-    secret = (Field(name="password", read=values.text(shortest=8), secret=True),)
-    assert "hunter2" not in read(secret, {"password": "hunter2"})[1]["v.password"]
+    class WithPassword(Fields):
+        password: Annotated[str, values.text(shortest=8), SECRET]
+
+    assert "hunter2" not in read(WithPassword, {"password": "hunter2"})[1]["v.password"]
+    assert "hunter22" not in repr(WithPassword(password="hunter22"))
 
 
 def test_a_long_value_is_shortened():
-    _, faults = read(VENUE[2:3], {"active": "x" * 1000})
+    _, faults = read(VenueInput, {"active": "x" * 1000})
     assert len(faults["v.active"]) < 120
 
 
 def test_what_is_quoted_does_nothing_to_a_terminal():
-    _, faults = read(VENUE[:1], {"name": "\x1b[2J\x9b\u202e"})
+    _, faults = read(VenueInput, {"name": "\x1b[2J\x9b\u202e"})
     assert faults["v.name"].startswith(r'"\u001b[2J\x9b\u202e": accepted')
-    _, faults = read(VENUE[:1], {"name": nested(100_000)})
+    _, faults = read(VenueInput, {"name": nested(100_000)})
     assert faults["v.name"].startswith("nested too deeply: accepted")
 
 
@@ -266,7 +277,7 @@ def test_a_parameter_does_not_say_what_the_request_says(
 
 
 def test_every_required_field_of_a_campaign_is_told():
-    assert set(read(CAMPAIGN, {})[1]) == {
+    assert set(read(CampaignFields, {})[1]) == {
         f"v.{name}" for name in ("name", "push", "title", "format", "cache", "start", "end")
     } | {"v.active"}
 

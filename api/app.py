@@ -106,13 +106,13 @@ def _plain_routes(
     app: FastAPI, version: str, ready: Callable[[], Awaitable[Mapping[str, bool]]]
 ) -> APIRouter:
     router = APIRouter(include_in_schema=False)
-    told: dict[str, Any] = {}
+    made: dict[str, Any] = {}
 
     @router.get("/openapi.json")
     async def openapi() -> Response:
-        if not told:
-            told.update(document(app, version))
-        return answer(told)
+        if not made:
+            made.update(document(app, version))
+        return answer(made)
 
     @router.get("/healthz")
     async def healthz() -> Response:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
-from api.trials import TrialTurns
+from api.trials import TrialSlots
 from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
@@ -47,4 +47,4 @@ class Services:
     clock: Callable[[], datetime]
     limits: Limits = Limits()
     catalog_limits: CatalogLimits = DEFAULT_LIMITS
-    trial_turns: TrialTurns = field(default_factory=TrialTurns)
+    trial_slots: TrialSlots = field(default_factory=TrialSlots)

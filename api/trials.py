@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from api.errors import ApiError, unavailable
 
 
-class TrialTurns:
-    """Of this process. Nobody waits for a turn: a test takes no longer than one call."""
+class TrialSlots:
+    """Of this process. Nobody waits for a slot: a test takes no longer than one call."""
 
     def __init__(self, most: int = 8) -> None:
         self._most = most
         self._companies: set[int] = set()
 
     @contextmanager
-    def turn(self, company_id: int) -> Iterator[None]:
-        """Have a turn. Raises ApiError: 429 for a company's second one, 503 beyond `most`."""
+    def slot(self, company_id: int) -> Iterator[None]:
+        """Hold a slot. Raises ApiError: 429 for a company's second one, 503 beyond `most`."""
         if company_id in self._companies:
             raise ApiError(
                 429,

@@ -1,16 +1,21 @@
 """One transaction of a writer: its record and the outbox together, or neither."""
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.responses import Response
 
+from api.answers import done
 from api.errors import ApiError, bad_fields, unavailable
+from api.permissions import AuthorizedCaller
 from api.services import Services
+from api.tenancy import InVenue, lock_record
 from catalog.failures import gave_way
 from catalog.limits import LimitError
+from catalog.models import Base
 
 _log = structlog.get_logger(__name__)
 _TRIES = 4
@@ -33,7 +38,7 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
             # A tag of this name came, or a record that this one belongs to went, meanwhile.
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
         except LimitError as error:
-            raise passed(error) from None
+            raise limit_answer(error) from None
         except DBAPIError as error:
             if not gave_way(error):
                 raise
@@ -44,7 +49,25 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
     raise unavailable("the record is being changed by too many at once")
 
 
-def passed(limit: LimitError) -> ApiError:
+async def delete_in_venue(
+    caller: AuthorizedCaller, model: type[InVenue], venue_id: int, number: int
+) -> Response:
+    """Delete a record of a venue. Raises ApiError 404."""
+
+    async def work(session: AsyncSession) -> None:
+        await session.delete(await lock_record(session, model, caller.company_id, venue_id, number))
+
+    await write(caller.services, work)
+    return done()
+
+
+def assign(record: Base, values: Mapping[str, Any]) -> None:
+    """Set the attributes."""
+    for name, value in values.items():
+        setattr(record, name, value)
+
+
+def limit_answer(limit: LimitError) -> ApiError:
     """The answer to what passes a limit: 400, which says it."""
     if limit.field:
         return bad_fields({limit.field: str(limit)})

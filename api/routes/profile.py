@@ -5,21 +5,20 @@ from typing import Annotated
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.answers import answer, done
-from api.body import raise_faults, read_values
+from api.answers import DoneAnswer, answer, done
 from api.errors import bad_fields, no_session
-from api.fields import NEW_PASSWORD
-from api.openapi.operations import operation
-from api.permissions import Caller, may_read, signed_in
+from api.openapi.operations import TOO_OFTEN, operation
+from api.permissions import AuthorizedCaller, may_read, signed_in
 from api.records import company
+from api.records.company import ProfileAnswer
+from api.requests import PasswordChange
 from api.routes.parameters import PREFIX
-from catalog.fields.reading import Faults
 
-router = APIRouter(prefix=PREFIX)
+router = APIRouter(prefix=PREFIX, tags=["profile"])
 
 
-@router.get("/profile", **operation("Get profile", tag="profile", answers="Profile"))
-async def get_profile(caller: Annotated[Caller, may_read("profile")]) -> Response:
+@router.get("/profile", **operation("Get profile", ProfileAnswer))
+async def get_profile(caller: Annotated[AuthorizedCaller, may_read("profile")]) -> Response:
     """The account, its company and its permissions."""
     async with caller.services.database.autocommit() as session:
         profile = await company.profile(session, caller.account.account_id)
@@ -30,20 +29,11 @@ async def get_profile(caller: Annotated[Caller, may_read("profile")]) -> Respons
 
 @router.put(
     "/profile/password",
-    **operation(
-        "Change password",
-        tag="profile",
-        answers="Done",
-        body="PasswordChange",
-        own=True,
-        tries=True,
-    ),
+    **operation("Change password", DoneAnswer, body=PasswordChange, own=True, also=TOO_OFTEN),
 )
-async def change_password(caller: Annotated[Caller, signed_in()]) -> Response:
+async def change_password(caller: Annotated[AuthorizedCaller, signed_in()]) -> Response:
     """Set a new password. The account's other sessions end; the one of the request goes on."""
-    faults = Faults()
-    values = read_values(NEW_PASSWORD, await caller.body(), faults)
-    raise_faults(faults)
+    values = await caller.values(PasswordChange)
     changed = await caller.services.sign_in.change(
         caller.account,
         caller.address,

@@ -1,11 +1,11 @@
-"""What stands in front of every check of a password: its turn, and the count of failures."""
+"""Guards every check of a password: a slot, and the count of failures."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from api.sessions.attempts import Attempts, network_of
-from api.sessions.turns import Turns
+from api.sessions.fair_slots import FairSlots
 
 
 @dataclass
@@ -16,14 +16,13 @@ class PasswordAttempt:
 
 
 class PasswordGate:
-    """Lets a caller try a password: when its network's turn has come, and not too often.
+    """Lets a caller try a password: when a slot is free for its network, and not too often.
 
-    The count is looked at in the turn, so that a flood costs Redis and SQL no more than it gets
-    turns.
+    The count is read in the slot, so that a flood costs Redis and SQL no more than it gets slots.
     """
 
-    def __init__(self, *, turns: Turns, attempts: Attempts) -> None:
-        self._turns = turns
+    def __init__(self, *, slots: FairSlots, attempts: Attempts) -> None:
+        self._slots = slots
         self._attempts = attempts
 
     @asynccontextmanager
@@ -33,7 +32,7 @@ class PasswordGate:
         What ends in an error was no failure of the caller, and is not counted.
         """
         network = network_of(address)
-        async with self._turns.turn(network):
+        async with self._slots.slot(network):
             await self._attempts.take(email, network)
             attempt = PasswordAttempt()
             try:

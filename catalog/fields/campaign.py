@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, Field
 
+from catalog.fields.base import ABSENT, Fields
 from catalog.fields.display import link
 from catalog.fields.reader import BLANK_IS_NULL
-from catalog.fields.reading import ABSENT, Fields
 from catalog.fields.values import (
     cache,
     choice,

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Annotated, Any
 
+from catalog.fields.base import ABSENT, SECRET, Fields
 from catalog.fields.reader import FieldError, reader
-from catalog.fields.reading import ABSENT, SECRET, Fields
 from catalog.fields.values import INT64, boolean, email, integer, line, text, timestamp
 
 AREAS = (

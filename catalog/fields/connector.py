@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from catalog.fields.base import SECRET, Fields
 from catalog.fields.reader import FieldError, reader
-from catalog.fields.reading import SECRET, Fields
 from catalog.fields.values import choice, line, text, web_address
 from connectors.request import is_reserved
 

@@ -4,9 +4,9 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AliasChoices, Field, WithJsonSchema
 
+from catalog.fields.base import Fields
 from catalog.fields.display import colour
 from catalog.fields.reader import BLANK_IS_NULL, FieldError, reader
-from catalog.fields.reading import Fields
 from catalog.fields.values import (
     INT32,
     ZONES,

@@ -1,23 +1,67 @@
-"""Faults that only show beside what the catalog already has.
+"""Faults that show beyond one record: in the document, beside the catalog, and once it is written.
 
-Values that were refused may be missing from the items, so that all faults are found in one go.
+Values that were refused may be missing from the records, so that all faults are found in one go.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from catalog.fields.reading import Faults
+from sqlalchemy import true
+
+from catalog.crowding import Crowd, Span, crowd_message, crowds, span_of
+from catalog.fields.base import Faults
 from catalog.fields.venue import Triple
-from catalog.limits import CONTENT, CatalogLimits, LimitError, check_content
-from catalog.load.document import CompanyItem, Item, VenueItem, triple_of
+from catalog.limits import CONTENT, CatalogLimits, LimitError, check_content, check_room
+from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue, triple_of
 from catalog.load.stored import Stored
+from catalog.load.writing import Writer
+from catalog.models import Beacon, Campaign, Company
 from catalog.secrets import MISSING_KEY
+
+_KeyAndPlace = tuple[Hashable, str]
+
+
+def note_repeats(companies: Iterable[DocumentCompany], faults: Faults) -> None:
+    """Note each record whose natural key stands elsewhere in the document, and where."""
+    first: dict[Hashable, str] = {}
+    for key, place in _keys(companies):
+        seen = first.setdefault(key, place)
+        if seen != place:
+            faults.note(place, f"the same as {seen}")
+
+
+def _keys(companies: Iterable[DocumentCompany]) -> Iterator[_KeyAndPlace]:
+    for company in companies:
+        name = company.values.get("name", company.place)
+        yield ("company", name), f"{company.place}.name"
+        yield from _of(company.accounts, "email", "account")
+        yield from _of(company.applications, "api_key", "application")
+        yield from _of(company.devices, "udid", "device", name)
+        yield from _of(company.venues, "name", "venue", name)
+        for venue in company.venues:
+            yield from _of(venue.geofences, "name", "geofence", venue.place)
+            yield from _of(venue.campaigns, "name", "campaign", venue.place)
+            for beacon in venue.beacons:
+                if triple := triple_of(beacon.values):
+                    yield triple, beacon.place
+
+
+def _of(items: Iterable[DocumentRecord], attribute: str, *within: Any) -> Iterator[_KeyAndPlace]:
+    for item in items:
+        if attribute in item.values:
+            yield (*within, item.values[attribute]), f"{item.place}.{attribute}"
+
 
 _FOREIGN = "belongs to another company"
 
 
 def check(
-    item: CompanyItem, stored: Stored, *, encrypts: bool, limits: CatalogLimits, faults: Faults
+    item: DocumentCompany,
+    stored: Stored,
+    *,
+    encrypts: bool,
+    limits: CatalogLimits,
+    faults: Faults,
 ) -> None:
     """Note what is wrong with a company; `encrypts` says whether there is a key."""
     for account in item.accounts:
@@ -39,7 +83,7 @@ def check(
         _check_contents(venue, stored, limits, faults)
 
 
-def _check_venue(venue: VenueItem, stored: Stored, own: set[Triple], faults: Faults) -> None:
+def _check_venue(venue: DocumentVenue, stored: Stored, own: set[Triple], faults: Faults) -> None:
     name = venue.values.get("name", "")
     _check_single(stored.venues.get(name, []), "venues", venue, faults)
     for beacon in venue.beacons:
@@ -58,7 +102,7 @@ def _check_venue(venue: VenueItem, stored: Stored, own: set[Triple], faults: Fau
 
 
 def _check_contents(
-    venue: VenueItem, stored: Stored, limits: CatalogLimits, faults: Faults
+    venue: DocumentVenue, stored: Stored, limits: CatalogLimits, faults: Faults
 ) -> None:
     for campaign in venue.campaigns:
         key = (venue.values.get("name", ""), campaign.values.get("name", ""))
@@ -70,7 +114,7 @@ def _check_contents(
             faults.note(f"{campaign.place}.{error.field}", str(error))
 
 
-def _check_single(known: Sequence[Any], kind: str, item: Item, faults: Faults) -> None:
+def _check_single(known: Sequence[Any], kind: str, item: DocumentRecord, faults: Faults) -> None:
     if len(known) > 1:
         faults.note(
             f"{item.place}.name",
@@ -80,7 +124,11 @@ def _check_single(known: Sequence[Any], kind: str, item: Item, faults: Faults) -
 
 
 def _check_ties(
-    campaign: Item, stored: Stored, own: set[Triple], fences: set[Any], faults: Faults
+    campaign: DocumentRecord,
+    stored: Stored,
+    own: set[Triple],
+    fences: set[Any],
+    faults: Faults,
 ) -> None:
     for place, triple in campaign.values.get("beacons", []):
         known = stored.beacons.get(triple)
@@ -89,3 +137,48 @@ def _check_ties(
     for name in campaign.values.get("geofencings", []):
         if name not in fences:
             faults.note(f"{campaign.place}.geofencings", "not a geofence of the venue", value=name)
+
+
+async def check_room_left(
+    writer: Writer, company: Company, limits: CatalogLimits, faults: Faults
+) -> None:
+    """Note the places that pass a limit, of what was written since this was asked last."""
+    for place, (model, venue) in writer.added.items():
+        try:
+            await check_room(writer.session, limits, model, venue.id)
+        except LimitError as error:
+            faults.note(place, str(error))
+    if writer.grown:
+        grown = _Grown(writer.grown)
+        async for crowd in crowds(writer.session, limits, company.id, writer.now, true()):
+            for place, peak in grown.in_crowd(crowd):
+                faults.note(place, crowd_message(limits, crowd, peak))
+    writer.added.clear()
+    writer.grown.clear()
+
+
+class _Grown:
+    """The records that have grown; each is found in one crowd only."""
+
+    def __init__(self, grown: Iterable[tuple[str, Beacon | Campaign]]) -> None:
+        self._beacons: dict[int, str] = {}
+        self._campaigns: dict[int, tuple[str, Span]] = {}
+        self._seen: set[frozenset[int]] = set()
+        for place, record in grown:
+            if isinstance(record, Campaign):
+                self._campaigns[record.id] = (place, span_of(record))
+            else:
+                self._beacons[record.id] = place
+
+    def in_crowd(self, crowd: Crowd) -> Iterator[tuple[str, int]]:
+        """Their places, and how many are open there at once."""
+        if place := self._beacons.pop(crowd.beacon_id, None):
+            yield place, crowd.peak()
+        if crowd.campaigns in self._seen:  # many beacons with one tag
+            return
+        self._seen.add(crowd.campaigns)
+        for number in sorted(crowd.campaigns & self._campaigns.keys()):
+            place, span = self._campaigns[number]
+            if peak := crowd.peak(span):
+                del self._campaigns[number]
+                yield place, peak

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from catalog.fields.company import ALL_PERMISSIONS, AREAS, NOTHING
-from catalog.load.document import CompanyItem, Item
+from catalog.load.document import DocumentCompany, DocumentRecord
 from catalog.load.stored import Stored
 from catalog.load.writing import Writer
 from catalog.models import Account, Application, Company, Connector, Device
@@ -12,7 +12,7 @@ from catalog.passwords import hash_password
 from catalog.secrets import MISSING_KEY, Cipher, DecryptionError, SecretKeyError
 
 
-async def write_company(writer: Writer, item: CompanyItem, stored: Stored) -> Company:
+async def write_company(writer: Writer, item: DocumentCompany, stored: Stored) -> Company:
     """The company and its accounts, applications, connector and devices."""
     company = stored.company
     if company is None:
@@ -47,7 +47,9 @@ async def _write_account(
     writer.update("accounts", account, values | {"permission": account.permission | (given or {})})
 
 
-def _write_application(writer: Writer, company: Company, item: Item, stored: Stored) -> None:
+def _write_application(
+    writer: Writer, company: Company, item: DocumentRecord, stored: Stored
+) -> None:
     application = stored.applications.get(item.values["api_key"])
     if application is None:
         writer.create("applications", Application(**item.values, company=company))
@@ -55,7 +57,7 @@ def _write_application(writer: Writer, company: Company, item: Item, stored: Sto
         writer.update("applications", application, item.values)
 
 
-def _write_device(writer: Writer, company: Company, item: Item, stored: Stored) -> None:
+def _write_device(writer: Writer, company: Company, item: DocumentRecord, stored: Stored) -> None:
     device = stored.devices.get(item.values["udid"])
     if device is None:
         device = Device(**item.values, create_on=writer.now, update_on=writer.now)
@@ -66,7 +68,7 @@ def _write_device(writer: Writer, company: Company, item: Item, stored: Stored) 
 
 
 def _write_connector(
-    writer: Writer, company: Company, item: Item, connector: Connector | None
+    writer: Writer, company: Company, item: DocumentRecord, connector: Connector | None
 ) -> None:
     if writer.cipher is None:
         raise SecretKeyError(MISSING_KEY)

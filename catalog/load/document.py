@@ -7,15 +7,7 @@ from typing import Annotated, Any
 
 import orjson
 
-from catalog.fields.campaign import (
-    CampaignFields,
-    OptionalHours,
-    OptionalWeekdays,
-    campaign_conflicts,
-)
-from catalog.fields.company import AccountFields, ApplicationFields, CompanyFields, DeviceFields
-from catalog.fields.connector import ConnectorInput, connector_conflicts
-from catalog.fields.reading import (
+from catalog.fields.base import (
     ABSENT,
     Faults,
     Fields,
@@ -24,6 +16,14 @@ from catalog.fields.reading import (
     read_fields,
     spellings,
 )
+from catalog.fields.campaign import (
+    CampaignFields,
+    OptionalHours,
+    OptionalWeekdays,
+    campaign_conflicts,
+)
+from catalog.fields.company import AccountFields, ApplicationFields, CompanyFields, DeviceFields
+from catalog.fields.connector import ConnectorInput, connector_conflicts
 from catalog.fields.venue import (
     BeaconFields,
     GeofenceInput,
@@ -39,7 +39,7 @@ _LISTED = "accepted: a list of objects"
 
 
 @dataclass
-class Item:
+class DocumentRecord:
     """A record of the document: where it stands, and the attributes it gives."""
 
     place: str
@@ -47,23 +47,23 @@ class Item:
 
 
 @dataclass
-class VenueItem(Item):
+class DocumentVenue(DocumentRecord):
     """A venue and what is in it. A campaign's `beacons` are (place, triple) pairs."""
 
-    beacons: list[Item] = field(default_factory=list)
-    geofences: list[Item] = field(default_factory=list)
-    campaigns: list[Item] = field(default_factory=list)
+    beacons: list[DocumentRecord] = field(default_factory=list)
+    geofences: list[DocumentRecord] = field(default_factory=list)
+    campaigns: list[DocumentRecord] = field(default_factory=list)
 
 
 @dataclass
-class CompanyItem(Item):
+class DocumentCompany(DocumentRecord):
     """A company and what it has."""
 
-    accounts: list[Item] = field(default_factory=list)
-    applications: list[Item] = field(default_factory=list)
-    connector: Item | None = None
-    devices: list[Item] = field(default_factory=list)
-    venues: list[VenueItem] = field(default_factory=list)
+    accounts: list[DocumentRecord] = field(default_factory=list)
+    applications: list[DocumentRecord] = field(default_factory=list)
+    connector: DocumentRecord | None = None
+    devices: list[DocumentRecord] = field(default_factory=list)
+    venues: list[DocumentVenue] = field(default_factory=list)
 
 
 class BeaconEntry(BeaconFields):
@@ -79,7 +79,7 @@ class CampaignEntry(CampaignFields, OptionalHours, OptionalWeekdays):
     geofencings: Annotated[list[str], names] = ABSENT
 
 
-def read_document(raw: bytes, faults: Faults) -> list[CompanyItem]:
+def read_document(raw: bytes, faults: Faults) -> list[DocumentCompany]:
     """The companies of a document. Every fault is noted; with any, the result is incomplete."""
     try:
         document = orjson.loads(raw)
@@ -100,7 +100,7 @@ def triple_of(values: dict[str, Any]) -> Triple | None:
     return None
 
 
-def triples_in(company: CompanyItem) -> list[Triple]:
+def triples_in(company: DocumentCompany) -> list[Triple]:
     """Every triple that a company names, of its beacons and of its campaigns' targets, once."""
     found: dict[Triple | None, None] = {}
     for venue in company.venues:
@@ -110,9 +110,9 @@ def triples_in(company: CompanyItem) -> list[Triple]:
     return [triple for triple in found if triple is not None]
 
 
-def _company(place: str, given: dict[str, Any], faults: Faults) -> CompanyItem:
+def _company(place: str, given: dict[str, Any], faults: Faults) -> DocumentCompany:
     inside = ("accounts", "applications", "connector", "devices", "venues")
-    item = CompanyItem(place, _values(CompanyFields, place, given, faults, inside))
+    item = DocumentCompany(place, _values(CompanyFields, place, given, faults, inside))
     item.accounts = _items(AccountFields, given, "accounts", place, faults)
     item.applications = _items(ApplicationFields, given, "applications", place, faults)
     item.connector = _connector(place, given.get("connector"), faults)
@@ -121,7 +121,7 @@ def _company(place: str, given: dict[str, Any], faults: Faults) -> CompanyItem:
     return item
 
 
-def _connector(place: str, given: Any, faults: Faults) -> Item | None:
+def _connector(place: str, given: Any, faults: Faults) -> DocumentRecord | None:
     if given is None:
         return None
     here = f"{place}.connector"
@@ -130,12 +130,12 @@ def _connector(place: str, given: Any, faults: Faults) -> Item | None:
         return None
     values = _values(ConnectorInput, here, given, faults)
     faults.note_conflicts(here, connector_conflicts(values))
-    return Item(here, values)
+    return DocumentRecord(here, values)
 
 
-def _venue(place: str, given: dict[str, Any], faults: Faults) -> VenueItem:
+def _venue(place: str, given: dict[str, Any], faults: Faults) -> DocumentVenue:
     inside = ("beacons", "geofences", "geofencings", "campaigns")
-    item = VenueItem(place, _values(VenueInput, place, given, faults, inside))
+    item = DocumentVenue(place, _values(VenueInput, place, given, faults, inside))
     item.beacons = _items(BeaconEntry, given, "beacons", place, faults)
     for name in ("geofences", "geofencings"):
         item.geofences += _items(GeofenceInput, given, name, place, faults)
@@ -145,7 +145,7 @@ def _venue(place: str, given: dict[str, Any], faults: Faults) -> VenueItem:
     return item
 
 
-def _campaign(place: str, given: dict[str, Any], faults: Faults) -> Item:
+def _campaign(place: str, given: dict[str, Any], faults: Faults) -> DocumentRecord:
     values = _values(CampaignEntry, place, given, faults, ("beacons",))
     if "beacons" in given:
         named = (
@@ -154,14 +154,14 @@ def _campaign(place: str, given: dict[str, Any], faults: Faults) -> Item:
         )
         values["beacons"] = [(here, triple) for here, triple in named if triple is not None]
     faults.note_conflicts(place, campaign_conflicts(values))
-    return Item(place, values)
+    return DocumentRecord(place, values)
 
 
 def _items(
     model: type[Fields], given: dict[str, Any], name: str, place: str, faults: Faults
-) -> list[Item]:
+) -> list[DocumentRecord]:
     return [
-        Item(here, _values(model, here, listed, faults))
+        DocumentRecord(here, _values(model, here, listed, faults))
         for here, listed in _objects(given, name, place, faults)
     ]
 

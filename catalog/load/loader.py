@@ -7,17 +7,14 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import IntegrityError
 
 from catalog.database import SessionFactory
-from catalog.fields.reading import Faults, FieldFault
+from catalog.fields.base import Faults, FieldFault
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
-from catalog.load.check import check
+from catalog.load.check import check, check_room_left, note_repeats
 from catalog.load.companies import write_company
-from catalog.load.document import CompanyItem, read_document
-from catalog.load.room import check_room_left
+from catalog.load.document import DocumentCompany, read_document
 from catalog.load.stored import find_stored
-from catalog.load.summary import LoadSummary
-from catalog.load.twice import note_repeats
 from catalog.load.venues import write_venues
-from catalog.load.writing import Writer
+from catalog.load.writing import LoadSummary, Writer
 from catalog.secrets import Cipher
 from catalog.soft_deletion import VenueGoneError
 
@@ -66,7 +63,7 @@ async def load_document(
 
 
 async def _check_urls(
-    companies: Sequence[CompanyItem], url_fault: UrlFault, faults: Faults
+    companies: Sequence[DocumentCompany], url_fault: UrlFault, faults: Faults
 ) -> None:
     found = [item.connector for item in companies if item.connector is not None]
     found = [connector for connector in found if "url" in connector.values]
@@ -78,7 +75,10 @@ async def _check_urls(
 
 
 async def _load(
-    writer: Writer, companies: Sequence[CompanyItem], limits: CatalogLimits, faults: Faults
+    writer: Writer,
+    companies: Sequence[DocumentCompany],
+    limits: CatalogLimits,
+    faults: Faults,
 ) -> None:
     stored = [await find_stored(writer.session, item) for item in companies]
     for item, known in zip(companies, stored, strict=True):

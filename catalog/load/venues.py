@@ -6,7 +6,7 @@ from typing import Any
 from catalog.crowding import reach_of
 from catalog.fields.campaign import campaign_columns
 from catalog.fields.venue import Triple
-from catalog.load.document import CompanyItem, Item, VenueItem
+from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue
 from catalog.load.stored import Stored
 from catalog.load.writing import Writer, in_order
 from catalog.models import EVERY_DAY, Beacon, Campaign, Company, Geofence, Tag, Venue
@@ -23,7 +23,7 @@ class Places:
     geofences: dict[str, Geofence] = field(default_factory=dict)
 
 
-def write_venues(writer: Writer, company: Company, item: CompanyItem, stored: Stored) -> None:
+def write_venues(writer: Writer, company: Company, item: DocumentCompany, stored: Stored) -> None:
     """The venues of a company: all beacons first, for a campaign may target another venue's."""
     places = Places(_write_tags(writer, company, item, stored), dict(stored.beacons))
     venues = [(venue, _write_venue(writer, company, venue, stored)) for venue in item.venues]
@@ -37,7 +37,7 @@ def write_venues(writer: Writer, company: Company, item: CompanyItem, stored: St
 
 
 def _write_tags(
-    writer: Writer, company: Company, item: CompanyItem, stored: Stored
+    writer: Writer, company: Company, item: DocumentCompany, stored: Stored
 ) -> dict[str, Tag]:
     tags = dict(stored.tags)
     tagged = (part for venue in item.venues for part in (*venue.beacons, *venue.campaigns))
@@ -49,13 +49,15 @@ def _write_tags(
     return tags
 
 
-def _write_venue(writer: Writer, company: Company, item: VenueItem, stored: Stored) -> Venue:
+def _write_venue(writer: Writer, company: Company, item: DocumentVenue, stored: Stored) -> Venue:
     for venue in stored.venues.get(item.values["name"], []):
         return writer.update("venues", venue, item.values)
     return writer.create("venues", Venue(**item.values, company=company))
 
 
-def _write_beacon(writer: Writer, places: Places, venue: Venue, item: Item, listed: str) -> None:
+def _write_beacon(
+    writer: Writer, places: Places, venue: Venue, item: DocumentRecord, listed: str
+) -> None:
     values = item.values | _tags(places, item)
     triple = Triple(values["uuid"], values["major"], values["minor"])
     beacon = places.beacons.get(triple)
@@ -72,14 +74,14 @@ def _write_beacon(writer: Writer, places: Places, venue: Venue, item: Item, list
         writer.grown.append((item.place, beacon))
 
 
-def _tags(places: Places, item: Item) -> dict[str, Any]:
+def _tags(places: Places, item: DocumentRecord) -> dict[str, Any]:
     if "tags" not in item.values:
         return {}
     return {"tags": in_order(places.tags[name] for name in item.values["tags"])}
 
 
 def _write_geofences(
-    writer: Writer, venue: Venue, item: VenueItem, stored: Stored
+    writer: Writer, venue: Venue, item: DocumentVenue, stored: Stored
 ) -> dict[str, Geofence]:
     fences = {name: known[0] for (at, name), known in stored.geofences.items() if at == venue.name}
     for fence in item.geofences:
@@ -92,7 +94,12 @@ def _write_geofences(
 
 
 def _write_campaign(
-    writer: Writer, places: Places, venue: Venue, item: Item, stored: Stored, place: str
+    writer: Writer,
+    places: Places,
+    venue: Venue,
+    item: DocumentRecord,
+    stored: Stored,
+    place: str,
 ) -> None:
     known = stored.campaigns.get((venue.name, item.values["name"]))
     mask = known[0].weekdays if known else EVERY_DAY
@@ -107,7 +114,7 @@ def _write_campaign(
         writer.grown.append((item.place, campaign))
 
 
-def _ties(places: Places, item: Item) -> dict[str, Any]:
+def _ties(places: Places, item: DocumentRecord) -> dict[str, Any]:
     ties = _tags(places, item)
     if "beacons" in item.values:
         ties["beacons"] = in_order(places.beacons[triple] for _, triple in item.values["beacons"])

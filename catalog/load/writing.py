@@ -8,9 +8,42 @@ from typing import Any, TypeVar
 from sqlalchemy import inspect
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.load.summary import LoadSummary
 from catalog.models import Base, Beacon, Campaign, Geofence, Tag, Venue
 from catalog.secrets import Cipher
+
+
+@dataclass
+class Count:
+    """Records of one kind."""
+
+    created: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+
+@dataclass
+class LoadSummary:
+    """Counts by kind: companies, accounts, applications, connectors, devices, venues, tags,
+    beacons, geofences, campaigns."""
+
+    counts: dict[str, Count] = field(default_factory=dict)
+
+    def of(self, kind: str) -> Count:
+        """The count of a kind, to read or to add to."""
+        return self.counts.setdefault(kind, Count())
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was created or updated."""
+        return any(count.created or count.updated for count in self.counts.values())
+
+    def lines(self) -> list[str]:
+        """A line per kind, for people."""
+        return [
+            f"{kind}: {count.created} created, {count.updated} updated, {count.unchanged} unchanged"
+            for kind, count in self.counts.items()
+        ]
+
 
 M = TypeVar("M", bound=Base)
 T = TypeVar("T", Beacon, Geofence, Tag)
@@ -21,7 +54,7 @@ class Writer:
     """Writes records of a checked document. `now` is the load's instant.
 
     `grown` are the beacons and campaigns that may pass a limit now, with their places, and `added`
-    the venues into which records came, with the places of the lists: see catalog.load.room.
+    the venues into which records came, with the places of the lists: see catalog.load.check.
     """
 
     session: AsyncSession

@@ -156,7 +156,7 @@ async def _with_database(url: str, work: "Callable[[Database], Awaitable[T]]") -
 
 
 def _checked(model: Any, **given: Any) -> dict[str, Any]:
-    from catalog.fields.reading import Faults, read_fields
+    from catalog.fields.base import Faults, read_fields
 
     faults = Faults()
     values = read_fields(model, given, faults=faults, require=False)

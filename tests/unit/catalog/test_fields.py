@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from catalog.fields import values
+from catalog.fields.base import SECRET, Faults, Fields, note_unknown, read_fields
 from catalog.fields.campaign import (
     CampaignFields,
     Weekdays,
@@ -16,7 +17,6 @@ from catalog.fields.campaign import (
 from catalog.fields.company import permission
 from catalog.fields.connector import connector_conflicts, parameters
 from catalog.fields.reader import FieldError, ValueReader
-from catalog.fields.reading import SECRET, Faults, Fields, note_unknown, read_fields
 from catalog.fields.venue import VenueInput, names
 from catalog.models import WEEKDAYS
 

@@ -1,7 +1,7 @@
 """Reads an object by a model of its fields, and collects every fault with its place."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +14,8 @@ from catalog.fields.reader import Schema
 
 _LONGEST_QUOTE = 60
 _MISSING = "required, and not given"
+# Says what is wrong with fields together, as (field, message) pairs.
+Conflicts = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
 # The default of a field that may be absent, and then has no value, but may not be null.
 ABSENT: Any = None
 # The value of a secret field is never quoted, neither in a message nor in the model's repr.

@@ -1,4 +1,4 @@
-"""Turns at what is dear: so many at once, and the networks that wait get theirs in rotation."""
+"""FairSlots at what is dear: so many at once, and the networks that wait get theirs in rotation."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -10,11 +10,11 @@ from api.errors import ApiError, unavailable
 _Waiting = asyncio.Future[None]
 
 
-class Turns:
-    """`at_once` turns; whoever finds none waits up to `seconds` in the queue of its network.
+class FairSlots:
+    """`at_once` slots; a request that finds none free waits up to `seconds` in its network's queue.
 
     Each network may have `waiting_each` in its queue, all together `waiting`: a network that asks
-    for very many turns makes only itself wait, and gets no more than its share.
+    for very many slots makes only itself wait, and gets no more than its share.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class Turns:
         self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()
 
     @asynccontextmanager
-    async def turn(self, network: str) -> AsyncIterator[None]:
-        """Wait for a turn, and have it. Raises ApiError: 429 when the network has too many waiting,
+    async def slot(self, network: str) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it. Raises ApiError: 429 when the network has too many waiting,
         503 when all have, or when it took too long."""
         if self._free and not self._queues:
             self._free -= 1
@@ -37,7 +37,7 @@ class Turns:
         try:
             yield
         finally:
-            self._pass_on()
+            self._release()
 
     async def _wait(self, network: str) -> None:
         self._make_room(network)
@@ -48,7 +48,7 @@ class Turns:
                 await mine
         except BaseException as error:
             if mine.done() and not mine.cancelled() and mine.exception() is None:
-                self._pass_on()  # it came just as the wait ended
+                self._release()  # it came just as the wait ended
             else:
                 self._leave(network, mine)
             if isinstance(error, TimeoutError):
@@ -71,7 +71,7 @@ class Turns:
         last = self._queues[longest].pop()
         last.set_exception(unavailable("too many sign in at once; try again"))
 
-    def _pass_on(self) -> None:
+    def _release(self) -> None:
         """The next network's first one is served; the network goes to the end."""
         while self._queues:
             network, queue = self._queues.popitem(last=False)

@@ -23,15 +23,14 @@ from api.openapi import page
 from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
 from api.routes import (
+    account,
     application,
     audit,
-    auth,
     beacon,
     campaign,
     connector,
     device,
     geofence,
-    profile,
     statistics,
     venue,
 )
@@ -41,8 +40,7 @@ from catalog.failures import database_may_recover
 
 _log = structlog.get_logger(__name__)
 _ROUTERS = (
-    auth,
-    profile,
+    account,
     application,
     device,
     venue,

@@ -27,7 +27,7 @@ from starlette.requests import Request
 from api.body import raise_faults, read_object
 from api.errors import forbidden, no_session
 from api.services import Services
-from api.sessions.account import SignedIn
+from api.sessions.check import SignedIn
 from catalog.audit import Author, name_author
 from catalog.fields.base import Conflicts, Faults, Fields, read_fields
 from catalog.fields.company import NOTHING, READ, WRITE

@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from catalog.fields.base import ABSENT, SECRET, Fields
-from catalog.fields.campaign import CampaignFields, Hours, OptionalWeekdays, Weekdays
+from catalog.fields.base import ABSENT, SECRET, Fields, required
+from catalog.fields.campaign import CampaignFields
 from catalog.fields.reader import FieldError, Schema, any_case, reader
 from catalog.fields.values import DEEPEST, INT64, integer, is_plain, text
 from catalog.fields.venue import BeaconFields, Flag, Name, Triple, TripleFields
+from catalog.models import WEEKDAYS
 from catalog.passwords import SHORTEST
 
 _MOST = 1000
@@ -82,7 +83,8 @@ class BeaconInput(BeaconFields):
     tags: Tags = ABSENT
 
 
-class CampaignEdit(CampaignFields, Hours, OptionalWeekdays):
+@required("start_minute", "end_minute")
+class CampaignEdit(CampaignFields):
     """A campaign with the records that it refers to; weekdays may be absent."""
 
     nfcs: ShallowList = ABSENT
@@ -107,8 +109,9 @@ class CampaignEdit(CampaignFields, Hours, OptionalWeekdays):
         return schema
 
 
-class CampaignCreate(Weekdays, CampaignEdit):
-    """A new campaign."""
+@required(*WEEKDAYS)
+class CampaignCreate(CampaignEdit):
+    """A new campaign with the records that it refers to."""
 
 
 def _case(word: str) -> Schema:

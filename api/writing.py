@@ -32,15 +32,13 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
         try:
             async with services.database.write.begin() as session:
                 result = await work(session)
-        except IntegrityError as error:
-            if _is_triple(error):
-                raise ApiError(409, "the triple uuid, major, minor is taken") from None
-            # A tag of this name came, or a record that this one belongs to went, meanwhile.
-            _log.info("writing again", error=str(error.orig).partition("\n")[0])
         except LimitError as error:
             raise limit_answer(error) from None
         except DBAPIError as error:
-            if not gave_way(error):
+            if _is_triple(error):
+                raise ApiError(409, "the triple uuid, major, minor is taken") from None
+            # Refused for integrity: a tag of this name came, or the record's owner went, meanwhile.
+            if not isinstance(error, IntegrityError) and not gave_way(error):
                 raise
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
         else:
@@ -74,7 +72,7 @@ def limit_answer(limit: LimitError) -> ApiError:
     return ApiError(400, str(limit))
 
 
-def _is_triple(error: IntegrityError) -> bool:
+def _is_triple(error: DBAPIError) -> bool:
     cause = getattr(error.orig, "__cause__", None)
     constraint = getattr(cause, "constraint_name", None)
     if constraint is not None:

@@ -11,8 +11,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.errors import unavailable
-from api.sessions.account import SignedIn
-from api.sessions.check import token_hash
+from api.sessions.check import SignedIn, token_hash
 from api.sessions.gate import PasswordGate
 from catalog.access import KEPT_SESSION
 from catalog.database import Database

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from catalog.fields.reader import Schema
 
@@ -74,6 +75,21 @@ class Fields(BaseModel):
                 either = {"anyOf": [{"required": [each]} for each in (name, *others)]}
                 schema.setdefault("allOf", []).append(either)
         return schema
+
+
+M = TypeVar("M", bound=Fields)
+
+
+def required(*attributes: str) -> Callable[[type[M]], type[M]]:
+    """Make inherited fields required in a model."""
+
+    def mark(model: type[M]) -> type[M]:
+        for attribute in attributes:
+            model.model_fields[attribute].default = PydanticUndefined
+        model.model_rebuild(force=True)
+        return model
+
+    return mark
 
 
 @cache

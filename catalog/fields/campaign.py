@@ -1,6 +1,6 @@
 """The fields of campaigns, and how they are stored.
 
-What is required differs: an edit may leave weekdays out, a catalog file the hours, too.
+Weekdays and hours may be absent from a catalog file; the interface requires more (api.requests).
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,11 @@ Instant = Annotated[datetime, timestamp]
 JsonList = Annotated[list[Any], json_list]
 StartMinute = Annotated[int, time_of_day(end=False)]
 EndMinute = Annotated[int, time_of_day(end=True)]
-TUESDAY = AliasChoices("tuesday", "thuesday")
 REFERENCES = ("beacons", "geofencings", "tags")
 
 
 class CampaignFields(Fields):
-    """A campaign, but for its hours, its weekdays and the records that it refers to."""
+    """A campaign, but for the records that it refers to."""
 
     name: Name
     hash: Annotated[Annotated[str, line(255, shortest=0)] | None, BLANK_IS_NULL] = None
@@ -54,46 +53,17 @@ class CampaignFields(Fields):
     start: Instant
     end: Instant
     active: Flag
-    nfcs: JsonList = ABSENT
-    qrcodes: JsonList = ABSENT
-
-
-class Hours(Fields):
-    """The time of day at which sending begins and ends."""
-
-    start_minute: StartMinute = Field(validation_alias="start_time")
-    end_minute: EndMinute = Field(validation_alias="end_time")
-
-
-class OptionalHours(Fields):
-    """The same, where they may be absent."""
-
     start_minute: StartMinute = Field(ABSENT, validation_alias="start_time")
     end_minute: EndMinute = Field(ABSENT, validation_alias="end_time")
-
-
-class Weekdays(Fields):
-    """The weekdays on which a campaign is sent."""
-
-    monday: Flag
-    tuesday: Flag = Field(validation_alias=TUESDAY)
-    wednesday: Flag
-    thursday: Flag
-    friday: Flag
-    saturday: Flag
-    sunday: Flag
-
-
-class OptionalWeekdays(Fields):
-    """The same, where they may be absent."""
-
     monday: Flag = ABSENT
-    tuesday: Flag = Field(ABSENT, validation_alias=TUESDAY)
+    tuesday: Flag = Field(ABSENT, validation_alias=AliasChoices("tuesday", "thuesday"))
     wednesday: Flag = ABSENT
     thursday: Flag = ABSENT
     friday: Flag = ABSENT
     saturday: Flag = ABSENT
     sunday: Flag = ABSENT
+    nfcs: JsonList = ABSENT
+    qrcodes: JsonList = ABSENT
 
 
 def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) -> dict[str, Any]:

@@ -16,12 +16,7 @@ from catalog.fields.base import (
     read_fields,
     spellings,
 )
-from catalog.fields.campaign import (
-    CampaignFields,
-    OptionalHours,
-    OptionalWeekdays,
-    campaign_conflicts,
-)
+from catalog.fields.campaign import CampaignFields, campaign_conflicts
 from catalog.fields.company import AccountFields, ApplicationFields, CompanyFields, DeviceFields
 from catalog.fields.connector import ConnectorInput, connector_conflicts
 from catalog.fields.venue import (
@@ -72,7 +67,7 @@ class BeaconEntry(BeaconFields):
     tags: Annotated[list[str], names] = ABSENT
 
 
-class CampaignEntry(CampaignFields, OptionalHours, OptionalWeekdays):
+class CampaignEntry(CampaignFields):
     """A campaign with its tags and geofences, by their names; its beacons are read apart."""
 
     tags: Annotated[list[str], names] = ABSENT

@@ -1,4 +1,4 @@
-"""POST /auth and DELETE /auth."""
+"""Signing in and out, the profile, and its password."""
 
 from typing import Annotated, Literal
 
@@ -8,10 +8,12 @@ from starlette.responses import Response
 
 from api.answers import Answer, DoneAnswer, Timestamp, answer, done
 from api.body import raise_faults, read_object
-from api.errors import ApiError
+from api.errors import ApiError, bad_fields, no_session
 from api.openapi.operations import TOO_OFTEN, operation
-from api.permissions import AuthorizedCaller, address_of, services_of, signed_in
-from api.requests import Credentials
+from api.permissions import AuthorizedCaller, address_of, may_read, services_of, signed_in
+from api.records import company
+from api.records.company import ProfileAnswer
+from api.requests import Credentials, PasswordChange
 from api.routes.parameters import PREFIX
 from catalog.fields.base import Faults, read_fields
 
@@ -68,4 +70,34 @@ async def sign_out(caller: Annotated[AuthorizedCaller, signed_in()]) -> Response
     """End the session of the request. Every other process knows within a second."""
     await caller.services.sign_in.sign_out(caller.token)
     caller.services.sessions.forget(caller.token)
+    return done()
+
+
+@router.get("/profile", tags=["profile"], **operation("Get profile", ProfileAnswer))
+async def get_profile(caller: Annotated[AuthorizedCaller, may_read("profile")]) -> Response:
+    """The account, its company and its permissions."""
+    async with caller.services.database.autocommit() as session:
+        profile = await company.profile(session, caller.account.account_id)
+    if profile is None:
+        raise no_session()
+    return answer(profile)
+
+
+@router.put(
+    "/profile/password",
+    tags=["profile"],
+    **operation("Change password", DoneAnswer, body=PasswordChange, own=True, also=TOO_OFTEN),
+)
+async def change_password(caller: Annotated[AuthorizedCaller, signed_in()]) -> Response:
+    """Set a new password. The account's other sessions end; the one of the request goes on."""
+    values = await caller.values(PasswordChange)
+    changed = await caller.services.sign_in.change(
+        caller.account,
+        caller.address,
+        caller.token,
+        old=values["old_password"],
+        new=values["new_password"],
+    )
+    if not changed:
+        raise bad_fields({"old_password": "this is not the account's password"})
     return done()

@@ -157,7 +157,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 
 async def _bad_parameters(request: Request, error: RequestValidationError) -> Response:
     limits = numbers_of(request.scope["route"])
-    # What pydantic says of the place goes on, with names of its own types.
+    # pydantic's own messages name its types, so they are not shown.
     names = [str(fault["loc"][1]) for fault in error.errors()]
     fields = {
         name: f"accepted: a whole number from {lowest} to {highest}"

@@ -50,7 +50,7 @@ TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorizedCaller:
-    """A request of somebody who is signed in and may make it."""
+    """A signed-in account that may make this request."""
 
     account: SignedIn
     services: Services
@@ -147,4 +147,4 @@ def _lacking(email: str | None, token: str | None) -> dict[str, str]:
         KEY_HEADER: (email, "required: the account's e-mail"),
         TOKEN_HEADER: (token, "required: the token that POST /auth answered"),
     }
-    return {name: told for name, (value, told) in given.items() if not value}
+    return {name: message for name, (value, message) in given.items() if not value}

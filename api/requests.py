@@ -1,4 +1,4 @@
-"""What requests are read with, where a catalog file is not read with the same."""
+"""The bodies of requests that differ from what a catalog file holds."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,8 @@ from pydantic import AfterValidator, Field
 from catalog.fields.base import ABSENT, SECRET, Fields, required
 from catalog.fields.campaign import CampaignFields
 from catalog.fields.reader import FieldError, Schema, any_case, reader
-from catalog.fields.values import DEEPEST, INT64, integer, is_plain, text
+from catalog.fields.texts import DEEPEST, is_plain, text
+from catalog.fields.values import INT64, integer
 from catalog.fields.venue import BeaconFields, Flag, Name, Triple, TripleFields
 from catalog.models import WEEKDAYS
 from catalog.passwords import SHORTEST

@@ -18,7 +18,7 @@ from api.routes.parameters import PREFIX
 from catalog.fields.base import Faults, read_fields
 
 router = APIRouter(prefix=PREFIX)
-# Whoever sends it is not known yet.
+# Bytes; the sender is not known yet.
 _LONGEST = 16 * 1024
 
 
@@ -89,7 +89,7 @@ async def get_profile(caller: Annotated[AuthorizedCaller, may_read("profile")]) 
     **operation("Change password", DoneAnswer, body=PasswordChange, own=True, also=TOO_OFTEN),
 )
 async def change_password(caller: Annotated[AuthorizedCaller, signed_in()]) -> Response:
-    """Set a new password. The account's other sessions end; the one of the request goes on."""
+    """Set a new password. The account's other sessions end."""
     values = await caller.values(PasswordChange)
     changed = await caller.services.sign_in.change(
         caller.account,

@@ -78,7 +78,7 @@ async def statistics(
     """
     choice = _choice(first, last, kind, venue, caller.services.clock().date())
     pages = _pages(caller.services.database, caller.company_id, choice)
-    # Read before the answer begins: what SQL raises is still answered.
+    # Read before the answer begins: an error of SQL still has an answer of its own.
     first_page: list[StatisticLine] = await anext(pages, [])
     as_csv = _wants_csv(request.headers.get("accept", ""))
     write: Callable[[list[StatisticLine], Pages], AsyncIterator[bytes]]

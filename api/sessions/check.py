@@ -50,8 +50,8 @@ class _Remembered(NamedTuple):
 class Sessions:
     """Looks sessions up in SQL and remembers up to `capacity` of them, the latest used.
 
-    What is remembered counts for as long as nobody's access has changed (AccessRevision).
-    `clock` tells when a session ends.
+    A remembered session counts until the access of any account changes (AccessRevision).
+    `clock` decides when a session has ended.
     """
 
     def __init__(

@@ -10,17 +10,9 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, Field
 
 from catalog.fields.base import ABSENT, Fields
-from catalog.fields.display import link
 from catalog.fields.reader import BLANK_IS_NULL
-from catalog.fields.values import (
-    cache,
-    choice,
-    json_list,
-    line,
-    text,
-    time_of_day,
-    timestamp,
-)
+from catalog.fields.texts import choice, json_list, line, link, text
+from catalog.fields.values import cache, time_of_day, timestamp
 from catalog.fields.venue import Colour, Flag, Name
 from catalog.models import EVERY_DAY, WEEKDAYS
 from catalog.models.base import offset_minutes

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from catalog.fields.base import ABSENT, SECRET, Fields
 from catalog.fields.reader import FieldError, reader
-from catalog.fields.values import INT64, boolean, email, integer, line, text, timestamp
+from catalog.fields.texts import email, line, text
+from catalog.fields.values import INT64, boolean, integer, timestamp
 
 AREAS = (
     "profile",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from catalog.fields.base import SECRET, Fields
 from catalog.fields.reader import FieldError, reader
-from catalog.fields.values import choice, line, text, web_address
+from catalog.fields.texts import choice, line, text, web_address
 from connectors.request import is_reserved
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
@@ -41,7 +41,7 @@ _PARAMETER = {
     ],
 )
 def parameters(value: Any) -> str:
-    """The JSON text of the list; text that is given as such is kept as written."""
+    """The JSON text of the list; text that is given as such is stored as written."""
     try:
         listed = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):

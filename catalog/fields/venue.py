@@ -5,20 +5,9 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AliasChoices, Field, WithJsonSchema
 
 from catalog.fields.base import Fields
-from catalog.fields.display import colour
 from catalog.fields.reader import BLANK_IS_NULL, FieldError, reader
-from catalog.fields.values import (
-    INT32,
-    ZONES,
-    boolean,
-    choice,
-    integer,
-    line,
-    number,
-    text,
-    time_zone,
-    uuid,
-)
+from catalog.fields.texts import ZONES, choice, colour, line, text, time_zone, uuid
+from catalog.fields.values import INT32, boolean, integer, number
 
 Name = Annotated[str, line()]
 Flag = Annotated[bool, boolean]

@@ -98,7 +98,7 @@ def _check_venue(venue: DocumentVenue, stored: Stored, own: set[Triple], faults:
     for campaign in venue.campaigns:
         same = stored.campaigns.get((name, campaign.values.get("name", "")), [])
         _check_single(same, "campaigns", campaign, faults)
-        _check_ties(campaign, stored, own, fences, faults)
+        _check_references(campaign, stored, own, fences, faults)
 
 
 def _check_contents(
@@ -123,7 +123,7 @@ def _check_single(known: Sequence[Any], kind: str, item: DocumentRecord, faults:
         )
 
 
-def _check_ties(
+def _check_references(
     campaign: DocumentRecord,
     stored: Stored,
     own: set[Triple],

@@ -28,7 +28,7 @@ from catalog.fields.venue import (
     names,
 )
 
-# Answers of the interface carry these; a file made from one may keep them, and they do nothing.
+# Answers of the interface carry these; a file that was made from one may hold them: ignored.
 _READ_ONLY = ("id", "create_on", "update_on", "nb_beacon", "nb_campaign")
 _LISTED = "accepted: a list of objects"
 

@@ -90,8 +90,10 @@ async def _find_own(
     ids = {v.id: v.name for name in named for v in stored.venues.get(name, [])}
     fences = await session.scalars(select(Geofence).where(Geofence.venue_id.in_(ids)))
     stored.geofences = _listed(fences, lambda fence: (ids[fence.venue_id], fence.name))
-    ties = (Campaign.beacons, Campaign.tags, Campaign.geofencings)
-    query = select(Campaign).where(Campaign.venue_id.in_(ids)).options(*map(selectinload, ties))
+    relations = (Campaign.beacons, Campaign.tags, Campaign.geofencings)
+    query = (
+        select(Campaign).where(Campaign.venue_id.in_(ids)).options(*map(selectinload, relations))
+    )
     campaigns = await session.scalars(query)
     stored.campaigns = _listed(campaigns, lambda c: (ids[c.venue_id], c.name))
 

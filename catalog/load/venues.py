@@ -16,7 +16,7 @@ _HOURS = {"start_minute": 0, "end_minute": 24 * 60}
 
 @dataclass
 class Places:
-    """What a campaign may be tied to: stored records and new ones."""
+    """The records that a campaign may refer to: stored ones and new ones."""
 
     tags: dict[str, Tag]
     beacons: dict[Triple, Beacon]
@@ -103,7 +103,7 @@ def _write_campaign(
 ) -> None:
     known = stored.campaigns.get((venue.name, item.values["name"]))
     mask = known[0].weekdays if known else EVERY_DAY
-    values = campaign_columns(item.values, weekdays=mask) | _ties(places, item)
+    values = campaign_columns(item.values, weekdays=mask) | _references(places, item)
     before = reach_of(known[0]) if known else None
     if known:
         campaign = writer.update("campaigns", known[0], values)
@@ -114,10 +114,10 @@ def _write_campaign(
         writer.grown.append((item.place, campaign))
 
 
-def _ties(places: Places, item: DocumentRecord) -> dict[str, Any]:
-    ties = _tags(places, item)
+def _references(places: Places, item: DocumentRecord) -> dict[str, Any]:
+    found = _tags(places, item)
     if "beacons" in item.values:
-        ties["beacons"] = in_order(places.beacons[triple] for _, triple in item.values["beacons"])
+        found["beacons"] = in_order(places.beacons[triple] for _, triple in item.values["beacons"])
     if "geofencings" in item.values:
-        ties["geofencings"] = in_order(places.geofences[n] for n in item.values["geofencings"])
-    return ties
+        found["geofencings"] = in_order(places.geofences[n] for n in item.values["geofencings"])
+    return found

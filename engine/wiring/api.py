@@ -14,12 +14,11 @@ from sqlalchemy import text
 from api.app import build_app
 from api.metrics import ApiMetrics
 from api.services import Limits, Services
-from api.sessions.attempts import Allowance, Attempts
+from api.sessions.attempts import Allowance, Attempts, PasswordGate
 from api.sessions.check import Sessions
-from api.sessions.fair_slots import FairSlots
-from api.sessions.gate import PasswordGate
 from api.sessions.revision import AccessRevision
 from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
+from api.slots import FairSlots
 from catalog.index.drainer import Drainer
 from catalog.secrets import open_cipher
 from connectors.egress import Egress

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from api.errors import ApiError
-from api.sessions.fair_slots import FairSlots
 from api.sessions.sign_in import Passwords
+from api.slots import FairSlots
 from catalog.accounts import NewAccount, create_account
 from catalog.migrate import migrate
 from engine.process.settings import load_settings

@@ -1,9 +1,9 @@
-"""FairSlots at what is dear: so many at once, and the networks that wait get theirs in rotation."""
+"""Slots for costly work, few at once: checks of passwords, and tests of connectors."""
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from api.errors import ApiError, unavailable
 
@@ -89,3 +89,31 @@ class FairSlots:
             queue.remove(mine)
             if not queue:
                 del self._queues[network]
+
+
+class TrialSlots:
+    """Tests of connectors under way: one of a company at a time, and `most` in all.
+
+    A request that finds no slot is refused at once: a test takes no longer than one call.
+    """
+
+    def __init__(self, most: int = 8) -> None:
+        self._most = most
+        self._companies: set[int] = set()
+
+    @contextmanager
+    def slot(self, company_id: int) -> Iterator[None]:
+        """Hold a slot. Raises ApiError: 429 for a company's second one, 503 beyond `most`."""
+        if company_id in self._companies:
+            raise ApiError(
+                429,
+                "the company's connector is being tested already",
+                headers={"retry-after": "1"},
+            )
+        if len(self._companies) >= self._most:
+            raise unavailable("too many connectors are being tested; try again")
+        self._companies.add(company_id)
+        try:
+            yield
+        finally:
+            self._companies.discard(company_id)

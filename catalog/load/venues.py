@@ -45,32 +45,28 @@ def _write_tags(
         if name in tags:
             writer.summary.of("tags").unchanged += 1
         else:
-            tags[name] = writer.create("tags", Tag(name=name, company=company))
+            new = {"name": name, "company": company}
+            tags[name] = writer.save("tags", None, Tag, new)
     return tags
 
 
 def _write_venue(writer: Writer, company: Company, item: DocumentVenue, stored: Stored) -> Venue:
-    for venue in stored.venues.get(item.values["name"], []):
-        return writer.update("venues", venue, item.values)
-    return writer.create("venues", Venue(**item.values, company=company))
+    known = next(iter(stored.venues.get(item.values["name"], [])), None)
+    return writer.save("venues", known, Venue, item.values, on_create={"company": company})
 
 
 def _write_beacon(
     writer: Writer, places: Places, venue: Venue, item: DocumentRecord, listed: str
 ) -> None:
-    values = item.values | _tags(places, item)
+    values = item.values | _tags(places, item) | {"venue": venue}
     triple = Triple(values["uuid"], values["major"], values["minor"])
-    beacon = places.beacons.get(triple)
-    carried = () if beacon is None else tuple(beacon.tags)
-    comes = beacon is None or beacon.venue is not venue
-    if beacon is None:
-        beacon = writer.create("beacons", Beacon(**values, venue=venue))
-        places.beacons[triple] = beacon
-    else:
-        writer.update("beacons", beacon, values | {"venue": venue})
+    known = places.beacons.get(triple)
+    carried = set() if known is None else set(known.tags)
+    comes = known is None or known.venue is not venue
+    beacon = places.beacons[triple] = writer.save("beacons", known, Beacon, values)
     if comes:
         writer.added[listed] = (Beacon, venue)
-    if comes or not set(carried).issuperset(beacon.tags):
+    if comes or not carried.issuperset(beacon.tags):
         writer.grown.append((item.place, beacon))
 
 
@@ -85,11 +81,9 @@ def _write_geofences(
 ) -> dict[str, Geofence]:
     fences = {name: known[0] for (at, name), known in stored.geofences.items() if at == venue.name}
     for fence in item.geofences:
-        name = fence.values["name"]
-        if name in fences:
-            writer.update("geofences", fences[name], fence.values)
-        else:
-            fences[name] = writer.create("geofences", Geofence(**fence.values, venue=venue))
+        known = fences.get(name := fence.values["name"])
+        new = {"venue": venue}
+        fences[name] = writer.save("geofences", known, Geofence, fence.values, on_create=new)
     return fences
 
 
@@ -101,15 +95,14 @@ def _write_campaign(
     stored: Stored,
     place: str,
 ) -> None:
-    known = stored.campaigns.get((venue.name, item.values["name"]))
-    mask = known[0].weekdays if known else EVERY_DAY
+    known = next(iter(stored.campaigns.get((venue.name, item.values["name"]), [])), None)
+    mask = known.weekdays if known else EVERY_DAY
     values = campaign_columns(item.values, weekdays=mask) | _references(places, item)
-    before = reach_of(known[0]) if known else None
-    if known:
-        campaign = writer.update("campaigns", known[0], values)
-    else:
-        campaign = writer.create("campaigns", Campaign(**_HOURS | values, venue=venue))
+    before = reach_of(known) if known else None
+    if known is None:
+        values = _HOURS | values | {"venue": venue}
         writer.added[f"{place}.campaigns"] = (Campaign, venue)
+    campaign = writer.save("campaigns", known, Campaign, values)
     if reach_of(campaign).goes_beyond(before):
         writer.grown.append((item.place, campaign))
 

@@ -64,22 +64,35 @@ class Writer:
     grown: list[tuple[str, Beacon | Campaign]] = field(default_factory=list)
     added: dict[str, tuple[type[Beacon | Campaign], Venue]] = field(default_factory=dict)
 
-    def create(self, kind: str, record: M) -> M:
-        """Add a new record."""
-        self.session.add(record)
-        self.summary.of(kind).created += 1
-        return record
+    def save(
+        self,
+        kind: str,
+        stored: M | None,
+        model: type[M],
+        values: Mapping[str, Any],
+        *,
+        on_create: Mapping[str, Any] | None = None,
+        on_change: Mapping[str, Any] | None = None,
+    ) -> M:
+        """Set what differs from the stored record, or add a new one.
 
-    def update(self, kind: str, record: M, values: Mapping[str, Any], **on_change: Any) -> M:
-        """Set what differs; `on_change` too, if anything does."""
-        different = {k: v for k, v in values.items() if getattr(record, k) != v}
-        if not different:
-            self.summary.of(kind).unchanged += 1
-            return record
-        for key, value in (different | on_change).items():
-            setattr(record, key, value)
-        self.summary.of(kind).updated += 1
-        return record
+        A new record gets `on_create`, too, and a stored one `on_change`, if anything differs.
+        """
+        count = self.summary.of(kind)
+        if stored is None:
+            created = model(**values, **(on_create or {}))
+            self.session.add(created)
+            count.created += 1
+            return created
+        different = {k: v for k, v in values.items() if getattr(stored, k) != v}
+        if different:
+            different |= on_change or {}
+            count.updated += 1
+        else:
+            count.unchanged += 1
+        for key, value in different.items():
+            setattr(stored, key, value)
+        return stored
 
 
 def in_order(records: Iterable[T]) -> list[T]:

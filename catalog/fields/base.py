@@ -68,8 +68,8 @@ class Fields(BaseModel):
         schema: Schema = handler.resolve_ref_schema(handler(core))
         for name, *others in spellings(cls).values():
             for other in others:
-                told_as = f"Another name of {name}: where both are given, they say the same."
-                schema["properties"][other] = schema["properties"][name] | {"description": told_as}
+                note = f"Another name of {name}: where both are given, they say the same."
+                schema["properties"][other] = schema["properties"][name] | {"description": note}
             if others and name in schema.get("required", ()):
                 schema["required"].remove(name)
                 either = {"anyOf": [{"required": [each]} for each in (name, *others)]}

@@ -61,13 +61,13 @@ class DocumentCompany(DocumentRecord):
     venues: list[DocumentVenue] = field(default_factory=list)
 
 
-class BeaconEntry(BeaconFields):
+class LoadedBeacon(BeaconFields):
     """A beacon with its tags, by their names."""
 
     tags: Annotated[list[str], names] = ABSENT
 
 
-class CampaignEntry(CampaignFields):
+class LoadedCampaign(CampaignFields):
     """A campaign with its tags and geofences, by their names; its beacons are read apart."""
 
     tags: Annotated[list[str], names] = ABSENT
@@ -131,7 +131,7 @@ def _connector(place: str, given: Any, faults: Faults) -> DocumentRecord | None:
 def _venue(place: str, given: dict[str, Any], faults: Faults) -> DocumentVenue:
     inside = ("beacons", "geofences", "geofencings", "campaigns")
     item = DocumentVenue(place, _values(VenueInput, place, given, faults, inside))
-    item.beacons = _items(BeaconEntry, given, "beacons", place, faults)
+    item.beacons = _items(LoadedBeacon, given, "beacons", place, faults)
     for name in ("geofences", "geofencings"):
         item.geofences += _items(GeofenceInput, given, name, place, faults)
     item.campaigns = [
@@ -141,7 +141,7 @@ def _venue(place: str, given: dict[str, Any], faults: Faults) -> DocumentVenue:
 
 
 def _campaign(place: str, given: dict[str, Any], faults: Faults) -> DocumentRecord:
-    values = _values(CampaignEntry, place, given, faults, ("beacons",))
+    values = _values(LoadedCampaign, place, given, faults, ("beacons",))
     if "beacons" in given:
         named = (
             (here, triple_of(read_fields(TripleFields, listed, place=here, faults=faults)))

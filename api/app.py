@@ -23,15 +23,14 @@ from api.openapi import page
 from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
 from api.routes import (
+    account,
     application,
     audit,
-    auth,
     beacon,
     campaign,
     connector,
     device,
     geofence,
-    profile,
     statistics,
     venue,
 )
@@ -41,8 +40,7 @@ from catalog.failures import database_may_recover
 
 _log = structlog.get_logger(__name__)
 _ROUTERS = (
-    auth,
-    profile,
+    account,
     application,
     device,
     venue,
@@ -106,13 +104,13 @@ def _plain_routes(
     app: FastAPI, version: str, ready: Callable[[], Awaitable[Mapping[str, bool]]]
 ) -> APIRouter:
     router = APIRouter(include_in_schema=False)
-    told: dict[str, Any] = {}
+    made: dict[str, Any] = {}
 
     @router.get("/openapi.json")
     async def openapi() -> Response:
-        if not told:
-            told.update(document(app, version))
-        return answer(told)
+        if not made:
+            made.update(document(app, version))
+        return answer(made)
 
     @router.get("/healthz")
     async def healthz() -> Response:
@@ -159,7 +157,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 
 async def _bad_parameters(request: Request, error: RequestValidationError) -> Response:
     limits = numbers_of(request.scope["route"])
-    # What pydantic says of the place goes on, with names of its own types.
+    # pydantic's own messages name its types, so they are not shown.
     names = [str(fault["loc"][1]) for fault in error.errors()]
     fields = {
         name: f"accepted: a whole number from {lowest} to {highest}"

@@ -1,14 +1,14 @@
 """The body of a request: a JSON object of limited size that arrives in limited time."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from api.errors import ApiError, bad_fields
-from catalog.fields.reading import Fault, Faults, Field, read_fields
+from catalog.fields.base import FieldFault
 
 _ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}
@@ -27,15 +27,7 @@ async def read_object(request: Request, *, longest: int, seconds: float) -> dict
     return content
 
 
-def read_values(
-    fields: Sequence[Field], given: Mapping[str, Any], faults: Faults
-) -> dict[str, Any]:
-    """The good values by attribute; what is wrong goes to `faults`. Unknown names are ignored:
-    clients send back what they have read."""
-    return read_fields(fields, given, place="", faults=faults)
-
-
-def raise_faults(faults: Sequence[Fault]) -> None:
+def raise_faults(faults: Sequence[FieldFault]) -> None:
     """Raise ApiError 400 if there are any."""
     if not faults:
         return

@@ -1,4 +1,12 @@
-"""Errors as the interface tells them: `status`, a text, and the HTTP status again as `code`."""
+"""Every error of the interface: what its answer says, and what a client can do about it.
+
+400  bad_fields           correct the named fields
+401  no_session           sign in
+403  forbidden            ask for the permission
+404  not_found            the record is gone, or another company's
+409, 413, 415, 408        as the message says
+429, 503  unavailable     try again after `retry-after` seconds
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,8 +40,8 @@ def no_session(**fields: str) -> ApiError:
 
 
 def as_of_signing_in(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an error as signing in tells it: there the text is `error_message`."""
-    return {"error_message" if name == "message" else name: told for name, told in body.items()}
+    """The body of an error of signing in: there the text is `error_message`."""
+    return {"error_message" if name == "message" else name: value for name, value in body.items()}
 
 
 def forbidden(area: str, level: int) -> ApiError:
@@ -42,7 +50,7 @@ def forbidden(area: str, level: int) -> ApiError:
 
 
 def not_found(what: str) -> ApiError:
-    """No such record, or another company's: there is no telling which."""
+    """No such record, or another company's: the answer is the same."""
     return ApiError(404, f"no such {what}")
 
 

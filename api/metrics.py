@@ -1,4 +1,4 @@
-"""Metrics of the interface. Routes are told by their templates: never an id, never a url."""
+"""Metrics of the interface. The label `route` is the template: never an id, never a url."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

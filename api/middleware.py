@@ -15,7 +15,7 @@ from api.metrics import ApiMetrics
 from catalog.audit import audit_scope
 
 _log = structlog.get_logger(__name__)
-_PROBES = ("/healthz", "/readyz")  # asked every few seconds: counted, and no line each
+_PROBES = ("/healthz", "/readyz")  # requested every few seconds: counted, not logged
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,7 +38,7 @@ class RequestMiddleware:
     """The outermost one.
 
     `seconds` bounds the time until an answer begins, and then the time that each piece of it
-    waits for a slow reader; `whole_seconds` bounds all of it. An error that nobody expected is
+    waits for a slow reader; `whole_seconds` bounds all of it. An unexpected error is
     logged, with the request's id, and answered with 500 and nothing else; when the answer has
     begun, the connection ends.
     """
@@ -79,7 +79,7 @@ class RequestMiddleware:
                 exchange.deadline = None
         except TimeoutError as error:
             await _give_up(exchange, error, unavailable("the answer took too long"))
-        except Exception as error:  # the last resort: logged, told without internals
+        except Exception as error:  # the last resort: logged; the answer has no internals
             _log.exception("request failed", error=type(error).__name__)
             await _give_up(exchange, error, ApiError(500, "internal error"))
 
@@ -98,10 +98,10 @@ class RequestMiddleware:
         )
 
 
-async def _give_up(exchange: "_Exchange", error: Exception, told: ApiError) -> None:
+async def _give_up(exchange: "_Exchange", error: Exception, refusal: ApiError) -> None:
     if exchange.status:
         raise error
-    await error_answer(told)(exchange.scope, _nothing, exchange.send)
+    await error_answer(refusal)(exchange.scope, _nothing, exchange.send)
 
 
 async def _nothing() -> Message:
@@ -143,6 +143,6 @@ def _now() -> float:
 
 
 def _route(scope: Scope) -> str:
-    """The template of the route; all paths that nobody serves are one."""
+    """The template of the route; all unknown paths are one."""
     route = scope.get("route")
     return str(getattr(route, "path", None) or "none")

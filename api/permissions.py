@@ -24,11 +24,12 @@ from typing import Any
 from fastapi import Depends
 from starlette.requests import Request
 
-from api.body import read_object
+from api.body import raise_faults, read_object
 from api.errors import forbidden, no_session
 from api.services import Services
-from api.sessions.account import SignedIn
+from api.sessions.check import SignedIn
 from catalog.audit import Author, set_author
+from catalog.fields.base import Conflicts, Faults, Fields, read_fields
 from catalog.fields.company import NOTHING, READ, WRITE
 
 AREAS = {
@@ -48,8 +49,8 @@ TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caller:
-    """A request of somebody who is signed in and may make it."""
+class AuthorizedCaller:
+    """A signed-in account that may make this request."""
 
     account: SignedIn
     services: Services
@@ -72,6 +73,20 @@ class Caller:
         return await read_object(
             self.request, longest=limits.body_bytes, seconds=limits.body_seconds
         )
+
+    async def values(
+        self, model: type[Fields], conflicts: Conflicts = lambda _: ()
+    ) -> dict[str, Any]:
+        """The body's values by attribute. Raises ApiError, 400 with every fault.
+
+        `conflicts` says what is wrong with fields together. Names that `model` does not know are
+        ignored: clients send back what they have read.
+        """
+        faults = Faults()
+        values = read_fields(model, await self.body(), faults=faults)
+        faults.note_conflicts("", conflicts(values))
+        raise_faults(faults)
+        return values
 
 
 def services_of(request: Request) -> Services:
@@ -100,8 +115,8 @@ def signed_in() -> Any:
     return Depends(_needs("", NOTHING))
 
 
-def _needs(area: str, level: int) -> Callable[[Request], Awaitable[Caller]]:
-    async def caller(request: Request) -> Caller:
+def _needs(area: str, level: int) -> Callable[[Request], Awaitable[AuthorizedCaller]]:
+    async def caller(request: Request) -> AuthorizedCaller:
         services = services_of(request)
         email = request.headers.get(KEY_HEADER)
         token = request.headers.get(TOKEN_HEADER)
@@ -121,7 +136,7 @@ def _needs(area: str, level: int) -> Callable[[Request], Awaitable[Caller]]:
         )
         if account.level(area) < level:
             raise forbidden(area, level)
-        return Caller(account=account, services=services, request=request, token=token)
+        return AuthorizedCaller(account=account, services=services, request=request, token=token)
 
     return caller
 
@@ -132,4 +147,4 @@ def _lacking(email: str | None, token: str | None) -> dict[str, str]:
         KEY_HEADER: (email, "required: the account's e-mail"),
         TOKEN_HEADER: (token, "required: the token that POST /auth answered"),
     }
-    return {name: told for name, (value, told) in given.items() if not value}
+    return {name: message for name, (value, message) in given.items() if not value}

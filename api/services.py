@@ -1,4 +1,4 @@
-"""What the operations work with, made once by whoever builds the application."""
+"""What the operations work with, built once with the application."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from datetime import datetime
 
 from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
-from api.trials import TrialTurns
+from api.slots import TrialSlots
 from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
@@ -32,8 +32,8 @@ class Services:
     `nudge` is called after each commit, so that the index in Redis learns of it at once.
     `check_url` raises connectors.egress.EgressError for where no connector may lead. Without
     `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
-    once, and raises connectors.trial.NothingToTryError; `past_calls` tells what the role knows of
-    a company's calls, and raises what Redis does.
+    once, and raises connectors.trial.NothingToTryError; `past_calls` reads the calls that the
+    role remembers of a company, and raises what Redis does.
     """
 
     database: Database
@@ -47,4 +47,4 @@ class Services:
     clock: Callable[[], datetime]
     limits: Limits = Limits()
     catalog_limits: CatalogLimits = DEFAULT_LIMITS
-    trial_turns: TrialTurns = field(default_factory=TrialTurns)
+    trial_slots: TrialSlots = field(default_factory=TrialSlots)

@@ -1,16 +1,21 @@
 """One transaction of a writer: its record and the outbox together, or neither."""
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.responses import Response
 
+from api.answers import done
 from api.errors import ApiError, bad_fields, unavailable
+from api.permissions import AuthorizedCaller
 from api.services import Services
+from api.tenancy import InVenue, lock_record
 from catalog.errors import LimitError
 from catalog.failures import is_lock_conflict
+from catalog.models import Base
 
 _log = structlog.get_logger(__name__)
 _TRIES = 4
@@ -27,15 +32,13 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
         try:
             async with services.database.write.begin() as session:
                 result = await work(session)
-        except IntegrityError as error:
+        except LimitError as error:
+            raise limit_answer(error) from None
+        except DBAPIError as error:
             if _is_triple(error):
                 raise ApiError(409, "the triple uuid, major, minor is taken") from None
-            # A tag of this name came, or a record that this one belongs to went, meanwhile.
-            _log.info("writing again", error=str(error.orig).partition("\n")[0])
-        except LimitError as error:
-            raise passed(error) from None
-        except DBAPIError as error:
-            if not is_lock_conflict(error):
+            # Refused for integrity: a tag of this name came, or the record's owner went, meanwhile.
+            if not isinstance(error, IntegrityError) and not is_lock_conflict(error):
                 raise
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
         else:
@@ -44,14 +47,32 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
     raise unavailable("the record is being changed by too many at once")
 
 
-def passed(limit: LimitError) -> ApiError:
+async def delete_in_venue(
+    caller: AuthorizedCaller, model: type[InVenue], venue_id: int, number: int
+) -> Response:
+    """Delete a record of a venue. Raises ApiError 404."""
+
+    async def work(session: AsyncSession) -> None:
+        await session.delete(await lock_record(session, model, caller.company_id, venue_id, number))
+
+    await write(caller.services, work)
+    return done()
+
+
+def assign(record: Base, values: Mapping[str, Any]) -> None:
+    """Set the attributes."""
+    for name, value in values.items():
+        setattr(record, name, value)
+
+
+def limit_answer(limit: LimitError) -> ApiError:
     """The answer to what passes a limit: 400, which says it."""
     if limit.field:
         return bad_fields({limit.field: str(limit)})
     return ApiError(400, str(limit))
 
 
-def _is_triple(error: IntegrityError) -> bool:
+def _is_triple(error: DBAPIError) -> bool:
     cause = getattr(error.orig, "__cause__", None)
     constraint = getattr(cause, "constraint_name", None)
     if constraint is not None:

@@ -4,10 +4,22 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
 
-from api.openapi.answers import answer_schemas
-from api.openapi.requests import request_schemas
+from api.openapi.examples import EXAMPLES
 from api.permissions import KEY_HEADER, TOKEN_HEADER
+from api.requests import (
+    BeaconInput,
+    CampaignCreate,
+    CampaignEdit,
+    Credentials,
+    DeviceUpdate,
+    PasswordChange,
+)
+from catalog.fields.base import Fields
+from catalog.fields.company import ApplicationInput
+from catalog.fields.connector import ConnectorInput
+from catalog.fields.venue import GeofenceInput, VenueInput
 
 _VERSION = "3.0.3"
 _ABOUT = """Sessions, profile, devices (CRM), venues, beacons, geofences, campaigns, connector.
@@ -21,51 +33,118 @@ A text is never null: it is empty where nobody filled it. A number or a time tha
 null. Only `token_push` and `id_connector` of a device are left out where there is none. In
 requests null and an empty text both empty an optional text.
 """
-# Of JSON Schema, but not of OpenAPI 3.0.
-_UNKNOWN = ("contentMediaType", "examples")
+REQUESTS: tuple[type[Fields], ...] = (
+    Credentials,
+    PasswordChange,
+    ApplicationInput,
+    VenueInput,
+    BeaconInput,
+    GeofenceInput,
+    CampaignCreate,
+    CampaignEdit,
+    ConnectorInput,
+    DeviceUpdate,
+)
+_REF = "#/components/schemas/"
+# Of JSON Schema, but not of OpenAPI 3.0; or said by the name of the field already.
+_LEFT_OUT = ("contentMediaType", "title", "default")
 
 
 def document(app: FastAPI, version: str) -> dict[str, Any]:
     """The whole document for the application's routes."""
-    told = get_openapi(
+    made = get_openapi(
         title="Proximity management interface",
         version=version,
         openapi_version=_VERSION,
         description=_ABOUT,
         routes=app.routes,
-        servers=[{"url": "/"}],  # the default, which some generators want to be told
+        servers=[{"url": "/"}],  # the default, which some generators want to be given
     )
-    for path in told["paths"].values():
+    for path in made["paths"].values():
         for operation in path.values():
             # FastAPI adds its own shape of a validation error; ours is 400.
             operation["responses"].pop("422", None)
-    schemas = {**request_schemas(), **answer_schemas()}
-    told["components"] = {
-        "schemas": _plain(schemas, names=True),
+    schemas = made["components"]["schemas"] | _request_schemas()
+    made["paths"] = {path: _renamed(each) for path, each in made["paths"].items()}
+    made["components"] = {
+        "schemas": {
+            _short(name): _plain(schema) | _example(_short(name))
+            for name, schema in schemas.items()
+            if "ValidationError" not in name
+        },
         "securitySchemes": {
             "key": _header(KEY_HEADER, "The account's e-mail."),
             "token": _header(TOKEN_HEADER, "The session token."),
         },
     }
-    told["security"] = [{"key": [], "token": []}]
-    return told
+    made["security"] = [{"key": [], "token": []}]
+    return made
+
+
+def _request_schemas() -> dict[str, Any]:
+    """FastAPI does not know them: it would read bodies before it knows who sends them."""
+    models = [(model, "validation") for model in REQUESTS]
+    _, schemas = models_json_schema(models, ref_template=_REF + "{model}")  # type: ignore[arg-type]
+    return dict(schemas["$defs"])
+
+
+def _example(name: str) -> dict[str, Any]:
+    return {"example": EXAMPLES[name]} if name in EXAMPLES else {}
 
 
 def _header(name: str, description: str) -> dict[str, Any]:
     return {"type": "apiKey", "in": "header", "name": name, "description": description}
 
 
+def _short(name: str) -> str:
+    return name.removesuffix("Answer")
+
+
+def _renamed(value: Any) -> Any:
+    """With the names of schemas as they are here."""
+    if isinstance(value, list):
+        return [_renamed(each) for each in value]
+    if isinstance(value, dict):
+        return {k: _short(v) if k == "$ref" else _renamed(v) for k, v in value.items()}
+    return value
+
+
 def _plain(schema: Any, *, names: bool = False) -> Any:
     """The schema in OpenAPI 3.0's words; `names` are keys that are no keywords."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
+    if isinstance(schema, float) and schema.is_integer():
+        return int(schema)  # a limit of whole numbers, which FastAPI writes as 1.0
     if not isinstance(schema, dict):
         return schema
-    told = {
-        key: value if key in ("example", "enum") else _plain(value, names=key == "properties")
+    plain = {
+        key: value if key == "enum" else _plain(value, names=key == "properties")
         for key, value in schema.items()
-        if names or key not in _UNKNOWN
+        if names or key not in _LEFT_OUT
     }
-    if not names and schema.get("examples"):
-        told["example"] = schema["examples"][0]
-    return told
+    if names:
+        return plain
+    if "$ref" in plain:
+        plain["$ref"] = _short(plain["$ref"])
+    if "const" in plain:
+        plain["enum"] = [plain.pop("const")]
+    if "examples" in plain:
+        plain["example"] = plain.pop("examples")[0]
+    return _nullable(plain)
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """A choice between null and something else, as OpenAPI 3.0 says it."""
+    choices = schema.get("anyOf", [])
+    if {"type": "null"} not in choices:
+        return schema
+    others = [choice for choice in choices if choice != {"type": "null"}]
+    rest = {key: value for key, value in schema.items() if key != "anyOf"} | {"nullable": True}
+    if len(others) > 1:
+        return {"anyOf": others} | rest
+    if "$ref" in others[0]:
+        return {"type": "object", "allOf": others} | rest
+    if "enum" in others[0]:
+        rest["enum"] = [*others[0]["enum"], None]
+    only: dict[str, Any] = others[0]
+    return only | rest

@@ -204,3 +204,31 @@ DEVICE_DETAIL: Example = {
         }
     ],
 }
+
+# By the names of the schemas.
+EXAMPLES: dict[str, Example] = {
+    "Credentials": CREDENTIALS,
+    "PasswordChange": NEW_PASSWORD,
+    "ApplicationInput": APPLICATION,
+    "VenueInput": VENUE,
+    "BeaconInput": BEACON,
+    "GeofenceInput": GEOFENCE,
+    "CampaignCreate": CAMPAIGN,
+    "CampaignEdit": CAMPAIGN,
+    "ConnectorInput": CONNECTOR,
+    "DeviceUpdate": {"device": [{"test": "1"}]},
+    "SessionEnvelope": SESSION,
+    "Profile": PROFILE,
+    "Application": APPLICATION_ANSWER,
+    "Venue": {"id": 1, **VENUE},
+    "Beacon": BEACON_ANSWER,
+    "Geofence": {"id": 1, **GEOFENCE},
+    "Campaign": CAMPAIGN_ANSWER,
+    "Connector": {"id": 1, **CONNECTOR, "signed": False},
+    "ConnectorCalls": CONNECTOR_CALLS,
+    "ConnectorTrial": CONNECTOR_TRIAL,
+    "Device": DEVICE,
+    "DeviceDetail": DEVICE_DETAIL,
+    "StatisticLine": STATISTIC_LINE,
+    "AuditEntry": AUDIT_ENTRY,
+}

@@ -1,66 +1,102 @@
 """A connector's calls: those that were made, and one to try it."""
 
 from datetime import UTC, datetime
+from typing import Annotated, Literal
 
-from api.answers import timestamp
-from api.records.page import Record
-from connectors.history import CallHistory
-from connectors.model import Content
-from connectors.trial import Pairs, Trial
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from api.answers import Answer, Count, Id, Text, Timestamp
+from connectors.history import State
+from connectors.model import Content, Fault
+from connectors.trial import Pairs
 
-def history(told: CallHistory) -> Record:
-    """The breaker and the last calls."""
-    breaker = told.breaker
-    return {
-        "breaker": {
-            "state": breaker.state,
-            "calls": breaker.calls,
-            "failures": breaker.failures,
-            "seconds": round(breaker.wait, 3),
-        },
-        "calls": [
-            {
-                "id": call.id,
-                "create_on": timestamp(datetime.fromtimestamp(call.at, UTC)),
-                "campaign_id": call.campaign,
-                "outcome": call.outcome,
-                "detail": call.detail,
-                "status": call.status,
-                "seconds": _milliseconds(call.seconds),
-                "tries": call.tries,
-            }
-            for call in told.calls
-        ],
-    }
+Outcome = Annotated[
+    str,
+    Field(
+        description="What came of it, or why nothing did.",
+        json_schema_extra={"enum": ["published", "declined", *(fault.value for fault in Fault)]},
+    ),
+]
+Detail = Annotated[str, Field(description="More about a failure.")]
+Milliseconds = Annotated[float, AfterValidator(lambda seconds: round(seconds, 3))]
+Seconds = Annotated[Milliseconds | None, Field(description="null when the service was not called.")]
 
 
-def trial(told: Trial) -> Record:
-    """What was sent, what came back, and what it would have led to."""
-    request, reply, result = told.request, told.reply, told.result
-    return {
-        "outcome": told.outcome,
-        "detail": told.detail,
-        "seconds": _milliseconds(told.seconds),
-        "request": request and {**request._asdict(), "headers": _pairs(request.headers)},
-        "reply": reply and {**reply._asdict(), "headers": _pairs(reply.headers)},
-        "notification": _content(result) if isinstance(result, Content) else None,
-    }
+class BreakerAnswer(Answer):
+    """A connectors.history.ShownBreaker."""
+
+    state: State
+    calls: Count = Field(description="The last calls, which it looks at; none while open.")
+    failures: Count = Field(description="How many of them failed.")
+    seconds: Milliseconds = Field(validation_alias="wait", description="Until it lets a call try.")
 
 
-def _content(content: Content) -> Record:
-    """Empty where the campaign's own stands."""
-    return {
-        "title": content.title or "",
-        "push": content.push or "",
-        "format": content.format,
-        "content": content.content,
-    }
+class CallAnswer(Answer):
+    """A connectors.history.PastCall."""
+
+    id: str = Field(description="The call's idempotency-key, and its notification's id.")
+    create_on: Annotated[
+        Timestamp, BeforeValidator(lambda seconds: datetime.fromtimestamp(seconds, UTC))
+    ] = Field(validation_alias="at")
+    campaign_id: Id = Field(validation_alias="campaign")
+    outcome: Outcome
+    detail: Detail
+    status: int | None = Field(description="Of the reply; null when there was none.")
+    seconds: Seconds
+    tries: Count
 
 
-def _pairs(pairs: Pairs) -> list[Record]:
+class ConnectorCallsAnswer(Answer):
+    """A connectors.history.CallHistory."""
+
+    breaker: BreakerAnswer
+    calls: list[CallAnswer]
+
+
+class HeaderAnswer(Answer):
+    key: str
+    value: str
+
+
+def _headers(pairs: Pairs) -> list[dict[str, str]]:
     return [{"key": name, "value": value} for name, value in pairs]
 
 
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
+Headers = Annotated[list[HeaderAnswer], BeforeValidator(_headers)]
+
+
+class TrialRequestAnswer(Answer):
+    method: str
+    url: str
+    headers: Headers
+    body: str
+    left_out: list[str] = Field(description="Parameters that are not sent.")
+
+
+class TrialReplyAnswer(Answer):
+    status: int
+    headers: Headers
+    body: str
+
+
+class TrialNotificationAnswer(Answer):
+    """A text is empty where the campaign's own stands."""
+
+    title: Text
+    push: Text
+    format: Literal["template", "url", "html"]
+    content: str
+
+
+class ConnectorTrialAnswer(Answer):
+    """A connectors.trial.Trial: what was sent, what came back, what it would have led to."""
+
+    outcome: Outcome
+    detail: Detail
+    seconds: Seconds
+    request: TrialRequestAnswer | None
+    reply: TrialReplyAnswer | None
+    notification: Annotated[
+        TrialNotificationAnswer | None,
+        BeforeValidator(lambda result: result if isinstance(result, Content) else None),
+    ] = Field(validation_alias="result")

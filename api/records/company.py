@@ -1,59 +1,84 @@
 """The profile, the applications, the connector."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from sqlalchemy import ColumnElement, select
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import contains_eager
 
-from api.answers import timestamp
-from api.records.page import Page, Record, fetch
-from catalog.fields.company import AREAS, NOTHING
-from catalog.models import Account, Application, Company, Connector
+from api.answers import Answer, Id, Record, Text, Timestamp, timestamp
+from api.records.page import Page, Where, columns_of, fetch
+from catalog.fields.company import AREAS, NOTHING, WRITE
+from catalog.models import Account, Application, Connector
 from catalog.models.base import at_offset
 from catalog.secrets import Cipher
 
-_APPLICATION = select(
-    Application.id,
-    Application.name,
-    Application.type,
-    Application.api_key,
-    Application.api_id,
-    Application.active,
-    Application.expire_on,
-    Application.expire_offset,
-)
-_PROFILE = select(Account, Company).join(Account.company)
+_LEVEL = {"type": "integer", "minimum": NOTHING, "maximum": WRITE}
+_LEVELS = {
+    "type": "object",
+    "required": list(AREAS),
+    "properties": dict.fromkeys(AREAS, _LEVEL),
+    "additionalProperties": False,
+}
+
+
+def _all_areas(levels: dict[str, int]) -> dict[str, int]:
+    return {area: levels.get(area, NOTHING) for area in AREAS}
+
+
+class CompanyAnswer(Answer):
+    id: Id
+    name: str
+    image: Text
+    description: Text
+    active: bool
+    create_on: Timestamp
+
+
+class ProfileAnswer(Answer):
+    id: Id
+    email: str
+    name: Text
+    fonction: Text
+    active: bool
+    company: CompanyAnswer
+    permission: Annotated[dict[str, int], BeforeValidator(_all_areas), WithJsonSchema(_LEVELS)]
+
+
+class ApplicationAnswer(Answer):
+    id: Id
+    name: str
+    type: str
+    api_key: str
+    api_id: str
+    active: bool
+    expire_on: Timestamp | None
+
+
+class ConnectorAnswer(Answer):
+    id: Id
+    name: str
+    url: str
+    method: Literal["GET", "POST"]
+    auth: Literal["header", "get"]
+    parameters: str = Field(description="A JSON list, encoded as a string.")
+    signed: bool = Field(description="Whether calls are signed: the secret itself is never shown.")
+
+
+_APPLICATION = columns_of(ApplicationAnswer, Application, Application.expire_offset)
+_PROFILE = select(Account).join(Account.company).options(contains_eager(Account.company))
 
 
 async def profile(session: AsyncSession, account_id: int) -> Record | None:
     """The account and its company: one query. None when it has just been deleted."""
-    row = (await session.execute(_PROFILE.where(Account.id == account_id))).one_or_none()
-    if row is None:
-        return None
-    account, company = row
-    return {
-        "id": account.id,
-        "email": account.email,
-        "name": account.name or "",
-        "fonction": account.fonction or "",
-        "active": account.active,
-        "company": {
-            "id": company.id,
-            "name": company.name,
-            "image": company.image or "",
-            "description": company.description or "",
-            "active": company.active,
-            "create_on": timestamp(company.create_on),
-        },
-        "permission": {area: account.permission.get(area, NOTHING) for area in AREAS},
-    }
+    account = await session.scalar(_PROFILE.where(Account.id == account_id))
+    return None if account is None else ProfileAnswer.model_validate(account).model_dump()
 
 
-async def applications(
-    session: AsyncSession, where: tuple[ColumnElement[bool], ...], page: Page
-) -> list[Record]:
+async def applications(session: AsyncSession, where: Where, page: Page) -> list[Record]:
     """Applications: one query."""
-    found = await fetch(session, _APPLICATION, Application.id, where, page)
+    found = await fetch(session, ApplicationAnswer, _APPLICATION, Application.id, where, page)
     for record in found:
         expire_on, offset = record["expire_on"], record.pop("expire_offset")
         record["expire_on"] = None if expire_on is None else timestamp(at_offset(expire_on, offset))

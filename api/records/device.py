@@ -1,41 +1,77 @@
 """Devices, and the traces that they left."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.answers import timestamp
-from api.records.page import Page, Record, fetch, with_texts
-from api.records.venue import beacons
+from api.answers import Answer, Count, Id, Record, Timestamp, timestamp
+from api.records.page import Page, Where, columns_of, fetch
+from api.records.venue import BeaconAnswer, beacons
 from catalog.models import AuthenticationTrace, Beacon, DetectionTrace, Device, Venue
 from catalog.soft_deletion import with_deleted
 
-_DEVICE = select(
-    Device.id,
-    Device.nb_beacon,
-    Device.nb_campaign,
-    Device.udid,
-    Device.token_push,
-    Device.name,
-    Device.version,
-    Device.model,
-    Device.id_connector,
-    Device.create_on,
-    Device.update_on,
-    Device.test,
-)
+
+class DeviceAnswer(Answer):
+    """A device. `token_push` and `id_connector` are absent where there is none."""
+
+    id: Id
+    nb_beacon: Count
+    nb_campaign: Count
+    udid: str
+    token_push: str = ""
+    name: str
+    version: str
+    model: str
+    id_connector: int = 0
+    create_on: Timestamp
+    update_on: Timestamp
+    test: bool
+
+
+class AuthenticationTraceAnswer(Answer):
+    id: Id
+    create_on: Timestamp
+    ip: str
+
+
+class BeaconIdAnswer(Answer):
+    """A beacon that is gone, or another company's now."""
+
+    id: Id
+
+
+class BeaconTraceAnswer(Answer):
+    lieu: str = Field(description="Empty when the venue is gone.")
+    lieu_id: Id
+    id: Id
+    beacon: BeaconAnswer | BeaconIdAnswer
+    status: str
+    create_on: Timestamp
+    ip: str
+
+
+class DeviceDetailAnswer(Answer):
+    device: list[DeviceAnswer]
+    auth: list[AuthenticationTraceAnswer]
+    beacon: list[BeaconTraceAnswer]
+
+
+_DEVICE = columns_of(DeviceAnswer, Device)
 Trace = AuthenticationTrace | DetectionTrace
-_PRESENT_ON_SOME = ("token_push", "id_connector")
 
 
-async def devices(
-    session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
-) -> list[Record]:
+async def devices(session: AsyncSession, where: Where, page: Page) -> list[Record]:
     """Devices: one query."""
-    found = await fetch(session, _DEVICE, Device.id, where, page)
-    return [_told(row) for row in with_texts(found, ("name", "version", "model"))]
+    found = await fetch(session, DeviceAnswer, _DEVICE, Device.id, where, page)
+    for record in found:
+        for name in ("token_push", "id_connector"):
+            if record[name] is None:
+                del record[name]
+        record["create_on"] = timestamp(record["create_on"])
+        record["update_on"] = timestamp(record["update_on"])
+    return found
 
 
 async def authentications(session: AsyncSession, device_id: int, page: Page) -> list[Record]:
@@ -62,8 +98,8 @@ async def detections(
 ) -> list[Record]:
     """A page of a device's detections, the newest first: four queries, five behind another page.
 
-    Deleted beacons and venues are told as they were. A beacon that is another company's now is
-    told by its id alone, and such a venue has no name.
+    Deleted beacons and venues are shown as they were. Of a beacon that is another company's now
+    only the id is shown, of such a venue no name.
     """
     trace = DetectionTrace
     older = await _older(session, trace, device_id, page.after)
@@ -116,12 +152,3 @@ async def _beacons(session: AsyncSession, company_id: int, ids: set[int]) -> dic
     where = (Venue.company_id == company_id, Beacon.id.in_(ids))
     found = await beacons(session, where, Page(limit=len(ids)), deleted=True)
     return {record["id"]: record for record in found}
-
-
-def _told(row: dict[str, Any]) -> Record:
-    for name in _PRESENT_ON_SOME:
-        if row[name] is None:
-            del row[name]
-    row["create_on"] = timestamp(row["create_on"])
-    row["update_on"] = timestamp(row["update_on"])
-    return row

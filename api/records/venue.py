@@ -1,75 +1,84 @@
 """Venues, beacons and geofences."""
 
-from collections.abc import Sequence
+from typing import Annotated, Literal
 
-from sqlalchemy import ColumnElement, select
+from pydantic import Field
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.records.page import Page, Record, fetch, with_texts
+from api.answers import Answer, Count, Id, Record, fill_texts
+from api.records.page import Page, Where, columns_of, fetch
 from catalog.models import Beacon, Geofence, Tag, Venue, beacon_tag
 from catalog.soft_deletion import with_deleted
 
-_VENUE = select(
-    Venue.id,
-    Venue.name,
-    Venue.address,
-    Venue.active,
-    Venue.width,
-    Venue.height,
-    Venue.image,
-    Venue.time_zone,
-)
-_BEACON = select(
-    Beacon.id,
-    Beacon.name,
-    Beacon.uuid,
-    Beacon.major,
-    Beacon.minor,
-    Beacon.active,
-    Beacon.proximity,
-    Beacon.x,
-    Beacon.y,
-    Beacon.color,
-).join(Beacon.venue)
-_GEOFENCE = select(
-    Geofence.id,
-    Geofence.name,
-    Geofence.longitude,
-    Geofence.latitude,
-    Geofence.radius,
-    Geofence.active,
-).join(Geofence.venue)
+
+class VenueAnswer(Answer):
+    id: Id
+    name: str
+    address: str
+    active: bool
+    width: Count | None
+    height: Count | None
+    image: str
+    time_zone: str
 
 
-async def venues(
-    session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
-) -> list[Record]:
+class TagAnswer(Answer):
+    id: Id
+    name: str
+
+
+class BeaconAnswer(Answer):
+    id: Id
+    name: str
+    uuid: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+    major: Count
+    minor: Count
+    active: bool
+    proximity: Literal["immediate", "near", "far"]
+    x: int | None
+    y: int | None
+    color: str
+    tags: list[TagAnswer]
+
+
+class GeofenceAnswer(Answer):
+    id: Id
+    name: str
+    longitude: float
+    latitude: float
+    radius: Id
+    active: bool
+
+
+_VENUE = columns_of(VenueAnswer, Venue)
+_BEACON = columns_of(BeaconAnswer, Beacon).join(Beacon.venue)
+_GEOFENCE = columns_of(GeofenceAnswer, Geofence).join(Geofence.venue)
+
+
+async def venues(session: AsyncSession, where: Where, page: Page) -> list[Record]:
     """Venues: one query."""
-    found = await fetch(session, _VENUE, Venue.id, where, page)
-    return with_texts(found, ("image", "time_zone"))
+    return await fetch(session, VenueAnswer, _VENUE, Venue.id, where, page)
 
 
 async def beacons(
-    session: AsyncSession,
-    where: Sequence[ColumnElement[bool]],
-    page: Page,
-    *,
-    deleted: bool = False,
+    session: AsyncSession, where: Where, page: Page, *, deleted: bool = False
 ) -> list[Record]:
     """Beacons of venues, with their tags: two queries. `where` may speak of both tables.
 
-    `deleted` ones are told too, where the past is told.
+    With `deleted`, deleted ones too: a trace names a beacon that is gone.
     """
     columns = with_deleted(_BEACON) if deleted else _BEACON
-    found = await fetch(session, columns, Beacon.id, where, page)
-    return await with_tags(session, found)
+    found = await fetch(session, BeaconAnswer, columns, Beacon.id, where, page)
+    await add_tags(session, found)
+    return found
 
 
-async def with_tags(session: AsyncSession, found: list[Record]) -> list[Record]:
-    """Beacons with all that they show, and what they carry: one query."""
-    with_texts(found, ("color",))
-    tags: dict[int, list[Record]] = {record["id"]: [] for record in found}
-    if found:
+async def add_tags(session: AsyncSession, beacons: list[Record]) -> None:
+    """Complete beacons by the tags that they carry: one query."""
+    fill_texts(beacons, BeaconAnswer)
+    tags: dict[int, list[Record]] = {record["id"]: [] for record in beacons}
+    if beacons:
         query = (
             select(beacon_tag.c.beacon_id, Tag.id, Tag.name)
             .join_from(beacon_tag, Tag)
@@ -78,13 +87,10 @@ async def with_tags(session: AsyncSession, found: list[Record]) -> list[Record]:
         )
         for beacon_id, tag_id, name in await session.execute(query):
             tags[beacon_id].append({"id": tag_id, "name": name})
-    for record in found:
+    for record in beacons:
         record["tags"] = tags[record["id"]]
-    return found
 
 
-async def geofences(
-    session: AsyncSession, where: Sequence[ColumnElement[bool]], page: Page
-) -> list[Record]:
+async def geofences(session: AsyncSession, where: Where, page: Page) -> list[Record]:
     """Geofences of venues: one query. `where` may speak of both tables."""
-    return await fetch(session, _GEOFENCE, Geofence.id, where, page)
+    return await fetch(session, GeofenceAnswer, _GEOFENCE, Geofence.id, where, page)

@@ -1,29 +1,59 @@
 """GET /audit: who changed what, and when."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
+from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
+from api.answers import Answer, Id, Record, Timestamp, timestamp
 from api.openapi.operations import operation
-from api.permissions import AREAS, Caller, may_read
-from api.records import audit
-from api.records.page import Page, Record
+from api.permissions import AREAS, AuthorizedCaller, may_read
+from api.records.page import Page, Where, columns_of, fetch
+from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX
-from api.streaming import After, Limit, listed
 from catalog.audit import AUDITED_KINDS
 from catalog.fields.company import READ
 from catalog.models import AuditEntry
 
-router = APIRouter(prefix=PREFIX)
+Changed = Annotated[
+    dict[str, Any], Field(description="The fields that changed; secrets are masked.")
+]
+
+
+class AuditEntryAnswer(Answer):
+    id: Id
+    create_on: Timestamp
+    account_id: Id
+    email: str
+    request: str = Field(description="The `x-request-id` of the request.")
+    action: Literal["create", "edit", "delete"]
+    kind: str = Field(json_schema_extra={"enum": list(AUDITED_KINDS)})
+    ref: Id = Field(description="The id of the record.")
+    before: Changed
+    after: Changed
+
+
+_ENTRY = columns_of(AuditEntryAnswer, AuditEntry)
+
+
+async def _entries(session: AsyncSession, where: Where, page: Page) -> list[Record]:
+    """Entries: one query."""
+    found = await fetch(session, AuditEntryAnswer, _ENTRY, AuditEntry.id, where, page)
+    for record in found:
+        record["create_on"] = timestamp(record["create_on"])
+    return found
+
+
+router = APIRouter(prefix=PREFIX, tags=["audit"])
 # An account is of the profile.
 _AREAS = AREAS | {"account": "profile"}
 
 
-@router.get("/audit", **operation("Audit", tag="audit", answers="AuditEntry", many=True))
+@router.get("/audit", **operation("Audit", list[AuditEntryAnswer]))
 async def list_audit(
-    caller: Annotated[Caller, may_read("audit")], limit: Limit = None, after: After = 0
+    caller: Annotated[AuthorizedCaller, may_read("audit")], limit: Limit = None, after: After = 0
 ) -> Response:
     """Changes that the company's accounts made here, the oldest first.
 
@@ -32,8 +62,4 @@ async def list_audit(
     """
     kinds = [kind for kind in AUDITED_KINDS if caller.account.level(_AREAS[kind]) >= READ]
     where = (AuditEntry.company_id == caller.company_id, AuditEntry.kind.in_(kinds))
-
-    async def read(session: AsyncSession, page: Page) -> list[Record]:
-        return await audit.entries(session, where, page)
-
-    return await listed(caller.services.database, read, after=after, limit=limit)
+    return await listed(caller, _entries, where, after=after, limit=limit)

@@ -1,53 +1,50 @@
 """Beacons: /region/{id}/beacon."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import answer, done
-from api.body import raise_faults, read_values
-from api.errors import not_found
-from api.fields import BEACON
+from api.answers import DoneAnswer, Record, answer
 from api.openapi.operations import operation
-from api.own import of_company, own_record, own_venue, require_venue
-from api.permissions import Caller, may_read, may_write
+from api.permissions import AuthorizedCaller, may_read, may_write
 from api.records import venue
-from api.records.page import ONE, Page, Record
+from api.records.page import fetch_one
+from api.records.venue import BeaconAnswer
+from api.references import find_tags
+from api.requests import BeaconInput
+from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
-from api.streaming import After, Limit, listed
-from api.ties import find_tags
-from api.writing import write
-from catalog.fields.reading import Faults
+from api.tenancy import in_venue, lock_record, lock_venue
+from api.writing import assign, delete_in_venue, write
 from catalog.limits import check_venue_size, lock_company
 from catalog.models import Beacon
 from catalog.open_campaigns import check_beacon
 
-router = APIRouter(prefix=PREFIX)
-Writer = Annotated[Caller, may_write("beacon")]
-Reader = Annotated[Caller, may_read("beacon")]
+router = APIRouter(prefix=PREFIX, tags=["beacon"])
+Writer = Annotated[AuthorizedCaller, may_write("beacon")]
+Reader = Annotated[AuthorizedCaller, may_read("beacon")]
+_TAKEN = {
+    409: (
+        "The triple uuid, major, minor is taken, perhaps by another company's beacon.",
+        "the triple uuid, major, minor is taken",
+    )
+}
 
 
 @router.post(
     "/region/{id}/beacon",
-    **operation(
-        "Create beacon",
-        tag="beacon",
-        answers="Beacon",
-        body="BeaconInput",
-        status=201,
-        conflicts="The triple uuid, major, minor is taken, perhaps by another company's beacon.",
-    ),
+    **operation("Create beacon", BeaconAnswer, body=BeaconInput, status=201, also=_TAKEN),
 )
 async def create_beacon(caller: Writer, venue_id: VenueId) -> Response:
     """A new beacon in the venue."""
-    values = await _values(caller)
+    values = await caller.values(BeaconInput)
 
     async def work(session: AsyncSession) -> Record:
         company, limits = caller.company_id, caller.services.catalog_limits
         await lock_company(session, company)
-        await own_venue(session, company, venue_id)
+        await lock_venue(session, company, venue_id)
         found = await find_tags(session, company, values.get("tags", []))
         record = Beacon(**values | {"tags": found}, venue_id=venue_id)
         session.add(record)
@@ -55,92 +52,53 @@ async def create_beacon(caller: Writer, venue_id: VenueId) -> Response:
         await check_venue_size(session, limits, Beacon, venue_id)
         if found:
             await check_beacon(session, limits, company, record, caller.services.clock())
-        return await _one(session, record.id)
+        return await fetch_one(session, venue.beacons, (Beacon.id == record.id,), "beacon")
 
     return answer(await write(caller.services, work), 201)
 
 
-@router.get(
-    "/region/{id}/beacon", **operation("List beacons", tag="beacon", answers="Beacon", many=True)
-)
+@router.get("/region/{id}/beacon", **operation("List beacons", list[BeaconAnswer]))
 async def list_beacons(
     caller: Reader, venue_id: VenueId, limit: Limit = None, after: After = 0
 ) -> Response:
     """The beacons of the venue."""
-
-    async def read(session: AsyncSession, page: Page) -> list[Record]:
-        where = (Beacon.venue_id == venue_id, of_company(caller.company_id))
-        found = await venue.beacons(session, where, page)
-        if not found:
-            await require_venue(session, caller.company_id, venue_id)
-        return found
-
-    return await listed(caller.services.database, read, after=after, limit=limit)
+    where = in_venue(Beacon, caller.company_id, venue_id)
+    return await listed(caller, venue.beacons, where, after=after, limit=limit, venue_id=venue_id)
 
 
-@router.get("/region/{id}/beacon/{uid}", **operation("Get beacon", tag="beacon", answers="Beacon"))
+@router.get("/region/{id}/beacon/{uid}", **operation("Get beacon", BeaconAnswer))
 async def get_beacon(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
     """One beacon."""
-    where = (Beacon.id == number, Beacon.venue_id == venue_id, of_company(caller.company_id))
-    async with caller.services.database.autocommit() as session:
-        found = await venue.beacons(session, where, ONE)
-    if not found:
-        raise not_found("beacon")
-    return answer(found[0])
+    where = (Beacon.id == number, *in_venue(Beacon, caller.company_id, venue_id))
+    return await one(caller, venue.beacons, where, "beacon")
 
 
 @router.put(
     "/region/{id}/beacon/{uid}",
-    **operation(
-        "Edit beacon",
-        tag="beacon",
-        answers="Beacon",
-        body="BeaconInput",
-        conflicts="The triple uuid, major, minor is taken, perhaps by another company's beacon.",
-    ),
+    **operation("Edit beacon", BeaconAnswer, body=BeaconInput, also=_TAKEN),
 )
 async def edit_beacon(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
     """The beacon, changed. Optional fields that are not given stay as they are."""
-    values = await _values(caller)
+    values = await caller.values(BeaconInput)
     tags = values.pop("tags", None)
 
     async def work(session: AsyncSession) -> Record:
         company, limits = caller.company_id, caller.services.catalog_limits
         await lock_company(session, company)
-        record = await own_record(session, Beacon, company, venue_id, number, Beacon.tags)
+        record = await lock_record(session, Beacon, company, venue_id, number, Beacon.tags)
         before = set(record.tags)
-        for name, value in values.items():
-            setattr(record, name, value)
+        assign(record, values)
         if tags is not None:
             record.tags = await find_tags(session, company, tags)
         await session.flush()
         if not before.issuperset(record.tags):
             await check_beacon(session, limits, company, record, caller.services.clock())
-        return await _one(session, number)
+        return await fetch_one(session, venue.beacons, (Beacon.id == number,), "beacon")
 
     return answer(await write(caller.services, work))
 
 
-@router.delete(
-    "/region/{id}/beacon/{uid}", **operation("Delete beacon", tag="beacon", answers="Done")
-)
+@router.delete("/region/{id}/beacon/{uid}", **operation("Delete beacon", DoneAnswer))
 async def delete_beacon(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
     """Delete the beacon; nothing fires at it any more."""
-
-    async def work(session: AsyncSession) -> None:
-        record = await own_record(session, Beacon, caller.company_id, venue_id, number)
-        await session.delete(record)
-
-    await write(caller.services, work)
-    return done()
-
-
-async def _values(caller: Caller) -> dict[str, Any]:
-    faults = Faults()
-    values = read_values(BEACON, await caller.body(), faults)
-    raise_faults(faults)
-    return values
-
-
-async def _one(session: AsyncSession, number: int) -> Record:
-    return (await venue.beacons(session, (Beacon.id == number,), ONE))[0]
+    return await delete_in_venue(caller, Beacon, venue_id, number)

@@ -1,43 +1,41 @@
 """Campaigns: /lieu/{id}/campaign."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import answer, done
-from api.body import raise_faults, read_values
-from api.errors import not_found
-from api.fields import CAMPAIGN_CREATE, CAMPAIGN_EDIT
+from api.answers import DoneAnswer, Record, answer
+from api.body import raise_faults
 from api.openapi.operations import operation
-from api.own import of_company, own_record, own_venue, require_venue
-from api.permissions import Caller, may_read, may_write
+from api.permissions import AuthorizedCaller, may_read, may_write
 from api.records import campaign
-from api.records.page import ONE, Page, Record
+from api.records.campaign import CampaignAnswer
+from api.records.page import fetch_one
+from api.references import find_beacons, find_geofences, find_tags
+from api.requests import CampaignCreate, CampaignEdit
+from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
-from api.streaming import After, Limit, listed
-from api.ties import find_beacons, find_geofences, find_tags
-from api.writing import write
+from api.tenancy import in_venue, lock_record, lock_venue
+from api.writing import assign, delete_in_venue, write
+from catalog.fields.base import FieldFault
 from catalog.fields.campaign import campaign_columns, campaign_conflicts
-from catalog.fields.reading import Fault, Faults, Field
 from catalog.limits import CONTENT_FIELDS, check_content, check_venue_size, lock_company
 from catalog.models import Campaign
 from catalog.open_campaigns import check_campaign, scope_of
 
-router = APIRouter(prefix=PREFIX)
-Writer = Annotated[Caller, may_write("campaign")]
-Reader = Annotated[Caller, may_read("campaign")]
+router = APIRouter(prefix=PREFIX, tags=["campaign"])
+Writer = Annotated[AuthorizedCaller, may_write("campaign")]
+Reader = Annotated[AuthorizedCaller, may_read("campaign")]
 _CHECKED_TOGETHER = ("format", "start", "end", *CONTENT_FIELDS)
 _CAMPAIGNS_A_PAGE = 50
 
 
 @router.post(
     "/lieu/{id}/campaign",
-    **operation(
-        "Create campaign", tag="campaign", answers="Campaign", body="CampaignCreate", status=201
-    ),
+    **operation("Create campaign", CampaignAnswer, body=CampaignCreate, status=201),
 )
 async def create_campaign(caller: Writer, venue_id: VenueId) -> Response:
     """A new campaign of the venue.
@@ -47,131 +45,89 @@ async def create_campaign(caller: Writer, venue_id: VenueId) -> Response:
     url, html, nfcs and qrcodes together, the campaigns of a venue, and how many are open at a
     beacon at once; each refusal says the limit.
     """
-    faults = Faults()
-    values = await _values(caller, CAMPAIGN_CREATE, faults)
-    _check_together(values, faults)
+    values = await caller.values(CampaignCreate, campaign_conflicts)
 
     async def work(session: AsyncSession) -> Record:
         company, limits = caller.company_id, caller.services.catalog_limits
         check_content(limits, values, {})
         await lock_company(session, company)
-        await own_venue(session, company, venue_id)
-        ties = await _ties(session, company, values)
-        record = Campaign(**campaign_columns(values, weekdays=0) | ties, venue_id=venue_id)
+        await lock_venue(session, company, venue_id)
+        columns = campaign_columns(values, weekdays=0)
+        columns |= await _referred(session, company, values)
+        record = Campaign(**columns, venue_id=venue_id)
         session.add(record)
         await session.flush()
         await check_venue_size(session, limits, Campaign, venue_id)
         if record.active:
             await check_campaign(session, limits, company, record, caller.services.clock())
-        return await _one(session, record.id)
+        return await fetch_one(session, campaign.campaigns, (Campaign.id == record.id,), "campaign")
 
     return answer(await write(caller.services, work), 201)
 
 
-@router.get(
-    "/lieu/{id}/campaign",
-    **operation("List campaigns", tag="campaign", answers="Campaign", many=True),
-)
+@router.get("/lieu/{id}/campaign", **operation("List campaigns", list[CampaignAnswer]))
 async def list_campaigns(
     caller: Reader, venue_id: VenueId, limit: Limit = None, after: After = 0
 ) -> Response:
     """The campaigns of the venue."""
-
-    async def read(session: AsyncSession, page: Page) -> list[Record]:
-        where = (Campaign.venue_id == venue_id, of_company(caller.company_id))
-        found = await campaign.campaigns(session, where, page)
-        if not found:
-            await require_venue(session, caller.company_id, venue_id)
-        return found
-
-    database = caller.services.database
-    return await listed(database, read, after=after, limit=limit, page=_CAMPAIGNS_A_PAGE)
-
-
-@router.get(
-    "/lieu/{id}/campaign/{uid}", **operation("Get campaign", tag="campaign", answers="Campaign")
-)
-async def get_campaign(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
-    """One campaign, with what it is tied to."""
-    where = (
-        Campaign.id == number,
-        Campaign.venue_id == venue_id,
-        of_company(caller.company_id),
+    where = in_venue(Campaign, caller.company_id, venue_id)
+    return await listed(
+        caller,
+        campaign.campaigns,
+        where,
+        after=after,
+        limit=limit,
+        venue_id=venue_id,
+        page=_CAMPAIGNS_A_PAGE,
     )
-    async with caller.services.database.autocommit() as session:
-        found = await campaign.campaigns(session, where, ONE)
-    if not found:
-        raise not_found("campaign")
-    return answer(found[0])
+
+
+@router.get("/lieu/{id}/campaign/{uid}", **operation("Get campaign", CampaignAnswer))
+async def get_campaign(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
+    """One campaign, with the records that it refers to."""
+    where = (Campaign.id == number, *in_venue(Campaign, caller.company_id, venue_id))
+    return await one(caller, campaign.campaigns, where, "campaign")
 
 
 @router.put(
-    "/lieu/{id}/campaign/{uid}",
-    **operation("Edit campaign", tag="campaign", answers="Campaign", body="CampaignEdit"),
+    "/lieu/{id}/campaign/{uid}", **operation("Edit campaign", CampaignAnswer, body=CampaignEdit)
 )
 async def edit_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
-    """The campaign, changed. Optional fields that are not given stay as they are, ties too."""
-    faults = Faults()
-    values = await _values(caller, CAMPAIGN_EDIT, faults)
-    raise_faults(faults)
-    ties = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
+    """The campaign, changed. Optional fields and references that are not given stay."""
+    values = await caller.values(CampaignEdit)
+    relations = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
 
     async def work(session: AsyncSession) -> Record:
         company, limits = caller.company_id, caller.services.catalog_limits
         await lock_company(session, company)
-        record = await own_record(session, Campaign, company, venue_id, number, *ties)
+        record = await lock_record(session, Campaign, company, venue_id, number, *relations)
         kept = {name: getattr(record, name) for name in _CHECKED_TOGETHER}
-        _check_together(kept | values, Faults())
+        raise_faults([FieldFault(*conflict) for conflict in campaign_conflicts(kept | values)])
         check_content(limits, kept | values, kept)
         before = scope_of(record)
         columns = campaign_columns(values, weekdays=record.weekdays)
-        for name, value in (columns | await _ties(session, company, values)).items():
-            setattr(record, name, value)
+        assign(record, columns | await _referred(session, company, values))
         await session.flush()
         if scope_of(record).goes_beyond(before):
             await check_campaign(session, limits, company, record, caller.services.clock())
-        return await _one(session, number)
+        return await fetch_one(session, campaign.campaigns, (Campaign.id == number,), "campaign")
 
     return answer(await write(caller.services, work))
 
 
-@router.delete(
-    "/lieu/{id}/campaign/{uid}", **operation("Delete campaign", tag="campaign", answers="Done")
-)
+@router.delete("/lieu/{id}/campaign/{uid}", **operation("Delete campaign", DoneAnswer))
 async def delete_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
     """Delete the campaign; it is not sent any more."""
-
-    async def work(session: AsyncSession) -> None:
-        record = await own_record(session, Campaign, caller.company_id, venue_id, number)
-        await session.delete(record)
-
-    await write(caller.services, work)
-    return done()
+    return await delete_in_venue(caller, Campaign, venue_id, number)
 
 
-async def _values(caller: Caller, fields: Sequence[Field], faults: Faults) -> dict[str, Any]:
-    return read_values(fields, await caller.body(), faults)
-
-
-def _check_together(values: Mapping[str, Any], faults: Faults) -> None:
-    """Raise ApiError 400 for what was noted, and for what contradicts itself."""
-    noted = {fault.place for fault in faults}
-    found = campaign_conflicts(values)
-    faults.extend(Fault(place, message) for place, message in found if place not in noted)
-    raise_faults(faults)
-
-
-async def _ties(
+async def _referred(
     session: AsyncSession, company_id: int, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The records behind the ties that are given."""
+    """The records that the given references name, by attribute."""
     finders = {"tags": find_tags, "beacons": find_beacons, "geofencings": find_geofences}
     return {
         name: await find(session, company_id, values[name])
         for name, find in finders.items()
         if name in values
     }
-
-
-async def _one(session: AsyncSession, number: int) -> Record:
-    return (await campaign.campaigns(session, (Campaign.id == number,), ONE))[0]

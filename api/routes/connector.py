@@ -9,48 +9,50 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import answer, done
-from api.body import raise_faults, read_values
+from api.answers import DoneAnswer, Record, answer, done
 from api.errors import bad_fields, not_found, unavailable
 from api.openapi.operations import operation
-from api.permissions import Caller, may_read, may_write
-from api.records import calls, company
-from api.records.page import Record
+from api.permissions import AuthorizedCaller, may_read, may_write
+from api.records import company
+from api.records.calls import ConnectorCallsAnswer, ConnectorTrialAnswer
+from api.records.company import ConnectorAnswer
 from api.routes.parameters import PREFIX
 from api.writing import write
 from catalog.errors import DecryptionError
-from catalog.fields.connector import CONNECTOR, connector_conflicts
-from catalog.fields.reading import Fault, Faults
+from catalog.fields.connector import ConnectorInput, connector_conflicts
 from catalog.load.companies import encrypted
 from catalog.models import Connector
 from catalog.secrets import Cipher
 from connectors.egress import EgressError, UnresolvedError
 from connectors.trial import NothingToTryError
 
-router = APIRouter(prefix=PREFIX)
+router = APIRouter(prefix=PREFIX, tags=["connector"])
 _log = structlog.get_logger(__name__)
-Writer = Annotated[Caller, may_write("connector")]
-Reader = Annotated[Caller, may_read("connector")]
+Writer = Annotated[AuthorizedCaller, may_write("connector")]
+Reader = Annotated[AuthorizedCaller, may_read("connector")]
+_UNDER_WAY = {
+    429: (
+        "It is under way already; `retry-after` says how many seconds to wait.",
+        "the company's connector is being tested already",
+    )
+}
 
 
-@router.get("/connector", **operation("Get connector", tag="connector", answers="Connector"))
+@router.get("/connector", **operation("Get connector", ConnectorAnswer))
 async def get_connector(caller: Reader) -> Response:
     """The connector, its parameters in plain text; 404 until there is one.
 
-    The signing secret is never told, only whether there is one.
+    The signing secret is never shown, only whether there is one.
     """
     cipher = _cipher(caller)
     async with caller.services.database.autocommit() as session:
         stored = await _stored(session, caller)
     if stored is None:
         raise not_found("connector: it has not been set up")
-    return answer(_told(stored, cipher))
+    return answer(_shown(stored, cipher))
 
 
-@router.put(
-    "/connector",
-    **operation("Update connector", tag="connector", answers="Connector", body="ConnectorInput"),
-)
+@router.put("/connector", **operation("Update connector", ConnectorAnswer, body=ConnectorInput))
 async def update_connector(caller: Writer) -> Response:
     """The connector, made or changed.
 
@@ -69,12 +71,12 @@ async def update_connector(caller: Writer) -> Response:
         for name, value in tokens.items():
             setattr(stored, name, value)
         await session.flush()
-        return _told(stored, cipher)
+        return _shown(stored, cipher)
 
     return answer(await write(caller.services, work))
 
 
-@router.delete("/connector", **operation("Delete connector", tag="connector", answers="Done"))
+@router.delete("/connector", **operation("Delete connector", DoneAnswer))
 async def delete_connector(caller: Writer) -> Response:
     """Delete the connector: campaigns of format connector send nothing until there is another."""
 
@@ -90,7 +92,7 @@ async def delete_connector(caller: Writer) -> Response:
 
 @router.post(
     "/connector/test",
-    **operation("Test connector", tag="connector", answers="ConnectorTrial", turns=True),
+    **operation("Test connector", ConnectorTrialAnswer, also=_UNDER_WAY),
 )
 async def test_connector(caller: Writer) -> Response:
     """Call the connector once, about a sample detection by a test device.
@@ -101,24 +103,21 @@ async def test_connector(caller: Writer) -> Response:
     """
     services = caller.services
     cipher = _cipher(caller)
-    with services.trial_turns.turn(caller.company_id):
+    with services.trial_slots.slot(caller.company_id):
         async with services.database.autocommit() as session:
             stored = await _stored(session, caller)
         if stored is None:
             raise not_found("connector: it has not been set up")
-        _told(stored, cipher)
+        _shown(stored, cipher)
         try:
             trial = await services.try_connector(caller.company_id)
         except NothingToTryError as error:
             raise unavailable(str(error)) from None
     _log.info("connector tested", company=caller.company_id, outcome=trial.outcome)
-    return answer(calls.trial(trial))
+    return answer(ConnectorTrialAnswer.model_validate(trial).model_dump())
 
 
-@router.get(
-    "/connector/calls",
-    **operation("List connector calls", tag="connector", answers="ConnectorCalls"),
-)
+@router.get("/connector/calls", **operation("List connector calls", ConnectorCallsAnswer))
 async def list_connector_calls(caller: Reader) -> Response:
     """The last 50 calls of the last day, the newest first, and the breaker."""
     try:
@@ -126,14 +125,11 @@ async def list_connector_calls(caller: Reader) -> Response:
     except (RedisError, OSError, TimeoutError) as error:
         _log.error("past calls cannot be read", error=type(error).__name__)
         raise unavailable("Redis, which knows the calls, does not answer; try again") from None
-    return answer(calls.history(history))
+    return answer(ConnectorCallsAnswer.model_validate(history).model_dump())
 
 
-async def _values(caller: Caller) -> dict[str, Any]:
-    faults = Faults()
-    values = read_values(CONNECTOR, await caller.body(), faults)
-    faults.extend(Fault(place, message) for place, message in connector_conflicts(values))
-    raise_faults(faults)
+async def _values(caller: AuthorizedCaller) -> dict[str, Any]:
+    values = await caller.values(ConnectorInput, connector_conflicts)
     try:
         await caller.services.check_url(values["url"])
     except UnresolvedError as error:
@@ -143,18 +139,20 @@ async def _values(caller: Caller) -> dict[str, Any]:
     return values
 
 
-async def _stored(session: AsyncSession, caller: Caller, *, lock: bool = False) -> Connector | None:
+async def _stored(
+    session: AsyncSession, caller: AuthorizedCaller, *, lock: bool = False
+) -> Connector | None:
     query = select(Connector).where(Connector.company_id == caller.company_id)
     return (await session.scalars(query.with_for_update() if lock else query)).one_or_none()
 
 
-def _cipher(caller: Caller) -> Cipher:
+def _cipher(caller: AuthorizedCaller) -> Cipher:
     if caller.services.cipher is None:
         raise unavailable("connectors are off: the service has no key to encrypt them with")
     return caller.services.cipher
 
 
-def _told(stored: Connector, cipher: Cipher) -> Record:
+def _shown(stored: Connector, cipher: Cipher) -> Record:
     try:
         return company.connector(stored, cipher)
     except DecryptionError as error:

@@ -8,22 +8,23 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import answer
-from api.body import raise_faults, read_values
+from api.answers import Record, answer
+from api.body import raise_faults
 from api.errors import bad_fields, not_found
-from api.fields import TEST
 from api.openapi.operations import operation
-from api.permissions import Caller, may_read, may_write
+from api.permissions import AuthorizedCaller, may_read, may_write
 from api.records import device
-from api.records.page import ONE, Page, Record
+from api.records.device import DeviceAnswer, DeviceDetailAnswer
+from api.records.page import Page, fetch_one
+from api.requests import DeviceUpdate
+from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, DeviceId
-from api.streaming import After, Limit, listed
 from api.writing import write
-from catalog.fields.reading import Fault, Faults
+from catalog.fields.base import Faults, read_fields
 from catalog.fields.values import INT64
 from catalog.models import Device
 
-router = APIRouter(prefix=PREFIX)
+router = APIRouter(prefix=PREFIX, tags=["crm"])
 Traces = Annotated[
     int,
     Query(ge=1, le=1000, description="At most so many of `auth` and of `beacon`."),
@@ -40,21 +41,18 @@ _NEWEST = 100
 _ACCEPTED = "accepted: an array with this device and its test flag, or the flag alone as test"
 
 
-@router.get("/crm", **operation("List devices", tag="crm", answers="Device", many=True))
+@router.get("/crm", **operation("List devices", list[DeviceAnswer]))
 async def list_devices(
-    caller: Annotated[Caller, may_read("device")], limit: Limit = None, after: After = 0
+    caller: Annotated[AuthorizedCaller, may_read("device")], limit: Limit = None, after: After = 0
 ) -> Response:
     """The company's devices."""
-
-    async def read(session: AsyncSession, page: Page) -> list[Record]:
-        return await device.devices(session, (Device.company_id == caller.company_id,), page)
-
-    return await listed(caller.services.database, read, after=after, limit=limit)
+    where = (Device.company_id == caller.company_id,)
+    return await listed(caller, device.devices, where, after=after, limit=limit)
 
 
-@router.get("/crm/{id}", **operation("Get device", tag="crm", answers="DeviceDetail"))
+@router.get("/crm/{id}", **operation("Get device", DeviceDetailAnswer))
 async def get_device(
-    caller: Annotated[Caller, may_read("device")],
+    caller: Annotated[AuthorizedCaller, may_read("device")],
     number: DeviceId,
     limit: Traces = _NEWEST,
     after: AfterDetection = 0,
@@ -64,21 +62,20 @@ async def get_device(
 
     `after` goes on in `beacon`, `after_auth` in `auth`.
     """
-    pages = _Pages(auth=Page(after_auth, limit), beacon=Page(after, limit))
+    pages = _TracePages(auth=Page(after_auth, limit), beacon=Page(after, limit))
     async with caller.services.database.autocommit() as session:
         return answer(await _detail(session, caller.company_id, number, pages))
 
 
-@router.put(
-    "/crm/{id}",
-    **operation("Update device", tag="crm", answers="DeviceDetail", body="DeviceUpdate"),
-)
+@router.put("/crm/{id}", **operation("Update device", DeviceDetailAnswer, body=DeviceUpdate))
 async def update_device(
-    caller: Annotated[Caller, may_write("device")], number: DeviceId, limit: Traces = _NEWEST
+    caller: Annotated[AuthorizedCaller, may_write("device")],
+    number: DeviceId,
+    limit: Traces = _NEWEST,
 ) -> Response:
     """Set the test flag. Everything else in the body is ignored: only devices change it."""
     test = _test_flag(await caller.body(), number)
-    pages = _Pages(auth=Page(limit=limit), beacon=Page(limit=limit))
+    pages = _TracePages(auth=Page(limit=limit), beacon=Page(limit=limit))
 
     async def work(session: AsyncSession) -> Record:
         query = select(Device).where(Device.id == number, Device.company_id == caller.company_id)
@@ -93,18 +90,17 @@ async def update_device(
     return answer(await write(caller.services, work))
 
 
-class _Pages(NamedTuple):
+class _TracePages(NamedTuple):
     auth: Page
     beacon: Page
 
 
-async def _detail(session: AsyncSession, company_id: int, number: int, pages: _Pages) -> Record:
+async def _detail(
+    session: AsyncSession, company_id: int, number: int, pages: _TracePages
+) -> Record:
     where = (Device.id == number, Device.company_id == company_id)
-    found = await device.devices(session, where, ONE)
-    if not found:
-        raise not_found("device")
     return {
-        "device": found,
+        "device": [await fetch_one(session, device.devices, where, "device")],
         "auth": await device.authentications(session, number, pages.auth),
         "beacon": await device.detections(session, company_id, number, pages.beacon),
     }
@@ -118,12 +114,12 @@ def _test_flag(body: Mapping[str, Any], number: int) -> bool:
     items = body[name] if isinstance(body[name], list) else [body[name]]
     for place, item in enumerate(items):
         if isinstance(item, dict) and item.get("id", number) in (number, str(number)):
-            return _read_flag(item, f"{name}[{place}].")
+            return _read_flag(item, f"{name}[{place}]")
     raise bad_fields({name: _ACCEPTED})
 
 
 def _read_flag(item: Mapping[str, Any], place: str) -> bool:
     faults = Faults()
-    values = read_values(TEST, item, faults)
-    raise_faults([Fault(place + fault.place, fault.message) for fault in faults])
+    values = read_fields(DeviceUpdate, item, place=place, faults=faults)
+    raise_faults(faults)
     return bool(values["test"])

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from api.answers import JSON
+from api.answers import JSON, Answer, Count, Id, fill_texts
 from api.errors import bad_fields
 from api.openapi.operations import operation
-from api.permissions import Caller, may_read
-from api.records.page import with_texts
+from api.permissions import AuthorizedCaller, may_read
 from api.routes.parameters import PREFIX
 from catalog.database import Database
 from catalog.fields.values import INT64
@@ -30,12 +30,27 @@ from catalog.statistics import (
     statistic_page,
 )
 
-router = APIRouter(prefix=PREFIX)
+router = APIRouter(prefix=PREFIX, tags=["analytic"])
 CSV = "text/csv"
 _PAGE = 1000
 _MOST_DAYS = 366
-# The caller knows the company.
-_COLUMNS = tuple(name for name in StatisticLine._fields if name != "company")
+
+
+class StatisticLineAnswer(Answer):
+    """What a beacon or a campaign did on a day."""
+
+    day: Annotated[str, Field(json_schema_extra={"format": "date"})]
+    venue_id: Id
+    venue: str = Field(description="Empty when the record is gone.")
+    kind: str = Field(json_schema_extra={"enum": list(STATISTIC_KINDS)})
+    id: Id
+    name: str = Field(description="Empty when the record is gone.")
+    detections: Count
+    devices: Count
+    notifications: Count
+
+
+_COLUMNS = tuple(StatisticLineAnswer.model_fields)
 _DAY = {"format": "date"}
 First = Annotated[
     str | None,
@@ -56,12 +71,9 @@ VenueOnly = Annotated[
 Pages = AsyncIterator[list[StatisticLine]]
 
 
-@router.get(
-    "/statistics",
-    **operation("Statistics", tag="analytic", answers="StatisticLine", many=True, csv=True),
-)
+@router.get("/statistics", **operation("Statistics", list[StatisticLineAnswer], csv=True))
 async def statistics(
-    caller: Annotated[Caller, may_read("statistics")],
+    caller: Annotated[AuthorizedCaller, may_read("statistics")],
     request: Request,
     first: First = None,
     last: Last = None,
@@ -75,12 +87,13 @@ async def statistics(
     """
     choice = _choice(first, last, kind, venue, caller.services.clock())
     pages = _pages(caller.services.database, caller.company_id, choice)
-    begin = [page async for page in _first(pages)]
+    # Read before the answer begins: an error of SQL still has an answer of its own.
+    first_page: list[StatisticLine] = await anext(pages, [])
     as_csv = _wants_csv(request.headers.get("accept", ""))
     write: Callable[[list[StatisticLine], Pages], AsyncIterator[bytes]]
     write = _as_csv if as_csv else _as_json
     return StreamingResponse(
-        write(begin[0] if begin else [], pages),
+        write(first_page, pages),
         media_type=f"{CSV}; charset=utf-8" if as_csv else JSON,
         headers={"vary": "accept"},
     )
@@ -139,13 +152,6 @@ async def _pages(database: Database, company_id: int, choice: StatisticFilter) -
         after = StatisticCursor(last.day, last.venue_id, last.kind, last.id)
 
 
-async def _first(pages: Pages) -> Pages:
-    """The first page, read before the answer begins: what SQL raises is still told."""
-    async for page in pages:
-        yield page
-        return
-
-
 async def _as_json(begin: list[StatisticLine], pages: Pages) -> AsyncIterator[bytes]:
     yield b"[" + _objects(begin)
     async for lines in pages:
@@ -155,7 +161,7 @@ async def _as_json(begin: list[StatisticLine], pages: Pages) -> AsyncIterator[by
 
 def _objects(lines: list[StatisticLine]) -> bytes:
     records = [{name: getattr(line, name) for name in _COLUMNS} for line in lines]
-    with_texts(records, ("venue", "name"))
+    fill_texts(records, StatisticLineAnswer)
     return orjson.dumps(records)[1:-1]
 
 

@@ -1,10 +1,14 @@
-"""How often somebody may try to sign in: per account and network together, counted in Redis."""
+"""Guards every check of a password by a slot and by a count of the failed attempts.
+
+Attempts are counted per account and network together, in Redis.
+"""
 
 import asyncio
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from ipaddress import IPv6Address, ip_address
@@ -14,6 +18,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from api.errors import ApiError
+from api.slots import FairSlots
 from catalog.redis_connection import RedisClient
 
 _log = structlog.get_logger(__name__)
@@ -80,7 +85,7 @@ class Attempts:
             _log.warning("a good login stays counted", error=type(error).__name__)
 
     async def give_back(self, email: str, network: str) -> None:
-        """It came to nothing, through no fault of the caller: it does not count."""
+        """Take one off: it was not the caller's fault that it failed."""
         key = self._key(email, network)
         self._local.give_back(key)
         try:
@@ -153,3 +158,39 @@ def _too_many(seconds: float) -> ApiError:
         "too many attempts to sign in; try again later",
         headers={"retry-after": str(math.ceil(seconds))},
     )
+
+
+@dataclass
+class PasswordAttempt:
+    """One check of a password; the caller reports whether it was right."""
+
+    right: bool = False
+
+
+class PasswordGate:
+    """Lets a caller try a password: when a slot is free for its network, and not too often.
+
+    The count is read in the slot, so that a flood costs Redis and SQL no more than it gets slots.
+    """
+
+    def __init__(self, *, slots: FairSlots, attempts: Attempts) -> None:
+        self._slots = slots
+        self._attempts = attempts
+
+    @asynccontextmanager
+    async def attempt(self, email: str, address: str) -> AsyncIterator[PasswordAttempt]:
+        """An attempt from `address`. Raises ApiError 429 or 503.
+
+        What ends in an error was no failure of the caller, and is not counted.
+        """
+        network = network_of(address)
+        async with self._slots.slot(network):
+            await self._attempts.take(email, network)
+            attempt = PasswordAttempt()
+            try:
+                yield attempt
+            except BaseException:
+                await self._attempts.give_back(email, network)
+                raise
+            if attempt.right:
+                await self._attempts.forgive(email, network)

@@ -3,14 +3,15 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import select
 
-from api.sessions.account import SignedIn
 from api.sessions.revision import AccessRevision
 from catalog.database import Database
+from catalog.fields.company import NOTHING
 from catalog.models import Account, Company, Session
 
 _QUERY = (
@@ -19,6 +20,21 @@ _QUERY = (
     .join(Company, Account.company_id == Company.id)
     .where(Account.active, Company.active)
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedIn:
+    """An account with a session that was valid when it was looked up; `valid` is its end."""
+
+    account_id: int
+    company_id: int
+    email: str
+    permission: dict[str, int]
+    valid: datetime
+
+    def level(self, area: str) -> int:
+        """The account's level in an area."""
+        return self.permission.get(area, NOTHING)
 
 
 def token_hash(token: str) -> str:
@@ -34,8 +50,8 @@ class _Remembered(NamedTuple):
 class Sessions:
     """Looks sessions up in SQL and remembers up to `capacity` of them, the latest used.
 
-    What is remembered counts for as long as nobody's access has changed (AccessRevision).
-    `clock` tells when a session ends.
+    A remembered session counts until the access of any account changes (AccessRevision).
+    `clock` decides when a session has ended.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Knows within a second that somebody's access has changed, whichever process changed it."""
+"""Notices within a second that the access of an account was changed, by any process."""
 
 import asyncio
 from collections.abc import Callable

@@ -11,9 +11,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.errors import unavailable
-from api.sessions.account import SignedIn
-from api.sessions.check import token_hash
-from api.sessions.gate import PasswordGate
+from api.sessions.attempts import PasswordGate
+from api.sessions.check import SignedIn, token_hash
 from catalog.access import KEPT_SESSION
 from catalog.database import Database
 from catalog.models import Account, Company, Session
@@ -43,7 +42,7 @@ class Passwords:
 
     def __init__(self, *, workers: int = PASSWORD_WORKERS) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="password")
-        # Whoever has no account waits as long as who has one.
+        # An unknown address takes as long as a known one.
         self._nobody = hash_password(secrets.token_urlsafe())
 
     async def is_right(self, stored: str | None, password: str) -> bool:
@@ -64,7 +63,7 @@ class Passwords:
             raise unavailable("too many sign in at once") from None
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """End the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,1 +1,1 @@
-"""The fields of the management interface: how they are spelt, what each accepts, how it is kept."""
+"""The fields of the management interface: their names, what each accepts, how it is stored."""

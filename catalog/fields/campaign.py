@@ -1,70 +1,70 @@
-"""The fields of campaigns, and how they are kept.
+"""The fields of campaigns, and how they are stored.
 
-What is required is the interface's affair and said by `required`; a catalog file asks less of
-weekdays and hours (catalog.load).
+Weekdays and hours may be absent from a catalog file; the interface requires more (api.requests).
 """
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from catalog.fields.display import colour, link
-from catalog.fields.reading import Field
-from catalog.fields.values import (
-    boolean,
-    cache,
-    choice,
-    json_list,
-    line,
-    text,
-    time_of_day,
-    timestamp,
-)
-from catalog.fields.venue import names
+from pydantic import AliasChoices, Field
+
+from catalog.fields.base import ABSENT, Fields
+from catalog.fields.reader import BLANK_IS_NULL
+from catalog.fields.texts import choice, json_list, line, link, text
+from catalog.fields.values import cache, time_of_day, timestamp
+from catalog.fields.venue import Colour, Flag, Name
 from catalog.models import EVERY_DAY, WEEKDAYS
 from catalog.models.base import offset_minutes
 from rules.cache_delay import parse_delay
 
-_text = text(None)
-_source = text(None, shortest=0)
+Text = Annotated[str, text(None)]
+Source = Annotated[Annotated[str, text(None, shortest=0)] | None, BLANK_IS_NULL]
+CacheDelay = Annotated[str, cache]
+Instant = Annotated[datetime, timestamp]
+JsonList = Annotated[list[Any], json_list]
+StartMinute = Annotated[int, time_of_day(end=False)]
+EndMinute = Annotated[int, time_of_day(end=True)]
+REFERENCES = ("beacons", "geofencings", "tags")
 
-TIES = ("beacons", "geofencings", "tags")
-HOURS = (
-    Field(name="start_time", attribute="start_minute", read=time_of_day(end=False), required=True),
-    Field(name="end_time", attribute="end_minute", read=time_of_day(end=True), required=True),
-)
-DAYS = tuple(
-    Field(name=day, also=("thuesday",) if day == "tuesday" else (), read=boolean, required=True)
-    for day in WEEKDAYS
-)
-CAMPAIGN = (
-    Field(name="name", read=line(), required=True),
-    Field(name="hash", read=line(255, shortest=0), nullable=True, blank=True),
-    Field(name="push", read=_text, required=True),
-    Field(name="title", read=_text, required=True),
-    Field(name="format", read=choice("template", "url", "html", "connector"), required=True),
-    Field(name="template", read=_source, nullable=True, blank=True),
-    Field(name="url", read=link, nullable=True, blank=True),
-    Field(name="html", read=_source, nullable=True, blank=True),
-    Field(name="background", read=colour, nullable=True, blank=True),
-    Field(name="color", read=colour, nullable=True, blank=True),
-    Field(name="cache", read=cache, required=True),
-    Field(name="start", read=timestamp, required=True),
-    Field(name="end", read=timestamp, required=True),
-    Field(name="active", read=boolean, required=True),
-    Field(name="nfcs", read=json_list),
-    Field(name="qrcodes", read=json_list),
-    Field(name="tags", read=names),
-)
+
+class CampaignFields(Fields):
+    """A campaign, but for the records that it refers to."""
+
+    name: Name
+    hash: Annotated[Annotated[str, line(255, shortest=0)] | None, BLANK_IS_NULL] = None
+    push: Text
+    title: Text
+    format: Annotated[str, choice("template", "url", "html", "connector")]
+    template: Source = None
+    url: Annotated[Annotated[str, link] | None, BLANK_IS_NULL] = None
+    html: Source = None
+    background: Colour = None
+    color: Colour = None
+    cache: CacheDelay
+    start: Instant
+    end: Instant
+    active: Flag
+    start_minute: StartMinute = Field(ABSENT, validation_alias="start_time")
+    end_minute: EndMinute = Field(ABSENT, validation_alias="end_time")
+    monday: Flag = ABSENT
+    tuesday: Flag = Field(ABSENT, validation_alias=AliasChoices("tuesday", "thuesday"))
+    wednesday: Flag = ABSENT
+    thursday: Flag = ABSENT
+    friday: Flag = ABSENT
+    saturday: Flag = ABSENT
+    sunday: Flag = ABSENT
+    nfcs: JsonList = ABSENT
+    qrcodes: JsonList = ABSENT
 
 
 def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) -> dict[str, Any]:
     """The model's columns for values that were read.
 
-    `weekdays` is the mask that days that are not given keep. Ties to other records (tags,
+    `weekdays` is the mask for the days that are not given. References to other records (tags,
     beacons, geofencings) are left out.
     """
-    columns = {key: value for key, value in values.items() if key not in (*WEEKDAYS, *TIES)}
+    columns = {key: value for key, value in values.items() if key not in (*WEEKDAYS, *REFERENCES)}
     for name in ("start", "end"):
         if name in columns:
             written: datetime = columns.pop(name)

@@ -1,10 +1,12 @@
 """The fields of what a company has besides places: itself, accounts, applications, devices."""
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
+from catalog.fields.base import ABSENT, SECRET, Fields
 from catalog.fields.reader import FieldError, reader
-from catalog.fields.reading import Field
-from catalog.fields.values import INT64, boolean, email, integer, line, text, timestamp
+from catalog.fields.texts import email, line, text
+from catalog.fields.values import INT64, boolean, integer, timestamp
 
 AREAS = (
     "profile",
@@ -38,35 +40,56 @@ def permission(value: Any) -> dict[str, int]:
     return {area: level(given) for area, given in value.items()}
 
 
-COMPANY = (
-    Field(name="name", read=line(), required=True),
-    Field(name="image", read=line(None), nullable=True),
-    Field(name="description", read=text(None), nullable=True),
-    Field(name="active", read=boolean),
-)
-ACCOUNT = (
-    Field(name="email", read=email, required=True),
+Flag = Annotated[bool, boolean]
+Name = Annotated[str, line()]
+Email = Annotated[str, email]
+Permission = Annotated[dict[str, int], permission]
+
+
+class CompanyFields(Fields):
+    """A company."""
+
+    name: Name
+    image: Annotated[str, line(None)] | None = None
+    description: Annotated[str, text(None)] | None = None
+    active: Flag = ABSENT
+
+
+class AccountFields(Fields):
+    """An account of a company."""
+
+    email: Email
     # A catalog may bring accounts whose passwords were chosen under other rules.
-    Field(name="password", read=text(1024), required=True, secret=True),
-    Field(name="name", read=line(), nullable=True),
-    Field(name="fonction", read=line(), nullable=True),
-    Field(name="active", read=boolean),
-    Field(name="permission", read=permission),
-)
-APPLICATION = (
-    Field(name="name", read=line(), required=True),
-    Field(name="type", read=line(64), required=True),
-    Field(name="api_key", read=line(), required=True, secret=True),
-    Field(name="api_id", read=line(shortest=0)),
-    Field(name="active", read=boolean),
-    Field(name="expire_on", read=timestamp, nullable=True),
-)
-DEVICE = (
-    Field(name="udid", read=line(), required=True),
-    Field(name="test", read=boolean),
-    Field(name="id_connector", read=integer(-INT64 - 1, INT64), nullable=True),
-    Field(name="token_push", read=line(None), nullable=True),
-    Field(name="name", read=line(), nullable=True),
-    Field(name="version", read=line(), nullable=True),
-    Field(name="model", read=line(), nullable=True),
-)
+    password: Annotated[str, text(1024), SECRET]
+    name: Name | None = None
+    fonction: Name | None = None
+    active: Flag = ABSENT
+    permission: Permission = ABSENT
+
+
+class ApplicationInput(Fields):
+    """A mobile application of a company, but for its key."""
+
+    name: Name
+    type: Annotated[str, line(64)]
+    api_id: Annotated[str, line(shortest=0)] = ABSENT
+    active: Flag = ABSENT
+    expire_on: Annotated[datetime, timestamp] | None = None
+
+
+class ApplicationFields(ApplicationInput):
+    """An application whose key is given, too."""
+
+    api_key: Annotated[str, line(), SECRET]
+
+
+class DeviceFields(Fields):
+    """A phone of a company's customer."""
+
+    udid: Name
+    test: Flag = ABSENT
+    id_connector: Annotated[int, integer(-INT64 - 1, INT64)] | None = None
+    token_push: Annotated[str, line(None)] | None = None
+    name: Name | None = None
+    version: Name | None = None
+    model: Name | None = None

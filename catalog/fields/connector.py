@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from catalog.fields.base import SECRET, Fields
 from catalog.fields.reader import FieldError, reader
-from catalog.fields.reading import Field
-from catalog.fields.values import choice, line, text, web_address
+from catalog.fields.texts import choice, line, text, web_address
 from connectors.request import is_reserved
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
@@ -41,7 +41,7 @@ _PARAMETER = {
     ],
 )
 def parameters(value: Any) -> str:
-    """The JSON text of the list; text that is given as such is kept as written."""
+    """The JSON text of the list; text that is given as such is stored as written."""
     try:
         listed = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -65,14 +65,18 @@ def _is_parameter(item: Any) -> bool:
     )
 
 
-CONNECTOR = (
-    Field(name="name", read=line(), required=True),
-    Field(name="url", read=web_address, required=True),
-    Field(name="method", read=choice("GET", "POST"), required=True),
-    Field(name="auth", read=choice("header", "get"), required=True),
-    Field(name="parameters", read=parameters, required=True, secret=True),
-    Field(name="secret", read=text(512), nullable=True, secret=True),
-)
+Parameters = Annotated[str, parameters, SECRET]
+
+
+class ConnectorInput(Fields):
+    """A connector."""
+
+    name: Annotated[str, line()]
+    url: Annotated[str, web_address]
+    method: Annotated[str, choice("GET", "POST")]
+    auth: Annotated[str, choice("header", "get")]
+    parameters: Parameters
+    secret: Annotated[Annotated[str, text(512)] | None, SECRET] = None
 
 
 def connector_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,8 +1,11 @@
-"""A reader of one value: it takes whatever JSON holds, and says in JSON Schema what it accepts."""
+"""Reads one value: it takes whatever JSON holds, and says in JSON Schema what it accepts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import BeforeValidator
+from pydantic_core import CoreSchema, core_schema
 
 Schema = dict[str, Any]
 
@@ -11,9 +14,9 @@ class FieldError(ValueError):
     """A value is not accepted; the message says what is."""
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Returns a value as it is kept, or raises FieldError.
+@dataclass(frozen=True, eq=False)
+class ValueReader:
+    """Returns a value as it is stored, or raises FieldError. Annotates the fields of models.
 
     The error's message says what is accepted, and never what was given: that may be a secret.
     `schema` accepts no more than `read` does, so that a program can rely on it.
@@ -23,17 +26,29 @@ class Reader:
     schema: Mapping[str, Any]
 
     def __call__(self, value: Any) -> Any:
-        """The value as it is kept. Raises FieldError."""
+        """The value as it is stored. Raises FieldError."""
         return self.read(value)
 
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
+        """For pydantic: validate with `read`."""
+        return core_schema.no_info_plain_validator_function(self.read)
 
-def reader(**schema: Any) -> Callable[[Callable[[Any], Any]], Reader]:
+    def __get_pydantic_json_schema__(self, _core: Any, _handler: Any) -> Schema:
+        """For pydantic: describe with `schema`."""
+        return dict(self.schema)
+
+
+def reader(**schema: Any) -> Callable[[Callable[[Any], Any]], ValueReader]:
     """Make a function a reader with this schema."""
 
-    def described(read: Callable[[Any], Any]) -> Reader:
-        return Reader(read, schema)
+    def described(read: Callable[[Any], Any]) -> ValueReader:
+        return ValueReader(read, schema)
 
     return described
+
+
+# An empty text clears an optional field, as null does.
+BLANK_IS_NULL = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def any_case(*words: str) -> str:

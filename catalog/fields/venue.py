@@ -1,24 +1,23 @@
 """The fields of venues, beacons and geofences."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from catalog.fields.display import colour
-from catalog.fields.reader import FieldError, reader
-from catalog.fields.reading import Field
-from catalog.fields.values import (
-    INT32,
-    boolean,
-    choice,
-    integer,
-    line,
-    number,
-    text,
-    time_zone,
-    uuid,
-)
+from pydantic import AliasChoices, Field, WithJsonSchema
 
-_UNSIGNED16 = integer(0, 65535)
-_POSITION = integer(-INT32 - 1, INT32)
+from catalog.fields.base import Fields
+from catalog.fields.reader import BLANK_IS_NULL, FieldError, reader
+from catalog.fields.texts import ZONES, choice, colour, line, text, time_zone, uuid
+from catalog.fields.values import INT32, boolean, integer, number
+
+Name = Annotated[str, line()]
+Flag = Annotated[bool, boolean]
+Meters = Annotated[int, integer(0, INT32)]
+Unsigned16 = Annotated[int, integer(0, 65535)]
+Position = Annotated[int, integer(-INT32 - 1, INT32)]
+Colour = Annotated[Annotated[str, colour] | None, BLANK_IS_NULL]
+_OPTIONAL_ZONE = WithJsonSchema({"type": "string", "enum": sorted({*ZONES, ""})})
+TimeZone = Annotated[Annotated[str, time_zone, _OPTIONAL_ZONE] | None, BLANK_IS_NULL]
+Uuid = Annotated[str, uuid]
 _name = line()
 
 
@@ -53,34 +52,44 @@ def names(value: Any) -> list[str]:
     return list(dict.fromkeys(listed))
 
 
-VENUE = (
-    Field(name="name", read=line(), required=True),
-    Field(name="address", read=text(None, shortest=0), required=True),
-    Field(name="active", read=boolean, required=True),
-    Field(name="width", also=("with",), read=integer(0, INT32), nullable=True),
-    Field(name="height", read=integer(0, INT32), nullable=True),
-    Field(name="image", also=("map",), read=line(None, shortest=0), nullable=True, blank=True),
-    Field(name="time_zone", read=time_zone, nullable=True, blank=True),
-)
-TRIPLE = (
-    Field(name="uuid", read=uuid, required=True),
-    Field(name="major", read=_UNSIGNED16, required=True),
-    Field(name="minor", read=_UNSIGNED16, required=True),
-)
-BEACON = (
-    Field(name="name", read=line(), required=True),
-    *TRIPLE,
-    Field(name="active", read=boolean, required=True),
-    Field(name="proximity", read=choice("immediate", "near", "far"), required=True),
-    Field(name="x", read=_POSITION, nullable=True),
-    Field(name="y", read=_POSITION, nullable=True),
-    Field(name="color", read=colour, nullable=True, blank=True),
-    Field(name="tags", read=names),
-)
-GEOFENCE = (
-    Field(name="name", read=line(), required=True),
-    Field(name="longitude", read=number(-180, 180), required=True),
-    Field(name="latitude", read=number(-90, 90), required=True),
-    Field(name="radius", read=integer(1, INT32), required=True),
-    Field(name="active", read=boolean, required=True),
-)
+class VenueInput(Fields):
+    """A venue."""
+
+    name: Name
+    address: Annotated[str, text(None, shortest=0)]
+    active: Flag
+    width: Meters | None = Field(None, validation_alias=AliasChoices("width", "with"))
+    height: Meters | None = None
+    image: Annotated[Annotated[str, line(None, shortest=0)] | None, BLANK_IS_NULL] = Field(
+        None, validation_alias=AliasChoices("image", "map")
+    )
+    time_zone: TimeZone = None
+
+
+class TripleFields(Fields):
+    """What names a beacon."""
+
+    uuid: Uuid
+    major: Unsigned16
+    minor: Unsigned16
+
+
+class BeaconFields(TripleFields):
+    """A beacon, but for its tags."""
+
+    name: Name
+    active: Flag
+    proximity: Annotated[str, choice("immediate", "near", "far")]
+    x: Position | None = None
+    y: Position | None = None
+    color: Colour = None
+
+
+class GeofenceInput(Fields):
+    """A geofence."""
+
+    name: Name
+    longitude: Annotated[float, number(-180, 180)]
+    latitude: Annotated[float, number(-90, 90)]
+    radius: Annotated[int, integer(1, INT32)]
+    active: Flag

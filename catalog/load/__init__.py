@@ -14,6 +14,6 @@ as they are on an old one.
 """
 
 from catalog.load.loader import LoadError, load_document
-from catalog.load.summary import Count, LoadSummary
+from catalog.load.writing import Count, LoadSummary
 
 __all__ = ["Count", "LoadError", "LoadSummary", "load_document"]

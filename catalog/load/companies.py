@@ -5,7 +5,7 @@ from typing import Any
 
 from catalog.errors import DecryptionError, SecretKeyError
 from catalog.fields.company import ALL_PERMISSIONS, AREAS, NOTHING
-from catalog.load.document import CompanyItem, Item
+from catalog.load.document import DocumentCompany
 from catalog.load.stored import Stored
 from catalog.load.writing import Writer
 from catalog.models import Account, Application, Company, Connector, Device
@@ -13,69 +13,48 @@ from catalog.passwords import hash_password
 from catalog.secrets import MISSING_SECRET_KEY, Cipher
 
 
-async def write_company(writer: Writer, item: CompanyItem, stored: Stored) -> Company:
+async def write_company(writer: Writer, item: DocumentCompany, stored: Stored) -> Company:
     """The company and its accounts, applications, connector and devices."""
-    company = stored.company
-    if company is None:
-        company = writer.create("companies", Company(**item.values, create_on=writer.now))
-    else:
-        writer.update("companies", company, item.values)
+    now = {"create_on": writer.now}
+    company = writer.save("companies", stored.company, Company, item.values, on_create=now)
+    owner = {"company": company}
     for account in item.accounts:
-        known = stored.accounts.get(account.values["email"])
-        await _write_account(writer, company, dict(account.values), known)
-    for application in item.applications:
-        _write_application(writer, company, application, stored)
-    for device in item.devices:
-        _write_device(writer, company, device, stored)
+        await _write_account(writer, company, dict(account.values), stored)
+    for each in item.applications:
+        known = stored.applications.get(each.values["api_key"])
+        writer.save("applications", known, Application, each.values, on_create=owner)
+    seen = {"update_on": writer.now}
+    for each in item.devices:
+        device = stored.devices.get(each.values["udid"])
+        new = owner | now | seen
+        writer.save("devices", device, Device, each.values, on_create=new, on_change=seen)
     if item.connector is not None:
-        _write_connector(writer, company, item.connector, stored.connector)
+        if writer.cipher is None:
+            raise SecretKeyError(MISSING_SECRET_KEY)
+        values = encrypted(writer.cipher, stored.connector, item.connector.values)
+        writer.save("connectors", stored.connector, Connector, values, on_create=owner)
     return company
 
 
 async def _write_account(
-    writer: Writer, company: Company, values: dict[str, Any], account: Account | None
+    writer: Writer, company: Company, values: dict[str, Any], stored: Stored
 ) -> None:
     password = values.pop("password")
     given = values.pop("permission", None)
-    if account is None:
-        levels = ALL_PERMISSIONS if given is None else dict.fromkeys(AREAS, NOTHING) | given
-        hashed = await asyncio.to_thread(hash_password, password)
-        account = Account(**values, permission=levels, password_hash=hashed, create_on=writer.now)
-        account.company = company
-        writer.create("accounts", account)
+    account = stored.accounts.get(values["email"])
+    if account is not None:
+        # Its holder may have chosen another password since: a file does not take it back.
+        values["permission"] = account.permission | (given or {})
+        writer.save("accounts", account, Account, values)
         return
-    # Its holder may have chosen another password since: a file does not take it back.
-    writer.update("accounts", account, values | {"permission": account.permission | (given or {})})
-
-
-def _write_application(writer: Writer, company: Company, item: Item, stored: Stored) -> None:
-    application = stored.applications.get(item.values["api_key"])
-    if application is None:
-        writer.create("applications", Application(**item.values, company=company))
-    else:
-        writer.update("applications", application, item.values)
-
-
-def _write_device(writer: Writer, company: Company, item: Item, stored: Stored) -> None:
-    device = stored.devices.get(item.values["udid"])
-    if device is None:
-        device = Device(**item.values, create_on=writer.now, update_on=writer.now)
-        device.company = company
-        writer.create("devices", device)
-    else:
-        writer.update("devices", device, item.values, update_on=writer.now)
-
-
-def _write_connector(
-    writer: Writer, company: Company, item: Item, connector: Connector | None
-) -> None:
-    if writer.cipher is None:
-        raise SecretKeyError(MISSING_SECRET_KEY)
-    values = encrypted(writer.cipher, connector, item.values)
-    if connector is None:
-        writer.create("connectors", Connector(**values, company=company))
-    else:
-        writer.update("connectors", connector, values)
+    levels = ALL_PERMISSIONS if given is None else dict.fromkeys(AREAS, NOTHING) | given
+    new = {
+        "company": company,
+        "permission": levels,
+        "password_hash": await asyncio.to_thread(hash_password, password),
+        "create_on": writer.now,
+    }
+    writer.save("accounts", None, Account, values, on_create=new)
 
 
 def encrypted(cipher: Cipher, stored: Connector | None, values: dict[str, Any]) -> dict[str, Any]:

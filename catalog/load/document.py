@@ -2,24 +2,39 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any
 
 import orjson
 
-from catalog.fields.campaign import CAMPAIGN, DAYS, HOURS, campaign_conflicts
-from catalog.fields.company import ACCOUNT, APPLICATION, COMPANY, DEVICE
-from catalog.fields.connector import CONNECTOR, connector_conflicts
-from catalog.fields.reader import Reader
-from catalog.fields.reading import Faults, Field, names_of, note_unknown, read_fields
-from catalog.fields.venue import BEACON, GEOFENCE, TRIPLE, VENUE, Triple, names
+from catalog.fields.base import (
+    ABSENT,
+    Faults,
+    Fields,
+    joined,
+    note_unknown,
+    read_fields,
+    spellings,
+)
+from catalog.fields.campaign import CampaignFields, campaign_conflicts
+from catalog.fields.company import AccountFields, ApplicationFields, CompanyFields, DeviceFields
+from catalog.fields.connector import ConnectorInput, connector_conflicts
+from catalog.fields.venue import (
+    BeaconFields,
+    GeofenceInput,
+    Triple,
+    TripleFields,
+    VenueInput,
+    names,
+)
 
-# Answers of the interface carry these; a file made from one may keep them, and they do nothing.
+# Answers of the interface carry these; a file that was made from one may hold them: ignored.
 _READ_ONLY = ("id", "create_on", "update_on", "nb_beacon", "nb_campaign")
 _LISTED = "accepted: a list of objects"
 
 
 @dataclass
-class Item:
+class DocumentRecord:
     """A record of the document: where it stands, and the attributes it gives."""
 
     place: str
@@ -27,26 +42,39 @@ class Item:
 
 
 @dataclass
-class VenueItem(Item):
+class DocumentVenue(DocumentRecord):
     """A venue and what is in it. A campaign's `beacons` are (place, triple) pairs."""
 
-    beacons: list[Item] = field(default_factory=list)
-    geofences: list[Item] = field(default_factory=list)
-    campaigns: list[Item] = field(default_factory=list)
+    beacons: list[DocumentRecord] = field(default_factory=list)
+    geofences: list[DocumentRecord] = field(default_factory=list)
+    campaigns: list[DocumentRecord] = field(default_factory=list)
 
 
 @dataclass
-class CompanyItem(Item):
+class DocumentCompany(DocumentRecord):
     """A company and what it has."""
 
-    accounts: list[Item] = field(default_factory=list)
-    applications: list[Item] = field(default_factory=list)
-    connector: Item | None = None
-    devices: list[Item] = field(default_factory=list)
-    venues: list[VenueItem] = field(default_factory=list)
+    accounts: list[DocumentRecord] = field(default_factory=list)
+    applications: list[DocumentRecord] = field(default_factory=list)
+    connector: DocumentRecord | None = None
+    devices: list[DocumentRecord] = field(default_factory=list)
+    venues: list[DocumentVenue] = field(default_factory=list)
 
 
-def read_document(raw: bytes, faults: Faults) -> list[CompanyItem]:
+class LoadedBeacon(BeaconFields):
+    """A beacon with its tags, by their names."""
+
+    tags: Annotated[list[str], names] = ABSENT
+
+
+class LoadedCampaign(CampaignFields):
+    """A campaign with its tags and geofences, by their names; its beacons are read apart."""
+
+    tags: Annotated[list[str], names] = ABSENT
+    geofencings: Annotated[list[str], names] = ABSENT
+
+
+def read_document(raw: bytes, faults: Faults) -> list[DocumentCompany]:
     """The companies of a document. Every fault is noted; with any, the result is incomplete."""
     try:
         document = orjson.loads(raw)
@@ -60,111 +88,95 @@ def read_document(raw: bytes, faults: Faults) -> list[CompanyItem]:
     return [_company(*found, faults) for found in _objects(document, "companies", "", faults)]
 
 
-def triple_of(values: dict[str, Any]) -> Triple:
-    """The triple among a beacon's values."""
-    return Triple(values["uuid"], values["major"], values["minor"])
+def triple_of(values: dict[str, Any]) -> Triple | None:
+    """The triple among a beacon's values, if they are all good."""
+    if {"uuid", "major", "minor"} <= values.keys():
+        return Triple(values["uuid"], values["major"], values["minor"])
+    return None
 
 
-def triples_in(company: CompanyItem) -> list[Triple]:
+def triples_in(company: DocumentCompany) -> list[Triple]:
     """Every triple that a company names, of its beacons and of its campaigns' targets, once."""
-    found: dict[Triple, None] = {}
+    found: dict[Triple | None, None] = {}
     for venue in company.venues:
-        for beacon in venue.beacons:
-            if {"uuid", "major", "minor"} <= beacon.values.keys():
-                found[triple_of(beacon.values)] = None
+        found.update((triple_of(beacon.values), None) for beacon in venue.beacons)
         for campaign in venue.campaigns:
             found.update((triple, None) for _, triple in campaign.values.get("beacons", []))
-    return list(found)
+    return [triple for triple in found if triple is not None]
 
 
-def _company(place: str, given: dict[str, Any], faults: Faults) -> CompanyItem:
+def _company(place: str, given: dict[str, Any], faults: Faults) -> DocumentCompany:
     inside = ("accounts", "applications", "connector", "devices", "venues")
-    item = CompanyItem(place, _values(COMPANY, place, given, faults, inside))
-    item.accounts = _items(ACCOUNT, given, "accounts", place, faults)
-    item.applications = _items(APPLICATION, given, "applications", place, faults)
+    item = DocumentCompany(place, _values(CompanyFields, place, given, faults, inside))
+    item.accounts = _items(AccountFields, given, "accounts", place, faults)
+    item.applications = _items(ApplicationFields, given, "applications", place, faults)
     item.connector = _connector(place, given.get("connector"), faults)
-    item.devices = _items(DEVICE, given, "devices", place, faults)
+    item.devices = _items(DeviceFields, given, "devices", place, faults)
     item.venues = [_venue(*found, faults) for found in _objects(given, "venues", place, faults)]
     return item
 
 
-def _connector(place: str, given: Any, faults: Faults) -> Item | None:
+def _connector(place: str, given: Any, faults: Faults) -> DocumentRecord | None:
     if given is None:
         return None
     here = f"{place}.connector"
     if not isinstance(given, dict):
         faults.note(here, "accepted: an object")
         return None
-    values = _values(CONNECTOR, here, given, faults)
-    _note_conflicts(here, connector_conflicts(values), faults)
-    return Item(here, values)
+    values = _values(ConnectorInput, here, given, faults)
+    faults.note_conflicts(here, connector_conflicts(values))
+    return DocumentRecord(here, values)
 
 
-def _venue(place: str, given: dict[str, Any], faults: Faults) -> VenueItem:
+def _venue(place: str, given: dict[str, Any], faults: Faults) -> DocumentVenue:
     inside = ("beacons", "geofences", "geofencings", "campaigns")
-    item = VenueItem(place, _values(VENUE, place, given, faults, inside))
-    item.beacons = _items(BEACON, given, "beacons", place, faults)
+    item = DocumentVenue(place, _values(VenueInput, place, given, faults, inside))
+    item.beacons = _items(LoadedBeacon, given, "beacons", place, faults)
     for name in ("geofences", "geofencings"):
-        item.geofences += _items(GEOFENCE, given, name, place, faults)
+        item.geofences += _items(GeofenceInput, given, name, place, faults)
     item.campaigns = [
         _campaign(*found, faults) for found in _objects(given, "campaigns", place, faults)
     ]
     return item
 
 
-def _campaign(place: str, given: dict[str, Any], faults: Faults) -> Item:
-    values = _values(CAMPAIGN, place, given, faults, names_of([*DAYS, *HOURS, *_TIES]))
-    values |= read_fields([*DAYS, *HOURS], given, place=place, faults=faults, require=False)
-    values |= read_fields([_TIES[1]], given, place=place, faults=faults)
+def _campaign(place: str, given: dict[str, Any], faults: Faults) -> DocumentRecord:
+    values = _values(LoadedCampaign, place, given, faults, ("beacons",))
     if "beacons" in given:
-        values["beacons"] = [
-            (here, triple_of(triple))
+        named = (
+            (here, triple_of(read_fields(TripleFields, listed, place=here, faults=faults)))
             for here, listed in _objects(given, "beacons", place, faults)
-            if len(triple := read_fields(TRIPLE, listed, place=here, faults=faults)) == len(TRIPLE)
-        ]
-    _note_conflicts(place, campaign_conflicts(values), faults)
-    return Item(place, values)
-
-
-_TIES = (
-    Field(name="beacons", read=Reader(list, {"type": "array"})),
-    Field(name="geofencings", read=names),
-)
-
-
-def _note_conflicts(place: str, conflicts: Sequence[tuple[str, str]], faults: Faults) -> None:
-    known = {fault.place for fault in faults}
-    for name, message in conflicts:
-        # A value that was refused has been named already.
-        if f"{place}.{name}" not in known:
-            faults.note(f"{place}.{name}", message)
+        )
+        values["beacons"] = [(here, triple) for here, triple in named if triple is not None]
+    faults.note_conflicts(place, campaign_conflicts(values))
+    return DocumentRecord(place, values)
 
 
 def _items(
-    fields: Sequence[Field], given: dict[str, Any], name: str, place: str, faults: Faults
-) -> list[Item]:
+    model: type[Fields], given: dict[str, Any], name: str, place: str, faults: Faults
+) -> list[DocumentRecord]:
     return [
-        Item(here, _values(fields, here, listed, faults))
+        DocumentRecord(here, _values(model, here, listed, faults))
         for here, listed in _objects(given, name, place, faults)
     ]
 
 
 def _values(
-    fields: Sequence[Field],
+    model: type[Fields],
     place: str,
     given: dict[str, Any],
     faults: Faults,
     inside: Sequence[str] = (),
 ) -> dict[str, Any]:
-    known = [*names_of(fields), *inside]
-    note_unknown(known, {n: None for n in given if n not in _READ_ONLY}, place=place, faults=faults)
-    return read_fields(fields, given, place=place, faults=faults)
+    known = [*chain.from_iterable(spellings(model).values()), *inside]
+    note_unknown(known, [n for n in given if n not in _READ_ONLY], place=place, faults=faults)
+    return read_fields(model, given, place=place, faults=faults)
 
 
 def _objects(
     given: dict[str, Any], name: str, place: str, faults: Faults
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    here = f"{place}.{name}" if place else name
+    here = joined(place, name)
     listed = given.get(name, [])
     if not isinstance(listed, list):
         faults.note(here, _LISTED, value=listed)

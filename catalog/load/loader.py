@@ -8,17 +8,14 @@ from sqlalchemy.exc import IntegrityError
 
 from catalog.database import SessionFactory
 from catalog.errors import VenueDeletedError
-from catalog.fields.reading import Fault, Faults
+from catalog.fields.base import Faults, FieldFault
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
-from catalog.load.check import check
+from catalog.load.check import check, check_room_left, note_repeats
 from catalog.load.companies import write_company
-from catalog.load.document import CompanyItem, read_document
-from catalog.load.room import check_room_left
+from catalog.load.document import DocumentCompany, read_document
 from catalog.load.stored import find_stored
-from catalog.load.summary import LoadSummary
-from catalog.load.twice import note_repeats
 from catalog.load.venues import write_venues
-from catalog.load.writing import Writer
+from catalog.load.writing import LoadSummary, Writer
 from catalog.secrets import Cipher
 
 # What is wrong with a connector's url, if anything is: not public, say.
@@ -28,7 +25,7 @@ UrlFault = Callable[[str], Awaitable[str | None]]
 class LoadError(Exception):
     """A document was refused, and nothing was changed. `faults` names everything wrong with it."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[FieldFault]) -> None:
         super().__init__("\n".join(map(str, faults)))
         self.faults = tuple(faults)
 
@@ -61,12 +58,12 @@ async def load_document(
             writer = Writer(session=session, summary=summary, cipher=cipher, now=clock())
             await _load(writer, companies, limits, faults)
     except (IntegrityError, VenueDeletedError):
-        raise LoadError([Fault("", "the catalog was changed meanwhile: load again")]) from None
+        raise LoadError([FieldFault("", "the catalog was changed meanwhile: load again")]) from None
     return summary
 
 
 async def _check_urls(
-    companies: Sequence[CompanyItem], url_fault: UrlFault, faults: Faults
+    companies: Sequence[DocumentCompany], url_fault: UrlFault, faults: Faults
 ) -> None:
     found = [item.connector for item in companies if item.connector is not None]
     found = [connector for connector in found if "url" in connector.values]
@@ -78,7 +75,10 @@ async def _check_urls(
 
 
 async def _load(
-    writer: Writer, companies: Sequence[CompanyItem], limits: CatalogLimits, faults: Faults
+    writer: Writer,
+    companies: Sequence[DocumentCompany],
+    limits: CatalogLimits,
+    faults: Faults,
 ) -> None:
     stored = [await find_stored(writer.session, item) for item in companies]
     for item, known in zip(companies, stored, strict=True):

@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, contains_eager, selectinload
 
 from catalog.chunks import chunked
 from catalog.fields.venue import Triple
-from catalog.load.document import CompanyItem, Item, triples_in
+from catalog.load.document import DocumentCompany, DocumentRecord, triples_in
 from catalog.models import (
     Account,
     Application,
@@ -59,7 +59,7 @@ class Stored:
         return self.company is None or owner != self.company.id
 
 
-async def find_stored(session: AsyncSession, item: CompanyItem) -> Stored:
+async def find_stored(session: AsyncSession, item: DocumentCompany) -> Stored:
     """Look a document's company up. Values that were refused may be missing from `item`."""
     # Locked, so that two loads of one company do not each create the same venue.
     query = select(Company).where(Company.name == item.values.get("name"))
@@ -76,7 +76,7 @@ async def find_stored(session: AsyncSession, item: CompanyItem) -> Stored:
 
 
 async def _find_own(
-    session: AsyncSession, item: CompanyItem, stored: Stored, company_id: int
+    session: AsyncSession, item: DocumentCompany, stored: Stored, company_id: int
 ) -> None:
     own = Device.company_id == company_id
     stored.devices = await _by_name(session, Device, Device.udid, item.devices, own)
@@ -90,8 +90,10 @@ async def _find_own(
     ids = {v.id: v.name for name in named for v in stored.venues.get(name, [])}
     fences = await session.scalars(select(Geofence).where(Geofence.venue_id.in_(ids)))
     stored.geofences = _listed(fences, lambda fence: (ids[fence.venue_id], fence.name))
-    ties = (Campaign.beacons, Campaign.tags, Campaign.geofencings)
-    query = select(Campaign).where(Campaign.venue_id.in_(ids)).options(*map(selectinload, ties))
+    relations = (Campaign.beacons, Campaign.tags, Campaign.geofencings)
+    query = (
+        select(Campaign).where(Campaign.venue_id.in_(ids)).options(*map(selectinload, relations))
+    )
     campaigns = await session.scalars(query)
     stored.campaigns = _listed(campaigns, lambda c: (ids[c.venue_id], c.name))
 
@@ -100,7 +102,7 @@ async def _by_name(
     session: AsyncSession,
     model: type[M],
     key: InstrumentedAttribute[str],
-    items: Iterable[Item],
+    items: Iterable[DocumentRecord],
     *conditions: ColumnElement[bool],
 ) -> dict[str, M]:
     named = [item.values[key.key] for item in items if key.key in item.values]

@@ -61,10 +61,10 @@ def create(
 ) -> None:
     """Make an account. Without --permission it may do everything."""
     from catalog.accounts import NewAccount, create_account
-    from catalog.fields.company import ACCOUNT, COMPANY
+    from catalog.fields.company import AccountFields, CompanyFields
 
-    values = _checked(ACCOUNT, email=email, **_given(name=name, fonction=fonction))
-    owner = _checked(COMPANY, name=company)["name"]
+    values = _checked(AccountFields, email=email, **_given(name=name, fonction=fonction))
+    owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
     new = NewAccount(**values, company=owner, password=_password(password_stdin), permission=levels)
     now = datetime.now(UTC)
@@ -155,11 +155,11 @@ async def _with_database(url: str, work: "Callable[[Database], Awaitable[T]]") -
         await database.close()
 
 
-def _checked(fields: Any, **given: Any) -> dict[str, Any]:
-    from catalog.fields.reading import Faults, read_fields
+def _checked(model: Any, **given: Any) -> dict[str, Any]:
+    from catalog.fields.base import Faults, read_fields
 
     faults = Faults()
-    values = read_fields(fields, given, place="", faults=faults, require=False)
+    values = read_fields(model, given, faults=faults, require=False)
     if faults:
         raise typer.BadParameter(str(faults[0].message), param_hint=faults[0].place)
     return values
@@ -170,19 +170,19 @@ def _given(**values: str | None) -> dict[str, str]:
 
 
 def _email(email: str) -> str:
-    from catalog.fields.company import ACCOUNT
+    from catalog.fields.company import AccountFields
 
-    return str(_checked(ACCOUNT, email=email)["email"])
+    return str(_checked(AccountFields, email=email)["email"])
 
 
 def _levels(written: list[str]) -> dict[str, int]:
-    from catalog.fields.company import ACCOUNT, AREAS
+    from catalog.fields.company import AREAS, AccountFields
 
     levels: dict[str, int] = {}
     for text in written:
         area, _, level = text.rpartition("=")
         given = {area: level} if area else dict.fromkeys(AREAS, level)
-        levels |= _checked(ACCOUNT, permission=given)["permission"]
+        levels |= _checked(AccountFields, permission=given)["permission"]
     return levels
 
 

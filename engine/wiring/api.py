@@ -13,12 +13,11 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.metrics import ApiMetrics
 from api.services import Limits, Services
-from api.sessions.attempts import Allowance, Attempts
+from api.sessions.attempts import Allowance, Attempts, PasswordGate
 from api.sessions.check import Sessions
-from api.sessions.gate import PasswordGate
 from api.sessions.revision import AccessRevision
 from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
-from api.sessions.turns import Turns
+from api.slots import FairSlots
 from catalog.index.drainer import OutboxDrainer
 from catalog.secrets import open_cipher
 from connectors.egress import Egress
@@ -138,7 +137,7 @@ def build_services(
         sessions=Sessions(database=stores.database, revision=revision, clock=clock),
         sign_in=SignIn(
             database=stores.database,
-            gate=PasswordGate(turns=Turns(at_once=PASSWORD_WORKERS), attempts=attempts),
+            gate=PasswordGate(slots=FairSlots(at_once=PASSWORD_WORKERS), attempts=attempts),
             passwords=passwords,
             clock=clock,
         ),

@@ -11,7 +11,7 @@ import pytest
 
 from api.errors import ApiError
 from api.sessions.sign_in import Passwords
-from api.sessions.turns import Turns
+from api.slots import FairSlots
 from catalog.accounts import NewAccount, create_account
 from catalog.migrate import migrate
 from engine.process.settings_sources import load_settings
@@ -103,10 +103,10 @@ async def test_what_was_not_looked_at_does_not_count(api: Harness, monkeypatch: 
 
 
 async def test_turns_go_round_the_networks():
-    turns, order = Turns(at_once=1), []
+    slots, order = FairSlots(at_once=1), []
 
     async def take(network: str) -> None:
-        async with turns.turn(network):
+        async with slots.slot(network):
             order.append(network)
             await asyncio.sleep(0)
 
@@ -116,12 +116,12 @@ async def test_turns_go_round_the_networks():
 
 async def test_turns_are_never_lost():
     """Whatever ends a wait: a deadline, a cancellation, another network's flood."""
-    turns = Turns(at_once=2, waiting=6, waiting_each=4, seconds=0.05)
+    slots = FairSlots(at_once=2, waiting=6, waiting_each=4, seconds=0.05)
     told: Counter[object] = Counter()
 
     async def take(network: str) -> None:
         try:
-            async with turns.turn(network):
+            async with slots.slot(network):
                 await asyncio.sleep(0.02)
             told["had"] += 1
         except ApiError as error:

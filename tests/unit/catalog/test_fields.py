@@ -2,17 +2,17 @@
 
 import json
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from catalog.fields import values
-from catalog.fields.campaign import CAMPAIGN, DAYS, campaign_columns, campaign_conflicts
+from catalog.fields import texts, values
+from catalog.fields.base import SECRET, Faults, Fields, note_unknown, read_fields
+from catalog.fields.campaign import CampaignFields, campaign_columns, campaign_conflicts
 from catalog.fields.company import permission
 from catalog.fields.connector import connector_conflicts, parameters
-from catalog.fields.reader import FieldError, Reader
-from catalog.fields.reading import Faults, Field, note_unknown, read_fields
-from catalog.fields.venue import VENUE, names
+from catalog.fields.reader import FieldError, ValueReader
+from catalog.fields.venue import VenueInput, names
 from catalog.models import WEEKDAYS
 
 PARIS = timezone(timedelta(hours=1))
@@ -41,27 +41,27 @@ def nested(deep: int) -> Any:
         (values.integer(0, 200), 100.0, 100),
         (values.number(-90, 90), 48, 48.0),
         (values.number(-180, 180), "-179.25", -179.25),
-        (values.line(), "Café 👩‍👩‍👧 שלום", "Café 👩‍👩‍👧 שלום"),
-        (values.text(), "two\nlines\x92", "two\nlines\x92"),
-        (values.choice("near", "far"), " FAR ", "far"),
+        (texts.line(), "Café 👩‍👩‍👧 שלום", "Café 👩‍👩‍👧 שלום"),
+        (texts.text(), "two\nlines\x92", "two\nlines\x92"),
+        (texts.choice("near", "far"), " FAR ", "far"),
         (values.timestamp, "2026-11-20T10:00:00+0100", TEN),
         (values.timestamp, "2026-11-20T10:00:00+01:00", TEN),
         (values.timestamp, "2026-11-20t09:00:00z", TEN),
         (values.time_of_day(end=False), "09:30", 570),
         (values.time_of_day(end=True), "24:00", 1440),
-        (values.uuid, UUID.upper(), UUID),
-        (values.uuid, UUID.replace("-", ""), UUID),
+        (texts.uuid, UUID.upper(), UUID),
+        (texts.uuid, UUID.replace("-", ""), UUID),
         (values.cache, "2 Hours", "2 Hours"),
-        (values.time_zone, "Australia/Lord_Howe", "Australia/Lord_Howe"),
-        (values.email, " Ada@Example.org", "ada@example.org"),
-        (values.web_address, "https://example.org:8443/a?b=c", "https://example.org:8443/a?b=c"),
+        (texts.time_zone, "Australia/Lord_Howe", "Australia/Lord_Howe"),
+        (texts.email, " Ada@Example.org", "ada@example.org"),
+        (texts.web_address, "https://example.org:8443/a?b=c", "https://example.org:8443/a?b=c"),
         (names, [{"id": 3, "name": "a"}, "b", {"name": "a"}], ["a", "b"]),
         (permission, {"crm": "1"}, {"crm": 1}),
         (parameters, '[{"key":"k","value":"v"}]', '[{"key":"k","value":"v"}]'),
         (parameters, [], "[]"),
     ],
 )
-def test_accepted(read: Reader, given: Any, kept: Any):
+def test_accepted(read: ValueReader, given: Any, kept: Any):
     assert read(given) == kept
 
 
@@ -89,19 +89,19 @@ def test_a_timestamp_keeps_its_offset():
         (values.number(-90, 90), "nan"),
         (values.number(-90, 90), "4e1"),
         (values.number(-90, 90), "4" * 400),
-        (values.text(), " "),
-        (values.text(), "a\x00b"),
-        (values.text(), 3),
-        (values.text(), "lone \ud800"),
-        *((values.line(), f"a{control}b") for control in CONTROLS),
-        (values.line(255, shortest=0), "\t"),
-        (values.email, "a\x1bb@example.org"),
-        (values.json_list, [{"deep": ["nul \x00"]}]),
-        (values.json_list, [{"nul \x00": 1}]),
-        (values.json_list, nested(values.DEEPEST + 1)),
-        (values.json_list, nested(900)),
-        (values.text(3), "four"),
-        (values.choice("near", "far"), "close"),
+        (texts.text(), " "),
+        (texts.text(), "a\x00b"),
+        (texts.text(), 3),
+        (texts.text(), "lone \ud800"),
+        *((texts.line(), f"a{control}b") for control in CONTROLS),
+        (texts.line(255, shortest=0), "\t"),
+        (texts.email, "a\x1bb@example.org"),
+        (texts.json_list, [{"deep": ["nul \x00"]}]),
+        (texts.json_list, [{"nul \x00": 1}]),
+        (texts.json_list, nested(texts.DEEPEST + 1)),
+        (texts.json_list, nested(900)),
+        (texts.text(3), "four"),
+        (texts.choice("near", "far"), "close"),
         (values.timestamp, "2026-11-20T10:00:00"),
         (values.timestamp, "2026-02-30T10:00:00Z"),
         (values.timestamp, "0001-01-01T00:00:00+01:00"),
@@ -110,27 +110,27 @@ def test_a_timestamp_keeps_its_offset():
         (values.time_of_day(end=True), "24:01"),
         (values.time_of_day(end=True), "12:60"),
         (values.time_of_day(end=True), "9:00"),
-        (values.uuid, UUID[:-1]),
-        (values.uuid, f"{{{UUID}}}"),
+        (texts.uuid, UUID[:-1]),
+        (texts.uuid, f"{{{UUID}}}"),
         (values.cache, "fortnight"),
         (values.cache, 3),
-        (values.time_zone, "Europe"),
-        (values.time_zone, "../etc/passwd"),
-        (values.time_zone, ""),
-        (values.time_zone, "localtime"),
-        (values.time_zone, "posixrules"),
-        (values.time_zone, "Factory"),
-        (values.time_zone, "right/Europe/Paris"),
-        (values.time_zone, "posix/Europe/Paris"),
-        (values.time_zone, "europe/paris"),
-        (values.time_zone, ["Europe/Paris"]),
-        (values.email, "ada"),
-        (values.web_address, "ftp://example.org"),
-        (values.web_address, "https://me:secret@example.org"),
-        (values.web_address, "https:///path"),
-        (values.web_address, "https://example.org:99999/"),
-        (values.web_address, "https://[::1"),
-        (values.json_list, {}),
+        (texts.time_zone, "Europe"),
+        (texts.time_zone, "../etc/passwd"),
+        (texts.time_zone, ""),
+        (texts.time_zone, "localtime"),
+        (texts.time_zone, "posixrules"),
+        (texts.time_zone, "Factory"),
+        (texts.time_zone, "right/Europe/Paris"),
+        (texts.time_zone, "posix/Europe/Paris"),
+        (texts.time_zone, "europe/paris"),
+        (texts.time_zone, ["Europe/Paris"]),
+        (texts.email, "ada"),
+        (texts.web_address, "ftp://example.org"),
+        (texts.web_address, "https://me:secret@example.org"),
+        (texts.web_address, "https:///path"),
+        (texts.web_address, "https://example.org:99999/"),
+        (texts.web_address, "https://[::1"),
+        (texts.json_list, {}),
         (names, [3]),
         (names, "ab\x00"),
         (names, 3),
@@ -143,35 +143,40 @@ def test_a_timestamp_keeps_its_offset():
         (parameters, '[{"key": "k", "value": "a\\r\\nb"}]'),
     ],
 )
-def test_refused_with_what_is_accepted(read: Reader, given: Any):
+def test_refused_with_what_is_accepted(read: ValueReader, given: Any):
     with pytest.raises(FieldError, match="accepted: "):
         read(given)
 
 
-def read(fields: Any, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def read(model: type[Fields], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     faults = Faults()
-    found = read_fields(fields, given, place="v", faults=faults)
+    found = read_fields(model, given, place="v", faults=faults)
     return found, {fault.place: fault.message for fault in faults}
 
 
 def test_both_spellings():
     given = {"name": "v", "address": "", "active": 1, "with": 3, "map": None}
-    found, faults = read(VENUE, given)
+    found, faults = read(VenueInput, given)
     assert faults == {}
     assert found == {"name": "v", "address": "", "active": True, "width": 3, "image": None}
-    _, faults = read(VENUE, {**given, "width": 3})
+    _, faults = read(VenueInput, {**given, "width": 3})
     assert faults == {}
-    _, faults = read(VENUE, {**given, "width": 4})
+    _, faults = read(VenueInput, {**given, "width": 4})
     assert faults == {"v.width": "given twice, also as with, with another value"}
-    _, faults = read(VENUE, {**given, "width": None})
+    _, faults = read(VenueInput, {**given, "width": None})
     assert list(faults) == ["v.width"]
-    _, faults = read(VENUE, {**given, "width": "wide"})
+    _, faults = read(VenueInput, {**given, "width": "wide"})
     assert list(faults) == ["v.width"]
-    assert read(DAYS, dict.fromkeys(WEEKDAYS, 1))[1] == {}
+    found, faults = read(VenueInput, {**given, "width": "3", "with": "wide", "active": 7})
+    assert set(faults) == {"v.with", "v.active"}
+    assert found["width"] == 3
+    found, faults = read(CampaignFields, dict.fromkeys(WEEKDAYS, 1))
+    assert found == dict.fromkeys(WEEKDAYS, True)
+    assert {f"v.{day}" for day in WEEKDAYS}.isdisjoint(faults)
 
 
 def test_required_and_bad():
-    found, faults = read(VENUE, {"name": "v", "active": "maybe", "height": None})
+    found, faults = read(VenueInput, {"name": "v", "active": "maybe", "height": None})
     assert found == {"name": "v", "height": None}
     assert faults == {
         "v.address": "required, and not given",
@@ -180,19 +185,22 @@ def test_required_and_bad():
 
 
 def test_a_secret_is_not_quoted():
-    secret = (Field(name="password", read=values.text(shortest=8), secret=True),)
-    assert "hunter2" not in read(secret, {"password": "hunter2"})[1]["v.password"]
+    class WithPassword(Fields):
+        password: Annotated[str, texts.text(shortest=8), SECRET]
+
+    assert "hunter2" not in read(WithPassword, {"password": "hunter2"})[1]["v.password"]
+    assert "hunter22" not in repr(WithPassword(password="hunter22"))
 
 
 def test_a_long_value_is_shortened():
-    _, faults = read(VENUE[2:3], {"active": "x" * 1000})
+    _, faults = read(VenueInput, {"active": "x" * 1000})
     assert len(faults["v.active"]) < 120
 
 
 def test_what_is_quoted_does_nothing_to_a_terminal():
-    _, faults = read(VENUE[:1], {"name": "\x1b[2J\x9b\u202e"})
+    _, faults = read(VenueInput, {"name": "\x1b[2J\x9b\u202e"})
     assert faults["v.name"].startswith(r'"\u001b[2J\x9b\u202e": accepted')
-    _, faults = read(VENUE[:1], {"name": nested(100_000)})
+    _, faults = read(VenueInput, {"name": nested(100_000)})
     assert faults["v.name"].startswith("nested too deeply: accepted")
 
 
@@ -266,7 +274,7 @@ def test_a_parameter_does_not_say_what_the_request_says(
 
 
 def test_every_required_field_of_a_campaign_is_told():
-    assert set(read(CAMPAIGN, {})[1]) == {
+    assert set(read(CampaignFields, {})[1]) == {
         f"v.{name}" for name in ("name", "push", "title", "format", "cache", "start", "end")
     } | {"v.active"}
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import orjson
 import pytest
 
-from catalog.fields.reading import Faults
+from catalog.fields.base import Faults
 from catalog.load.document import read_document
 from engine.cli.demo.document import ZONE, demo_document
 from engine.cli.demo.readings import load_readings

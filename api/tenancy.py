@@ -1,4 +1,4 @@
-"""The caller's own records, to be changed; anybody else's are not there."""
+"""A company sees and changes its own records; another company's do not exist for it."""
 
 from typing import Any, TypeVar
 
@@ -9,8 +9,8 @@ from sqlalchemy.orm import InstrumentedAttribute, selectinload
 from api.errors import not_found
 from catalog.models import Base, Beacon, Campaign, Geofence, Venue
 
-Placed = TypeVar("Placed", Beacon, Geofence, Campaign)
-_NAMES: dict[type[Base], str] = {Beacon: "beacon", Geofence: "geofence", Campaign: "campaign"}
+InVenue = TypeVar("InVenue", Beacon, Geofence, Campaign)
+NAMES: dict[type[Base], str] = {Beacon: "beacon", Geofence: "geofence", Campaign: "campaign"}
 
 
 def of_company(company_id: int) -> ColumnElement[bool]:
@@ -18,14 +18,21 @@ def of_company(company_id: int) -> ColumnElement[bool]:
     return Venue.company_id == company_id
 
 
+def in_venue(
+    model: type[InVenue], company_id: int, venue_id: int
+) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Records of a venue of a company, where the venue is joined."""
+    return (model.venue_id == venue_id, of_company(company_id))
+
+
 async def require_venue(session: AsyncSession, company_id: int, venue_id: int) -> None:
     """Raise ApiError 404 unless the venue is the company's."""
-    own = select(exists().where(Venue.id == venue_id, of_company(company_id)))
-    if not await session.scalar(own):
+    known = select(exists().where(Venue.id == venue_id, of_company(company_id)))
+    if not await session.scalar(known):
         raise not_found("venue")
 
 
-async def own_venue(session: AsyncSession, company_id: int, venue_id: int) -> Venue:
+async def lock_venue(session: AsyncSession, company_id: int, venue_id: int) -> Venue:
     """The venue, locked. Raises ApiError 404."""
     query = select(Venue).where(Venue.id == venue_id, of_company(company_id))
     found = await session.scalar(query.with_for_update())
@@ -34,23 +41,23 @@ async def own_venue(session: AsyncSession, company_id: int, venue_id: int) -> Ve
     return found
 
 
-async def own_record(
+async def lock_record(
     session: AsyncSession,
-    model: type[Placed],
+    model: type[InVenue],
     company_id: int,
     venue_id: int,
     number: int,
-    *with_ties: InstrumentedAttribute[Any],
-) -> Placed:
-    """A record of a venue, locked, with the ties that are named loaded. Raises ApiError 404."""
+    *relations: InstrumentedAttribute[Any],
+) -> InVenue:
+    """A record of a venue, locked, with these relations loaded. Raises ApiError 404."""
     query = (
         select(model)
         .join(Venue, model.venue_id == Venue.id)
-        .where(model.id == number, model.venue_id == venue_id, of_company(company_id))
-        .options(*(selectinload(tie) for tie in with_ties))
+        .where(model.id == number, *in_venue(model, company_id, venue_id))
+        .options(*(selectinload(relation) for relation in relations))
         .with_for_update(of=model)
     )
     found = await session.scalar(query)
     if found is None:
-        raise not_found(_NAMES[model])
+        raise not_found(NAMES[model])
     return found

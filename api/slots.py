@@ -1,20 +1,20 @@
-"""Turns at what is dear: so many at once, and the networks that wait get theirs in rotation."""
+"""Slots for costly work, few at once: checks of passwords, and tests of connectors."""
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from api.errors import ApiError, unavailable
 
 _Waiting = asyncio.Future[None]
 
 
-class Turns:
-    """`at_once` turns; whoever finds none waits up to `seconds` in the queue of its network.
+class FairSlots:
+    """`at_once` slots; a request that finds none free waits up to `seconds` in its network's queue.
 
     Each network may have `waiting_each` in its queue, all together `waiting`: a network that asks
-    for very many turns makes only itself wait, and gets no more than its share.
+    for very many slots makes only itself wait, and gets no more than its share.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class Turns:
         self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()
 
     @asynccontextmanager
-    async def turn(self, network: str) -> AsyncIterator[None]:
-        """Wait for a turn, and have it. Raises ApiError: 429 when the network has too many waiting,
+    async def slot(self, network: str) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it. Raises ApiError: 429 when the network has too many waiting,
         503 when all have, or when it took too long."""
         if self._free and not self._queues:
             self._free -= 1
@@ -37,7 +37,7 @@ class Turns:
         try:
             yield
         finally:
-            self._pass_on()
+            self._release()
 
     async def _wait(self, network: str) -> None:
         self._make_room(network)
@@ -48,7 +48,7 @@ class Turns:
                 await mine
         except BaseException as error:
             if mine.done() and not mine.cancelled() and mine.exception() is None:
-                self._pass_on()  # it came just as the wait ended
+                self._release()  # it came just as the wait ended
             else:
                 self._leave(network, mine)
             if isinstance(error, TimeoutError):
@@ -71,7 +71,7 @@ class Turns:
         last = self._queues[longest].pop()
         last.set_exception(unavailable("too many sign in at once; try again"))
 
-    def _pass_on(self) -> None:
+    def _release(self) -> None:
         """The next network's first one is served; the network goes to the end."""
         while self._queues:
             network, queue = self._queues.popitem(last=False)
@@ -89,3 +89,31 @@ class Turns:
             queue.remove(mine)
             if not queue:
                 del self._queues[network]
+
+
+class TrialSlots:
+    """Tests of connectors under way: one of a company at a time, and `most` in all.
+
+    A request that finds no slot is refused at once: a test takes no longer than one call.
+    """
+
+    def __init__(self, most: int = 8) -> None:
+        self._most = most
+        self._companies: set[int] = set()
+
+    @contextmanager
+    def slot(self, company_id: int) -> Iterator[None]:
+        """Hold a slot. Raises ApiError: 429 for a company's second one, 503 beyond `most`."""
+        if company_id in self._companies:
+            raise ApiError(
+                429,
+                "the company's connector is being tested already",
+                headers={"retry-after": "1"},
+            )
+        if len(self._companies) >= self._most:
+            raise unavailable("too many connectors are being tested; try again")
+        self._companies.add(company_id)
+        try:
+            yield
+        finally:
+            self._companies.discard(company_id)

@@ -1,0 +1,88 @@
+"""Answers records that were read: one, or a list that is sent page by page as it is read."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import orjson
+from fastapi import Query
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+from starlette.responses import Response, StreamingResponse
+
+from api.answers import JSON, answer
+from api.permissions import AuthorizedCaller
+from api.records.page import Page, ReadPage, Where, fetch_one
+from api.tenancy import require_venue
+from catalog.fields.values import INT64
+
+Limit = Annotated[
+    Annotated[int, Field(ge=1, le=INT64)] | SkipJsonSchema[None],
+    Query(description="At most so many records; all when it is not given."),
+]
+After = Annotated[
+    int, Query(ge=0, le=INT64, description="Only records whose id is greater: the last id seen.")
+]
+
+PAGE = 500
+
+
+async def one(caller: AuthorizedCaller, read: ReadPage, where: Where, what: str) -> Response:
+    """The only record that `read` finds. Raises ApiError 404."""
+    async with caller.services.database.autocommit() as session:
+        return answer(await fetch_one(session, read, where, what))
+
+
+async def listed(
+    caller: AuthorizedCaller,
+    read: ReadPage,
+    where: Where,
+    *,
+    after: int,
+    limit: int | None,
+    venue_id: int | None = None,
+    page: int = PAGE,
+) -> Response:
+    """An array of what `read` finds, `page` records at a time, in order of id.
+
+    No more than one page is in memory, and each has a short transaction of its own. Raises what
+    `read` raises for the first page, and 404 when nothing is found because the company has no
+    venue `venue_id`. A fault in a later page ends the connection, so that nobody takes half a
+    list for the whole.
+    """
+    pages = _pages(caller, read, where, after, limit, venue_id, page)
+    first, is_last = await anext(pages)
+    if is_last:
+        return Response(first, media_type=JSON)
+    return StreamingResponse(_joined(first, pages), media_type=JSON)
+
+
+async def _pages(
+    caller: AuthorizedCaller,
+    read: ReadPage,
+    where: Where,
+    after: int,
+    left: int | None,
+    venue_id: int | None,
+    page: int,
+) -> AsyncIterator[tuple[bytes, bool]]:
+    """Each page as a JSON array, and whether it is the last."""
+    is_last = False
+    while not is_last:
+        size = page if left is None else min(page, left)
+        async with caller.services.database.autocommit() as session:
+            records = await read(session, where, Page(after, size))
+            if not records and venue_id is not None:
+                await require_venue(session, caller.company_id, venue_id)
+        if left is not None:
+            left -= len(records)
+        is_last = len(records) < size or left == 0
+        after = records[-1]["id"] if records else after
+        yield orjson.dumps(records), is_last
+
+
+async def _joined(first: bytes, pages: AsyncIterator[tuple[bytes, bool]]) -> AsyncIterator[bytes]:
+    yield first[:-1]
+    async for records, _ in pages:
+        if records != b"[]":
+            yield b"," + records[1:-1]
+    yield b"]"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from connectors.model import Call, CallError, Failed, Fault, Result
+from connectors.model import Call, Failed, Fault, Result
 
 OnResult = Callable[[Result], None]
 
@@ -42,7 +42,7 @@ class Job:
     __slots__ = (
         "call",
         "ended",
-        "error",
+        "failure",
         "on_result",
         "retry",
         "seconds",
@@ -57,7 +57,8 @@ class Job:
         self.tried = 0
         self.seconds: float | None = None
         self.status: int | None = None
-        self.error: CallError | None = None
+        # Not the error itself: its traceback leads back here, and to all that the try has read.
+        self.failure: Failed | None = None
         self.task: asyncio.Task[bool | None] | None = None
         self.retry: asyncio.TimerHandle | None = None
         self.ended = False
@@ -69,10 +70,10 @@ class Job:
 
     def failed(self, otherwise: Fault) -> Failed:
         """The last try's failure, or `otherwise` where there was no try."""
-        if self.error is None:
+        if self.failure is None:
             return Failed(otherwise, _UNTRIED[otherwise])
         tries = "1 try" if self.tried == 1 else f"{self.tried} tries"
-        return Failed(self.error.fault, f"{self.error.detail}; {tries}")
+        return Failed(self.failure.fault, f"{self.failure.detail}; {tries}")
 
 
 class Intake:

@@ -10,7 +10,10 @@ from connectors.queues import FairQueue
 
 _ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
 _ASK_SOONEST_SECONDS = 0.01
-_STARTS_AT_ONCE = 16  # then the loop has its turn, so that what runs already goes on
+# Calls begun in one pass of the event loop. In the long run a pass goes through as many calls as
+# begin in it, so this bounds how long a pass takes, and the next step of every other call waits
+# for that. A service that answers at once, and wrongly, has a slot free in each pass.
+_STARTS_A_PASS = 4
 
 
 class Turns:
@@ -35,7 +38,7 @@ class Turns:
         self._gate = gate
         self._start = start
         self._stopped = False
-        self._dispatching = False
+        self._starts_left = _STARTS_A_PASS
         # Companies that are being asked for, or will be by a timer, or whose probe is out.
         self._asking: dict[int, asyncio.TimerHandle | None] = {}
         gate.on_standing = self._on_standing
@@ -76,19 +79,16 @@ class Turns:
         self._stopped = True
 
     def _dispatch(self) -> None:
-        if self._dispatching:
-            return
-        for _ in range(_STARTS_AT_ONCE):
-            if self._stopped or not self._may_start():
-                return
+        while self._starts_left and not self._stopped and self._may_start():
             if (taken := self._queue.take()) is None:
                 return
+            if self._starts_left == _STARTS_A_PASS:
+                asyncio.get_running_loop().call_soon(self._begin_pass)
+            self._starts_left -= 1
             self._start(taken[1], False)
-        self._dispatching = True
-        asyncio.get_running_loop().call_soon(self._dispatch_more)
 
-    def _dispatch_more(self) -> None:
-        self._dispatching = False
+    def _begin_pass(self) -> None:
+        self._starts_left = _STARTS_A_PASS
         self._dispatch()
 
     def _on_standing(self, company_id: int, standing: Standing) -> None:

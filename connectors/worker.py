@@ -191,7 +191,7 @@ class Worker:
         """Another try later, if there is to be one; the job holds no slot meanwhile."""
         if job.ended:
             return
-        job.error = error
+        job.failure = Failed(error.fault, error.detail)
         now = self._clock()
         at = self._retries.next_try(
             tried=job.tried,

@@ -1,0 +1,79 @@
+"""How many calls begin before the event loop sees to all else."""
+
+import asyncio
+from collections import Counter
+
+from connectors.breaker import BreakerPolicy, LocalBreakers
+from connectors.call import Reply
+from connectors.gate import Gate
+from connectors.jobs import WorkerLimits
+from connectors.model import CallError, Fault, Result
+from connectors.request import Request
+from connectors.retry import RetryPolicy
+from connectors.worker import Worker
+from engine.cancelling import cancel
+from tests.integration.connectors.questions import call_to
+
+CALLS = 200
+AT_MOST = 4
+UNBROKEN = BreakerPolicy(window=10_000, failures=10_000, pause=1.0, lease=1.0)
+
+
+class FailingAtOnce:
+    """In the place of the Caller: every call ends in the step in which it began."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.begun: Counter[int] = Counter()
+        self._loop = asyncio.get_running_loop()
+        self._count_passes()
+
+    async def send(self, _company_id: int, _request: Request) -> Reply:
+        self.begun[self.passes] += 1
+        raise CallError(Fault.REPLY_TOO_LARGE, "a reply of more than enough")
+
+    async def close_expired(self) -> None:
+        pass
+
+    def _count_passes(self) -> None:
+        self.passes += 1
+        self._loop.call_soon(self._count_passes)
+
+
+async def test_few_calls_begin_in_a_pass_of_the_loop() -> None:
+    """Calls that fail at once began 16 others in each pass, and everybody else's step waited."""
+    local = LocalBreakers(UNBROKEN)
+    caller = FailingAtOnce()
+    worker = Worker(
+        caller=caller,  # type: ignore[arg-type]
+        gate=Gate(
+            store=LocalBreakers(UNBROKEN),
+            local=local,
+            name="one",
+            clock=asyncio.get_running_loop().time,
+            may_pass=lambda _error: False,
+            on_store_error=lambda: None,
+        ),
+        retries=RetryPolicy(),
+        limits=WorkerLimits(),
+        agent="test",
+        clock=asyncio.get_running_loop().time,
+    )
+    running = asyncio.create_task(worker.run())
+    ended = asyncio.Event()
+    results: list[Result] = []
+
+    def on_result(result: Result) -> None:
+        results.append(result)
+        if len(results) == CALLS:
+            ended.set()
+
+    try:
+        for _ in range(CALLS):
+            worker.submit(call_to("http://service.example/", company=1), on_result)
+        async with asyncio.timeout(10):
+            await ended.wait()
+    finally:
+        await cancel([running])
+    assert sum(caller.begun.values()) == CALLS
+    assert max(caller.begun.values()) <= AT_MOST

@@ -13,8 +13,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from catalog.migrate import migrate
-from engine.process.cancelling import cancel
 from engine.kafka.messages import ConnectorCall
+from engine.process.cancelling import cancel
 from tests.acceptance.connectors.calls import call
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Command, Rig

@@ -11,7 +11,7 @@ from connectors.model import CallError, Fault, Result
 from connectors.request import Request
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
-from engine.cancelling import cancel
+from engine.process.cancelling import cancel
 from tests.integration.connectors.questions import call_to
 
 CALLS = 200

@@ -18,10 +18,10 @@ import httpx
 
 from benchmarks.connector_role import role
 from connectors.call import Caller, CallLimits, client_context
-from connectors.egress import Egress
+from connectors.egress import EgressGuard
 from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place
-from connectors.names import Names
 from connectors.request import build_request
+from connectors.resolver import CachingResolver
 from engine.process.garbage_collection import settle_garbage_collector
 
 IN_FLIGHT = 512
@@ -121,7 +121,7 @@ async def httpx_client_a_company(calls: int, url: str) -> Result:
 
 async def caller(calls: int, url: str) -> Result:
     """connectors/call.py: h11 over connections of its own keeping, guarded."""
-    egress = Egress(allow_networks=[ip_network("127.0.0.0/8")], resolve=Names())
+    egress = EgressGuard(allow_networks=[ip_network("127.0.0.0/8")], resolve=CachingResolver())
     one = Caller(
         egress=egress, ssl_context=client_context(), limits=CallLimits(connect=5.0, call=30.0)
     )

@@ -7,15 +7,13 @@ thousand header lines. So the steps of parsing are counted and paced, not only b
 import asyncio
 from collections import OrderedDict, deque
 
+from connectors.errors import ReplyLimitError
+
 FREE_STEPS = 24  # an honest reply takes about six
 STEPS_A_TURN = 8  # some 0.1 ms of processor time
 TURN_SECONDS = 0.001
 _HEAD_LINES_A_STEP = 2
 _LINES_A_STEP = 64  # of a body they cost nothing, but those of a trailer look the same
-
-
-class ReplyLimitError(Exception):
-    """A reply went beyond a limit; the message names the limit."""
 
 
 class ParserTurns:

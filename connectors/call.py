@@ -9,14 +9,21 @@ from pathlib import Path
 import h11
 import httpx
 
-from connectors.budget import ParserTurns, ReplyBudget, ReplyLimitError
-from connectors.connection import Connection, Message, PeerError, RawReply
+from connectors.budget import ParserTurns, ReplyBudget
+from connectors.connection import Connection, Message, RawReply
 from connectors.connections import Connections, Origin
-from connectors.egress import Egress, ForbiddenError, UnresolvedError
-from connectors.model import CallError, Fault
-from connectors.names import asker
+from connectors.egress import EgressGuard
+from connectors.errors import (
+    CallError,
+    HostUnresolvedError,
+    PeerError,
+    ReplyLimitError,
+    UrlForbiddenError,
+)
+from connectors.model import CallFault
 from connectors.network import GuardedBackend
 from connectors.request import Request
+from connectors.resolver import asker
 
 _HANDSHAKE_BYTES = 128 * 1024  # a service's certificate, with all that lie between
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -51,7 +58,9 @@ class Caller:
     `close` it.
     """
 
-    def __init__(self, *, egress: Egress, ssl_context: ssl.SSLContext, limits: CallLimits) -> None:
+    def __init__(
+        self, *, egress: EgressGuard, ssl_context: ssl.SSLContext, limits: CallLimits
+    ) -> None:
         self._egress = egress
         self._limits = limits
         self._connections = Connections(backend=GuardedBackend(egress), ssl_context=ssl_context)
@@ -64,18 +73,18 @@ class Caller:
             async with asyncio.timeout(self._limits.call):
                 await self._egress.check(request.url)
                 raw = await self._exchange(company_id, request)
-        except ForbiddenError as error:
-            raise CallError(Fault.FORBIDDEN, str(error)) from None
+        except UrlForbiddenError as error:
+            raise CallError(CallFault.FORBIDDEN, str(error)) from None
         except ReplyLimitError as error:
-            raise CallError(Fault.REPLY_TOO_LARGE, str(error), counts=True) from None
-        except (UnresolvedError, OSError) as error:
+            raise CallError(CallFault.REPLY_TOO_LARGE, str(error), counts=True) from None
+        except (HostUnresolvedError, OSError) as error:
             fault, detail = _network_fault(error)
             raise CallError(fault, detail, retriable=True, counts=True) from None
         except PeerError:
             detail = "the service hung up, or does not speak HTTP/1.1"
-            raise CallError(Fault.UNREACHABLE, detail, retriable=True, counts=True) from None
+            raise CallError(CallFault.UNREACHABLE, detail, retriable=True, counts=True) from None
         except (h11.LocalProtocolError, httpx.InvalidURL, ValueError):
-            raise CallError(Fault.REQUEST, "url or parameters make no valid request") from None
+            raise CallError(CallFault.REQUEST, "url or parameters make no valid request") from None
         return Reply(raw.status, httpx.Headers(raw.headers), raw.body)
 
     async def close_expired(self) -> None:
@@ -137,15 +146,15 @@ def _message(url: httpx.URL, request: Request) -> Message:
     return Message(method=request.method, target=url.raw_path, headers=headers, body=request.body)
 
 
-def _network_fault(error: UnresolvedError | OSError) -> tuple[Fault, str]:
+def _network_fault(error: HostUnresolvedError | OSError) -> tuple[CallFault, str]:
     if isinstance(error, TimeoutError):
-        return Fault.TIMEOUT, "no reply in time"
+        return CallFault.TIMEOUT, "no reply in time"
     if isinstance(error, ssl.SSLError):
         reason = getattr(error, "verify_message", None) or error.reason or "failed"
-        return Fault.TLS, f"TLS: {reason}"
-    if isinstance(error, UnresolvedError):
-        return Fault.UNREACHABLE, str(error)
-    return Fault.UNREACHABLE, error.strerror or "the connection failed"
+        return CallFault.TLS, f"TLS: {reason}"
+    if isinstance(error, HostUnresolvedError):
+        return CallFault.UNREACHABLE, str(error)
+    return CallFault.UNREACHABLE, error.strerror or "the connection failed"
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:

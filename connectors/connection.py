@@ -5,17 +5,14 @@ from dataclasses import dataclass
 
 import h11
 
-from connectors.budget import ReplyBudget, ReplyLimitError
-from connectors.streams import PIECE_BYTES, BoundedStream, SendError
+from connectors.budget import ReplyBudget
+from connectors.errors import PeerError, ReplyLimitError, SendError
+from connectors.streams import PIECE_BYTES, BoundedStream
 
 _HEAD_BYTES = 64 * 1024
 _SWITCHING = 101
 
 RawHeaders = list[tuple[bytes, bytes]]
-
-
-class PeerError(Exception):
-    """The service hung up, or does not speak HTTP/1.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

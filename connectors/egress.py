@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from connectors.addresses import Network, is_in, is_public, parse_address
-from connectors.names import Names
+from connectors.errors import HostUnresolvedError, UrlForbiddenError
+from connectors.resolver import CachingResolver
 
 RESOLVE_SECONDS = 1.0
 _MOST_ADDRESSES = 64  # each is checked at every call
@@ -20,22 +21,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
-class EgressError(Exception):
-    """A url may not, or cannot now, be called. The message is for the person who wrote it.
-
-    It never holds the addresses: they may be those of the platform's own network.
-    """
-
-
-class ForbiddenError(EgressError):
-    """The url leads where no connector may lead; only another url mends that."""
-
-
-class UnresolvedError(EgressError):
-    """The name does not resolve now; it may later."""
-
-
-class Egress:
+class EgressGuard:
     """What is public is open, on the default port of its scheme.
 
     `allow_networks` opens others besides, on every port: a port other than 80 and 443 is open
@@ -52,11 +38,11 @@ class Egress:
         deadline: float = RESOLVE_SECONDS,
     ) -> None:
         self._allowed = tuple(allow_networks)
-        self._resolve = Names() if resolve is None else resolve
+        self._resolve = CachingResolver() if resolve is None else resolve
         self._deadline = deadline
 
     async def check(self, url: str) -> None:
-        """Pass if the url may be called now. Raises ForbiddenError or UnresolvedError."""
+        """Pass if the url may be called now. Raises UrlForbiddenError or HostUnresolvedError."""
         parts = _split(url)
         assert parts.hostname is not None  # noqa: S101  # _split refused it
         port = parts.port or _DEFAULT_PORTS[parts.scheme]
@@ -66,7 +52,7 @@ class Egress:
     async def addresses(self, host: str, port: int) -> Sequence[str]:
         """Every address of `host`, all of them checked: one may connect to any.
 
-        Raises ForbiddenError or UnresolvedError.
+        Raises UrlForbiddenError or HostUnresolvedError.
         """
         return await self._addresses(host, port, port not in _DEFAULT_PORTS.values())
 
@@ -75,13 +61,13 @@ class Egress:
         addresses = [parse_address(text) for text in found]
         allowed = [is_in(address, self._allowed) for address in addresses]
         if other_port and not all(allowed):
-            raise ForbiddenError(
+            raise UrlForbiddenError(
                 f"port {port} is not open to connectors; accepted: 80 for http, 443 for https"
             )
         if not all(
             is_public(address) or opened for address, opened in zip(addresses, allowed, strict=True)
         ):
-            raise ForbiddenError(f"{host} leads to an address that is not public")
+            raise UrlForbiddenError(f"{host} leads to an address that is not public")
         return found
 
     async def _look_up(self, host: str, port: int) -> Sequence[str]:
@@ -89,29 +75,29 @@ class Egress:
             async with asyncio.timeout(self._deadline):
                 found = await self._resolve(host, port)
         except UnicodeError:
-            raise ForbiddenError("the host is not a name that can be looked up") from None
+            raise UrlForbiddenError("the host is not a name that can be looked up") from None
         except TimeoutError:
-            raise UnresolvedError(f"{host} could not be looked up in time") from None
+            raise HostUnresolvedError(f"{host} could not be looked up in time") from None
         except OSError:
-            raise UnresolvedError(f"{host} does not resolve") from None
+            raise HostUnresolvedError(f"{host} does not resolve") from None
         if not found:
-            raise UnresolvedError(f"{host} does not resolve")
+            raise HostUnresolvedError(f"{host} does not resolve")
         if len(found) > _MOST_ADDRESSES:
-            raise ForbiddenError(f"{host} has more than {_MOST_ADDRESSES} addresses")
+            raise UrlForbiddenError(f"{host} has more than {_MOST_ADDRESSES} addresses")
         return found
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a url that may be called as far as its text goes. Raises ForbiddenError."""
+    """The parts of a url that may be called as far as its text goes. Raises UrlForbiddenError."""
     try:
         parts = urlsplit(url)
         hostname, port = parts.hostname, parts.port
     except ValueError:
-        raise ForbiddenError("accepted: an address http:// or https://") from None
+        raise UrlForbiddenError("accepted: an address http:// or https://") from None
     if parts.scheme not in _DEFAULT_PORTS or not hostname or port == 0:
-        raise ForbiddenError("accepted: an address http:// or https://")
+        raise UrlForbiddenError("accepted: an address http:// or https://")
     if len(hostname) > _LONGEST_NAME:
-        raise ForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
+        raise UrlForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
     if parts.username is not None or parts.password is not None:
-        raise ForbiddenError("accepted: an address without a user and password")
+        raise UrlForbiddenError("accepted: an address without a user and password")
     return parts

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from connectors.model import Call, Failed, Fault, Result
+from connectors.model import Call, CallFault, Failed, Result
 
 OnResult = Callable[[Result], None]
 
 _UNTRIED = {
-    Fault.BREAKER: "the company's service kept failing until the detection was too old",
-    Fault.STALE: "the detection was too old when the call's turn came",
+    CallFault.BREAKER: "the company's service kept failing until the detection was too old",
+    CallFault.STALE: "the detection was too old when the call's turn came",
 }
 
 
@@ -68,7 +68,7 @@ class Job:
         """Its tries so far."""
         return Tries(self.tried, self.seconds, self.status)
 
-    def failed(self, otherwise: Fault) -> Failed:
+    def failed(self, otherwise: CallFault) -> Failed:
         """The last try's failure, or `otherwise` where there was no try."""
         if self.failure is None:
             return Failed(otherwise, _UNTRIED[otherwise])

@@ -103,7 +103,7 @@ class Declined:
     """The service wants no notification."""
 
 
-class Fault(StrEnum):
+class CallFault(StrEnum):
     """Why a call came to nothing: the closed list behind dead letters and the metric's label."""
 
     NO_CONNECTOR = "no_connector"
@@ -126,31 +126,8 @@ class Fault(StrEnum):
 class Failed:
     """No content. `detail` is for a person and holds nothing of url, request or reply."""
 
-    fault: Fault
+    fault: CallFault
     detail: str
 
 
 Result = Content | Declined | Failed
-
-
-class CallError(Exception):
-    """One try failed. `retriable`: another may do. `counts`: the breaker hears of it.
-
-    `retry_after` (seconds) is the service's own wish.
-    """
-
-    def __init__(
-        self,
-        fault: Fault,
-        detail: str,
-        *,
-        retriable: bool = False,
-        counts: bool = False,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.fault = fault
-        self.detail = detail
-        self.retriable = retriable
-        self.counts = counts
-        self.retry_after = retry_after

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
-from connectors.egress import Egress
+from connectors.egress import EgressGuard
 from connectors.streams import TcpStream
 
 _MOST_TRIED = 8  # addresses of one name; all of them are checked
@@ -13,7 +13,7 @@ _MOST_TRIED = 8  # addresses of one name; all of them are checked
 class GuardedBackend:
     """Opens connections to addresses that the guard gave, never to a name."""
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(self, egress: EgressGuard) -> None:
         self._egress = egress
 
     async def connect(self, host: str, port: int, *, seconds: float) -> TcpStream:

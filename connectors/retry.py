@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from connectors.model import CallError
+from connectors.errors import CallError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

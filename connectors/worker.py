@@ -16,9 +16,10 @@ from typing import Any
 import structlog
 
 from connectors.call import Caller
+from connectors.errors import CallError
 from connectors.gate import Gate
 from connectors.jobs import Intake, Job, OnResult, WorkerLimits
-from connectors.model import Call, CallError, Content, Declined, Failed, Fault, Result
+from connectors.model import Call, CallFault, Content, Declined, Failed, Result
 from connectors.queues import FairQueue
 from connectors.reply import read_reply
 from connectors.request import build_request
@@ -83,7 +84,7 @@ class Worker:
         else:
             job.ended = True
             waiting = self._intake.of(call.company_id)
-            on_result(Failed(Fault.OVERLOAD, f"{waiting} calls of the company wait already"))
+            on_result(Failed(CallFault.OVERLOAD, f"{waiting} calls of the company wait already"))
         return job
 
     def go_on(self) -> None:
@@ -162,7 +163,7 @@ class Worker:
         except CallError as error:
             self._note_time(job, begin)
             self._after_failure(job, error)
-            return None if error.fault is Fault.FORBIDDEN else error.counts
+            return None if error.fault is CallFault.FORBIDDEN else error.counts
         self._note_time(job, begin)
         self._end(job, result)
         return False
@@ -177,7 +178,7 @@ class Worker:
         try:
             request = build_request(call, agent=self._agent, now=self._clock())
         except Exception as error:
-            raise _unforeseen(call, error, Fault.REQUEST, "no valid request") from None
+            raise _unforeseen(call, error, CallFault.REQUEST, "no valid request") from None
         try:
             reply = await self._caller.send(call.company_id, request)
             job.status = reply.status
@@ -185,7 +186,9 @@ class Worker:
         except CallError:
             raise
         except Exception as error:
-            raise _unforeseen(call, error, Fault.REPLY, "an answer that cannot be used") from None
+            raise _unforeseen(
+                call, error, CallFault.REPLY, "an answer that cannot be used"
+            ) from None
 
     def _after_failure(self, job: Job, error: CallError) -> None:
         """Another try later, if there is to be one; the job holds no slot meanwhile."""
@@ -212,7 +215,7 @@ class Worker:
 
     def _expire(self, job: Job) -> None:
         is_open = self._gate.is_open(job.call.company_id)
-        self._end(job, job.failed(Fault.BREAKER if is_open else Fault.STALE))
+        self._end(job, job.failed(CallFault.BREAKER if is_open else CallFault.STALE))
 
     def _end(self, job: Job, result: Result) -> None:
         if not job.ended:
@@ -231,7 +234,7 @@ class Worker:
             await self._caller.close_expired()
 
 
-def _unforeseen(call: Call, error: Exception, fault: Fault, detail: str) -> CallError:
+def _unforeseen(call: Call, error: Exception, fault: CallFault, detail: str) -> CallError:
     """The failure of this one call. The log says where the error arose, without its message, which
     may quote what the service sent."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -35,12 +35,12 @@ async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
+    from connectors.errors import CertificatesError
     from engine.process.lifecycle import ServiceDiedError, stop_on_signals
     from engine.process.listening import PortInUseError
     from engine.process.metrics import engine_version
     from engine.process.settings_display import shown_servers
     from engine.wiring.api import serve_api
-    from engine.wiring.connector import CertificatesError
     from engine.wiring.stores import SchemaError
 
     stop = asyncio.Event()

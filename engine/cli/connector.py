@@ -51,13 +51,13 @@ async def _test(settings: Settings, company: str, udid: str) -> None:
 
     from catalog.database import DatabaseUrlError, open_database
     from catalog.secrets import SecretKeyError
-    from connectors.trial import NothingToTryError
+    from connectors.errors import CertificatesError, NothingToTryError
     from engine.connector.sample_call import sample_call
-    from engine.wiring.connector import CertificatesError, open_endpoints
+    from engine.wiring.connector import endpoint_decryptor
 
     try:
         database = open_database(settings.database_url.get_secret_value())
-        opener = open_endpoints(settings)
+        opener = endpoint_decryptor(settings)
     except (DatabaseUrlError, SecretKeyError) as error:
         raise CommandError(str(error)) from None
     try:

@@ -82,6 +82,7 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
+    from connectors.errors import CertificatesError
     from engine.kafka.dead_letters import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.garbage_collection import settle_garbage_collector
@@ -90,7 +91,6 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from engine.process.metrics import Metrics, engine_version
     from engine.process.settings_display import shown_servers
     from engine.process.work_done import finished_work
-    from engine.wiring.connector import CertificatesError
     from engine.wiring.run import run_roles
     from engine.wiring.stores import SchemaError
 

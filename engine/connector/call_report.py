@@ -7,8 +7,8 @@ from urllib.parse import quote, quote_plus
 
 from connectors.call import Reply
 from connectors.model import Call, Content, Declined
+from connectors.reports import Pairs, ShownReply, ShownRequest
 from connectors.request import Request, build_request, usable_parameters
-from connectors.trial import Pairs, ShownReply, ShownRequest
 
 MASK = "*****"
 _SHORTEST_SECRET = 4  # a shorter value says nothing, and stands everywhere

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from connectors.history import PastCall
 from connectors.jobs import NO_TRIES, Tries
-from connectors.model import Content, Declined, Failed, Fault, Result
+from connectors.model import CallFault, Content, Declined, Failed, Result
+from connectors.reports import PastCall
 from engine.connector.call_request import Asked
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Firing, Notification
@@ -59,7 +59,7 @@ class Answered(msgspec.Struct, gc=False):
     def unpublishable(self, size: int) -> "Answered":
         """The same call when its topic does not take its notification of `size` bytes."""
         detail = f"the notification would have {size} bytes"
-        return Answered(self.asked, self.known, Failed(Fault.TOO_LARGE, detail), self.tries)
+        return Answered(self.asked, self.known, Failed(CallFault.TOO_LARGE, detail), self.tries)
 
 
 def message_of(answered: Answered, topics: Topics, now: float) -> Outgoing | None:

@@ -5,6 +5,7 @@ from functools import lru_cache
 import msgspec
 
 from catalog.secrets import MISSING_KEY, Cipher, DecryptionError
+from connectors.errors import EndpointError
 from connectors.model import Endpoint, Method, Parameters, Place
 from engine.kafka.messages import ConnectorEndpoint
 
@@ -17,10 +18,6 @@ class _Parameter(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(list[_Parameter]).decode
-
-
-class EndpointError(Exception):
-    """A connector as it is stored cannot be used; the message says why, without its contents."""
 
 
 class EndpointOpener:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 
 from aiokafka import TopicPartition
 
-from connectors.model import Failed, Fault, Result
+from connectors.errors import EndpointError
+from connectors.model import CallFault, Failed, Result
 from connectors.worker import Worker as CallWorker
 from engine.connector.call_partition import CallPartition
 from engine.connector.call_request import Asked, decode_calls, question
 from engine.connector.call_result import Answered
-from engine.connector.endpoint_opener import EndpointError, EndpointOpener
+from engine.connector.endpoint_opener import EndpointOpener
 from engine.connector.finished_calls import FinishedCalls
 from engine.connector.result_publisher import ROLE, Departure, Departures
 from engine.kafka.dead_letters import DeadLetterLimit
@@ -115,12 +116,12 @@ class Connector:
 
         endpoint = asked.message.connector
         if endpoint is None:
-            on_result(Failed(Fault.NO_CONNECTOR, "the company has no connector"))
+            on_result(Failed(CallFault.NO_CONNECTOR, "the company has no connector"))
             return
         try:
             opened = self._opener.open(endpoint)
         except EndpointError as error:
-            on_result(Failed(Fault.SECRET, str(error)))
+            on_result(Failed(CallFault.SECRET, str(error)))
             return
         call = question(asked, opened, known, self._settings.max_detection_age)
         job = self._calls.submit(call, on_result)

@@ -8,10 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
 from catalog.models import Beacon, Campaign, Company, Connector, Venue
+from connectors.errors import EndpointError, NothingToTryError
 from connectors.model import Beacon as Heard
 from connectors.model import Call, Device, Named
-from connectors.trial import NothingToTryError
-from engine.connector.endpoint_opener import EndpointError, EndpointOpener
+from engine.connector.endpoint_opener import EndpointOpener
 from engine.kafka.messages import ConnectorEndpoint
 from engine.kafka.timestamps import format_instant
 

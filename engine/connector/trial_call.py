@@ -10,10 +10,11 @@ import structlog
 
 from catalog.database import Database
 from connectors.call import Caller
-from connectors.model import Call, CallError, Declined, Fault
+from connectors.errors import CallError
+from connectors.model import Call, CallFault, Declined
 from connectors.reply import read_reply
+from connectors.reports import ShownReply, Trial
 from connectors.request import build_request
-from connectors.trial import ShownReply, Trial
 from engine.connector.call_report import secrets_of, show_content, show_reply, show_request
 from engine.connector.endpoint_opener import EndpointOpener
 from engine.connector.sample_call import sample_call
@@ -31,7 +32,7 @@ async def make_trial(caller: Caller, call: Call, *, agent: str) -> Trial:
         shown = show_request(call, agent=agent, now=now)
     except ValueError:
         detail = "the connector's url or parameters make no valid request"
-        return Trial(Fault.REQUEST.value, detail)
+        return Trial(CallFault.REQUEST.value, detail)
     reply: ShownReply | None = None
     begin, seconds = time.perf_counter(), None
     try:
@@ -68,4 +69,4 @@ def company_trials(
 def _unforeseen(call: Call, error: Exception) -> Trial:
     kind = type(error).__name__
     log.error("call_failed_unforeseen", company=call.company_id, error=kind)
-    return Trial(Fault.REPLY.value, f"an answer that cannot be used ({kind})")
+    return Trial(CallFault.REPLY.value, f"an answer that cannot be used ({kind})")

@@ -12,16 +12,17 @@ from aiokafka import TopicPartition
 from catalog.secrets import open_cipher
 from connectors.breaker import BreakerPolicy, LocalBreakers
 from connectors.call import Caller, CallLimits, client_context
-from connectors.egress import Egress
+from connectors.egress import EgressGuard
+from connectors.errors import CertificatesError
 from connectors.gate import Gate
 from connectors.jobs import WorkerLimits
-from connectors.names import Names
+from connectors.resolver import CachingResolver
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
+from engine.connector.call_history import PastCalls
 from engine.connector.call_result import Answered
 from engine.connector.endpoint_opener import EndpointOpener
 from engine.connector.finished_calls import FinishedCalls
-from engine.connector.past_calls import PastCalls
 from engine.connector.pipeline import ROLE, Connector
 from engine.connector.result_memory import RoomToLeave
 from engine.connector.result_publisher import Departures
@@ -46,10 +47,6 @@ _FINISHED_DEADLINE = 1.0
 _LEASE_BEYOND_CALL = 2.0
 
 
-class CertificatesError(Exception):
-    """CONNECTOR_CA_FILE cannot be used; the message says why."""
-
-
 def user_agent() -> str:
     """What customers' services see."""
     return f"proximity-engine/{engine_version()}"
@@ -64,9 +61,9 @@ def open_caller(settings: Settings) -> Caller:
             f"PROXIMITY_CONNECTOR_CA_FILE {settings.connector_ca_file}: "
             f"{error.strerror or 'holds no certificate in PEM'}"
         ) from None
-    egress = Egress(
+    egress = EgressGuard(
         allow_networks=settings.connector_allow_networks,
-        resolve=Names(),
+        resolve=CachingResolver(),
         deadline=settings.connector_connect_timeout,
     )
     limits = CallLimits(
@@ -78,7 +75,7 @@ def open_caller(settings: Settings) -> Caller:
     return Caller(egress=egress, ssl_context=context, limits=limits)
 
 
-def open_endpoints(settings: Settings) -> EndpointOpener:
+def endpoint_decryptor(settings: Settings) -> EndpointOpener:
     """Decrypts with SECRET_KEY, if it is set. Raises SecretKeyError."""
     key = settings.secret_key
     return EndpointOpener(None if key is None else open_cipher(key.get_secret_value()))
@@ -119,7 +116,7 @@ def build_connector(parts: Parts) -> Role:
     role = Connector(
         settings=settings,
         calls=calls,
-        opener=open_endpoints(settings),
+        opener=endpoint_decryptor(settings),
         devices=device_lookup(parts),
         departures=departures,
         finished=finished,

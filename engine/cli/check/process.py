@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 
 from catalog.secrets import SecretKeyError, open_cipher
+from connectors.errors import CertificatesError
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.process.listening import PortInUseError, listen
 from engine.process.settings import PREFIX, Settings
-from engine.wiring.connector import CertificatesError, open_caller
+from engine.wiring.connector import open_caller
 
 _PART = "process"
 _COMPOSE_DEFAULT = "for trying out"

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.migrate import migrate
-from connectors.model import Content, Declined, Failed, Fault
+from connectors.errors import EndpointError
+from connectors.model import CallFault, Content, Declined, Failed
 from connectors.request import build_request
 from engine.connector.call_request import Asked, decode_calls, question
 from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.endpoint_opener import EndpointError, EndpointOpener
+from engine.connector.endpoint_opener import EndpointOpener
 from engine.kafka.topics import Topics
 from engine.redis.claim_settlement import _told
 from engine.redis.devices import NOT_ASKED
@@ -87,7 +88,7 @@ def _take_every_step(one: Asked) -> None:
     for result in (
         Content(format="html", content="x"),
         Declined(),
-        Failed(Fault.TIMEOUT, "no reply in time"),
+        Failed(CallFault.TIMEOUT, "no reply in time"),
     ):
         answered = Answered(one, None, result)
         message_of(answered, TOPICS, 0.0)

@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from connectors.call import CallLimits
-from connectors.model import CallError
+from connectors.errors import CallError
 from connectors.retry import RetryPolicy
 from tests.hostile.connectors.services import BURNING, absurd_waits
 from tests.integration.connectors.questions import asking, call_to

@@ -12,7 +12,8 @@ import pytest
 import trustme
 
 from connectors.call import CallLimits, client_context
-from connectors.egress import Egress, EgressError
+from connectors.egress import EgressGuard
+from connectors.errors import EgressError
 from connectors.model import Content, Declined, Failed, Result
 from connectors.retry import RetryPolicy
 from tests.hostile.connectors.services import BURNING, CHUNKED, INTERIM, head
@@ -261,10 +262,10 @@ async def test_a_name_with_hundreds_of_addresses(count: int) -> None:
         ]
 
     with pytest.raises(EgressError, match="addresses"):
-        await Egress(resolve=resolve).check("https://many.example/")
+        await EgressGuard(resolve=resolve).check("https://many.example/")
 
 
 @pytest.mark.parametrize("host", ["x" * 254, "a." * 200 + "example", "xn--" + "a" * 5000])
 async def test_a_name_that_is_too_long(host: str) -> None:
     with pytest.raises(EgressError, match="253"):
-        await Egress().check(f"https://{host}/")
+        await EgressGuard().check(f"https://{host}/")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.model import CallError, Fault
+from connectors.errors import CallError
+from connectors.model import CallFault
 from connectors.reply import read_reply, retry_after
 from connectors.retry import RetryPolicy
 from tests.hostile.connectors.services import ABSURD_WAITS
@@ -23,7 +24,7 @@ def _is_a_wait(value: float | None) -> bool:
 def test_an_absurd_date_is_a_failed_call(value: str, status: int) -> None:
     with pytest.raises(CallError) as caught:
         read_reply(status, {"retry-after": value}, b"", now=NOW)
-    assert caught.value.fault is Fault.STATUS
+    assert caught.value.fault is CallFault.STATUS
     assert _is_a_wait(caught.value.retry_after)
     RetryPolicy().next_try(
         tried=1, error=caught.value, now=NOW, fresh_until=NOW + 300, chance=0.999

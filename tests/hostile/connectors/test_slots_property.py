@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from connectors.breaker import BreakerPolicy, LocalBreakers
 from connectors.call import Reply
+from connectors.errors import CallError
 from connectors.gate import Gate
 from connectors.jobs import Job, WorkerLimits
-from connectors.model import CallError, Content, Failed, Fault, Result
+from connectors.model import CallFault, Content, Failed, Result
 from connectors.request import Request
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
@@ -24,11 +25,11 @@ POLICY = BreakerPolicy(window=4, failures=2, pause=0.001, lease=0.5)
 
 
 def _timeout() -> Reply:
-    raise CallError(Fault.TIMEOUT, "no reply in time", retriable=True, counts=True)
+    raise CallError(CallFault.TIMEOUT, "no reply in time", retriable=True, counts=True)
 
 
 def _refused() -> Reply:
-    raise CallError(Fault.STATUS, "status 404")
+    raise CallError(CallFault.STATUS, "status 404")
 
 
 def _unforeseen() -> Reply:

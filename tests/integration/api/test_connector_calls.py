@@ -13,8 +13,8 @@ from api.sessions.sign_in import Passwords
 from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
 from connectors.breaker import BreakerPolicy, Report
-from connectors.history import PastCall
-from engine.connector.past_calls import KEPT, PastCalls, read_past_calls
+from connectors.reports import PastCall
+from engine.connector.call_history import KEPT, PastCalls, read_call_history
 from engine.connector.shared_breakers import SharedBreakers
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
@@ -154,7 +154,7 @@ async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
     await eventually(failed, deadline=30, what="a failed write that is counted")
     own_redis.start()
     await eventually(written, deadline=30, what="a call that is written")
-    newest = await read_past_calls(redis, "t:", 1, now=time.time(), deadline=5.0)
+    newest = await read_call_history(redis, "t:", 1, now=time.time(), deadline=5.0)
     assert {call.id for call in newest.calls} == {"call 2"}
     assert not running.done()
     await cancel([running])
@@ -182,7 +182,7 @@ async def test_on_a_cluster(redis_cluster_url: str):
         calls_made.note(company_id, past(company_id))
 
     async def seen() -> bool:
-        last = await read_past_calls(redis, "t:", 249, now=time.time(), deadline=5.0)
+        last = await read_call_history(redis, "t:", 249, now=time.time(), deadline=5.0)
         return [call.id for call in last.calls] == ["call 249"]
 
     await eventually(seen, what="the last company's call")

@@ -10,11 +10,11 @@ from typing import Any
 
 from connectors.breaker import BreakerPolicy, BreakerStore, LocalBreakers
 from connectors.call import Caller, CallLimits, client_context
-from connectors.egress import Egress, Resolve
+from connectors.egress import EgressGuard, Resolve
 from connectors.gate import Gate
 from connectors.jobs import WorkerLimits
 from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place, Result
-from connectors.names import Names
+from connectors.resolver import CachingResolver
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
 from engine.process.cancelling import cancel
@@ -42,13 +42,13 @@ def call_to(url: str, *, company: int = 1, fresh: float = 60.0, **endpoint: Any)
     )
 
 
-def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> Egress:
-    return Egress(allow_networks=allow, resolve=resolve or Names())
+def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> EgressGuard:
+    return EgressGuard(allow_networks=allow, resolve=resolve or CachingResolver())
 
 
 @asynccontextmanager
 async def caller(
-    guard: Egress | None = None, ssl_context: Any = None, limits: CallLimits = SHORT
+    guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = SHORT
 ) -> AsyncIterator[Caller]:
     """A caller that closes what it opened."""
     context = ssl_context or client_context()
@@ -87,7 +87,7 @@ async def asking(
     retries: RetryPolicy | None = None,
     call_limits: CallLimits = SHORT,
     ssl_context: Any = None,
-    guard: Egress | None = None,
+    guard: EgressGuard | None = None,
     name: str = "one",
     may_pass: Callable[[Exception], bool] = lambda _error: False,
     fails: type[Exception] | None = None,

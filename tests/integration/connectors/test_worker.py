@@ -9,7 +9,7 @@ from catalog.redis_connection import connect_redis
 from connectors.breaker import BreakerPolicy
 from connectors.call import CallLimits
 from connectors.jobs import WorkerLimits
-from connectors.model import Content, Failed, Fault
+from connectors.model import CallFault, Content, Failed
 from connectors.retry import RetryPolicy
 from engine.connector.shared_breakers import SharedBreakers
 from engine.process.failures import redis_may_recover
@@ -275,4 +275,4 @@ async def test_a_url_that_makes_no_request() -> None:
         one.submit(call_to("http://[::1/"))
         one.submit(call_to("http://127.0.0.1:1/\ud800"))
         await until_all(one, 2)
-        assert set(faults(one)) <= {Fault.REQUEST.value, Fault.FORBIDDEN.value}
+        assert set(faults(one)) <= {CallFault.REQUEST.value, CallFault.FORBIDDEN.value}

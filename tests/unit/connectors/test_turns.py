@@ -5,9 +5,10 @@ from collections import Counter
 
 from connectors.breaker import BreakerPolicy, LocalBreakers
 from connectors.call import Reply
+from connectors.errors import CallError
 from connectors.gate import Gate
 from connectors.jobs import WorkerLimits
-from connectors.model import CallError, Fault, Result
+from connectors.model import CallFault, Result
 from connectors.request import Request
 from connectors.retry import RetryPolicy
 from connectors.worker import Worker
@@ -30,7 +31,7 @@ class FailingAtOnce:
 
     async def send(self, _company_id: int, _request: Request) -> Reply:
         self.begun[self.passes] += 1
-        raise CallError(Fault.REPLY_TOO_LARGE, "a reply of more than enough")
+        raise CallError(CallFault.REPLY_TOO_LARGE, "a reply of more than enough")
 
     async def close_expired(self) -> None:
         pass

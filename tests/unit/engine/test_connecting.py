@@ -8,10 +8,11 @@ import pytest
 from aiokafka import ConsumerRecord
 
 from catalog.secrets import open_cipher
-from connectors.model import Content, Declined, Failed, Fault, Method, Place, Result
+from connectors.errors import EndpointError
+from connectors.model import CallFault, Content, Declined, Failed, Method, Place, Result
 from engine.connector.call_request import Asked, decode_calls, question
 from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.endpoint_opener import EndpointError, EndpointOpener
+from engine.connector.endpoint_opener import EndpointOpener
 from engine.kafka.dead_letters import DeadLetterReason
 from engine.kafka.messages import (
     BeaconReference,
@@ -167,8 +168,8 @@ def test_a_refusal_sends_nothing() -> None:
     assert message_of(answered(Declined()), TOPICS, 0.0) is None
 
 
-@pytest.mark.parametrize("fault", list(Fault))
-def test_every_fault_is_a_reason_of_dead_letters(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", list(CallFault))
+def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
     one = answered(Failed(fault, "why"))
     out = message_of(one, TOPICS, 0.0)
     assert out is not None
@@ -185,9 +186,9 @@ def test_every_fault_is_a_reason_of_dead_letters(fault: Fault) -> None:
         (Declined(), 60, None),
         (Declined(), 5, None),
         (Declined(), 0, None),
-        (Failed(Fault.TIMEOUT, ""), 3600, 0),
-        (Failed(Fault.TIMEOUT, ""), 1, 0),
-        (Failed(Fault.TIMEOUT, ""), 0, None),
+        (Failed(CallFault.TIMEOUT, ""), 3600, 0),
+        (Failed(CallFault.TIMEOUT, ""), 1, 0),
+        (Failed(CallFault.TIMEOUT, ""), 0, None),
     ],
 )
 def test_what_becomes_of_the_claim(result: Result, delay: int, keep: int | None) -> None:

@@ -30,7 +30,7 @@ def look_up(host: str) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-class Names:
+class CachingResolver:
     """Looks names up and remembers the answers, and failures, for `remember` seconds.
 
     An instance is a `Resolve`. What it remembers is checked again at every call, so it need not

@@ -12,7 +12,7 @@ import msgspec
 from redis.exceptions import RedisError
 
 from catalog.redis_connection import RedisClient
-from connectors.history import CallHistory, PastCall, ShownBreaker
+from connectors.reports import CallHistory, PastCall, ShownBreaker
 from engine.connector.shared_breakers import breaker_key
 from engine.process.metrics import Metrics
 
@@ -81,7 +81,7 @@ class PastCalls:
             self._errors.answered(_WHAT)
 
 
-async def read_past_calls(
+async def read_call_history(
     redis: RedisClient, prefix: str, company_id: int, *, now: float, deadline: float
 ) -> CallHistory:
     """What Redis knows. `now` in epoch seconds. Raises RedisError, OSError or TimeoutError."""

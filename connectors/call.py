@@ -1,4 +1,4 @@
-"""One HTTP exchange with a customer's service. The only file of the project that imports httpx."""
+"""One HTTP exchange with a customer's service. The only file of the product that imports httpx."""
 
 import asyncio
 import ssl
@@ -9,9 +9,9 @@ from pathlib import Path
 import h11
 import httpx
 
-from connectors.budget import ParserTurns, ReplyBudget
-from connectors.connection import Connection, Message, RawReply
-from connectors.connections import Connections, Origin
+from connectors.budget import ParserPacer, ReplyBudget
+from connectors.connection import HttpConnection, RawReply, RawRequest
+from connectors.connection_pool import ConnectionPool, PoolKey
 from connectors.egress import EgressGuard
 from connectors.errors import (
     CallError,
@@ -21,9 +21,8 @@ from connectors.errors import (
     UrlForbiddenError,
 )
 from connectors.model import CallFault
-from connectors.network import GuardedBackend
 from connectors.request import Request
-from connectors.resolver import asker
+from connectors.resolver import resolving_company
 
 _HANDSHAKE_BYTES = 128 * 1024  # a service's certificate, with all that lie between
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -40,8 +39,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Seconds to connect (look-up, TCP and TLS), seconds for the whole call; of a reply the bytes
-    of its body, what may come with it over the wire, and the steps of each kind of parsing."""
+    """`connect` (look-up, TCP and TLS) and `call` (the whole) in seconds. A reply has at most
+    `reply_bytes` of body, `overhead_bytes` more over the wire, and `reply_steps` to be parsed in.
+    """
 
     connect: float = 1.0
     call: float = 3.0
@@ -50,12 +50,11 @@ class CallLimits:
     reply_steps: int = 1000
 
 
-class Caller:
-    """Makes calls: guarded, bounded in time and size, without redirects.
+class ServiceCaller:
+    """Makes calls: guarded, bounded in time and size, without redirects. `close` it.
 
-    No HTTP client stands above the connections: so no cookies, no proxies or credentials from the
-    environment, and no log line with a url. Connections are never shared between companies.
-    `close` it.
+    It uses no HTTP client, and so no cookies, no proxies or credentials from the environment, and
+    no log line with a url.
     """
 
     def __init__(
@@ -63,12 +62,12 @@ class Caller:
     ) -> None:
         self._egress = egress
         self._limits = limits
-        self._connections = Connections(backend=GuardedBackend(egress), ssl_context=ssl_context)
-        self._turns = ParserTurns()
+        self._pool = ConnectionPool(egress=egress, ssl_context=ssl_context)
+        self._pacer = ParserPacer()
 
     async def send(self, company_id: int, request: Request) -> Reply:
-        """The reply to one request. Raises CallError."""
-        asker.set(company_id)
+        """Send one request. Raises CallError."""
+        resolving_company.set(company_id)
         try:
             async with asyncio.timeout(self._limits.call):
                 await self._egress.check(request.url)
@@ -88,37 +87,35 @@ class Caller:
         return Reply(raw.status, httpx.Headers(raw.headers), raw.body)
 
     async def close_expired(self) -> None:
-        """Close connections that have been idle for too long."""
-        self._connections.close_expired()
+        self._pool.close_expired()
 
     async def close(self) -> None:
-        """Close all connections that are idle."""
-        self._connections.close()
+        self._pool.close()
 
     async def _exchange(self, company_id: int, request: Request) -> RawReply:
-        """Over an idle connection, else over a new one.
+        """Use an idle connection, else a new one.
 
-        An idle one may have been hung up just now: then, once, over a new one. The service knows a
-        repeat by its idempotency-key.
+        The service may have closed the idle one just now: then the request is sent once more over
+        a new one. The service recognises a repeat by its idempotency-key.
         """
         url = httpx.URL(request.url)
         port = url.port or _DEFAULT_PORTS[url.scheme]
-        origin = Origin(company_id, url.scheme, url.raw_host.decode("ascii"), port)
+        key = PoolKey(company_id, url.scheme, url.raw_host.decode("ascii"), port)
         message = _message(url, request)
         limits = self._limits
         budget = self._budget(company_id, limits.reply_bytes + limits.overhead_bytes)
-        idle = self._connections.take_idle(origin)
+        idle = self._pool.take_idle(key)
         if idle is not None:
             try:
-                return await self._over(idle, origin, message, budget)
+                return await self._exchange_over(idle, key, message, budget)
             except (PeerError, ConnectionError):
                 pass
         handshake = self._budget(company_id, _HANDSHAKE_BYTES)
-        fresh = await self._connections.connect(origin, seconds=limits.connect, budget=handshake)
-        return await self._over(fresh, origin, message, budget)
+        fresh = await self._pool.connect(key, seconds=limits.connect, budget=handshake)
+        return await self._exchange_over(fresh, key, message, budget)
 
-    async def _over(
-        self, connection: Connection, origin: Origin, message: Message, budget: ReplyBudget
+    async def _exchange_over(
+        self, connection: HttpConnection, key: PoolKey, message: RawRequest, budget: ReplyBudget
     ) -> RawReply:
         try:
             reply = await connection.exchange(
@@ -127,23 +124,25 @@ class Caller:
         except BaseException:
             connection.close()
             raise
-        self._connections.give_back(origin, connection)
+        self._pool.give_back(key, connection)
         return reply
 
     def _budget(self, company_id: int, wire_bytes: int) -> ReplyBudget:
         return ReplyBudget(
             wire_bytes=wire_bytes,
             steps=self._limits.reply_steps,
-            turns=self._turns,
+            pacer=self._pacer,
             company_id=company_id,
         )
 
 
-def _message(url: httpx.URL, request: Request) -> Message:
+def _message(url: httpx.URL, request: Request) -> RawRequest:
     headers = [(b"host", url.netloc), *request.headers]
     if request.body:
         headers.append((b"content-length", b"%d" % len(request.body)))
-    return Message(method=request.method, target=url.raw_path, headers=headers, body=request.body)
+    return RawRequest(
+        method=request.method, target=url.raw_path, headers=headers, body=request.body
+    )
 
 
 def _network_fault(error: HostUnresolvedError | OSError) -> tuple[CallFault, str]:
@@ -158,7 +157,7 @@ def _network_fault(error: HostUnresolvedError | OSError) -> tuple[CallFault, str
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """Verifies servers by the well-known authorities, and by those of a PEM file besides.
+    """Verify services by the well-known authorities, and by those of a PEM file as well.
 
     Raises OSError when the file cannot be read or holds no certificate.
     """

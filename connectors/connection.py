@@ -16,7 +16,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class RawRequest:
     """A request as it goes out. Raw: the names in lower case, the target escaped."""
 
     method: str
@@ -34,7 +34,7 @@ class RawReply:
     body: bytes
 
 
-class Connection:
+class HttpConnection:
     """Makes one exchange after the other over a stream that is connected. `aclose` it.
 
     `keep` (seconds) is how long it may be idle.
@@ -47,7 +47,9 @@ class Connection:
         self._idle = False
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
 
-    async def exchange(self, message: Message, *, budget: ReplyBudget, body_bytes: int) -> RawReply:
+    async def exchange(
+        self, message: RawRequest, *, budget: ReplyBudget, body_bytes: int
+    ) -> RawReply:
         """Send a request and read its whole reply, a body of `body_bytes` at most.
 
         Raises PeerError, ReplyLimitError, OSError, and h11.LocalProtocolError for a request that
@@ -76,7 +78,7 @@ class Connection:
         self._idle = False
         self._stream.close()
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: RawRequest) -> None:
         request = h11.Request(method=message.method, target=message.target, headers=message.headers)
         parts = [self._http.send(request)]
         if message.body:

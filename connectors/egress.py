@@ -1,17 +1,33 @@
 """The guard of outgoing calls: which urls, ports and addresses a connector may lead to.
 
-It is asked when a connector is saved, at every call, and once more by the connection itself,
-which goes to an address that this guard gave and to no other. So a name that changes between
-the check and the connection leads nowhere.
+A url is checked when a connector is saved and at every call. The connection asks the guard once
+more, and connects only to an address that the guard returned: a name whose addresses change
+between check and connection leads nowhere.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from connectors.addresses import Network, is_in, is_public, parse_address
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
 from connectors.resolver import CachingResolver
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Not public, although `is_global` says so on the oldest Python that is supported.
+_NOT_PUBLIC: tuple[Network, ...] = (
+    IPv4Network("100.64.0.0/10"),  # carrier NAT; one cloud's metadata service too
+    IPv4Network("168.63.129.16/32"),  # another cloud's, on an address that looks public
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),  # relays of 6to4, given up
+    IPv4Network("240.0.0.0/4"),
+    IPv6Network("2001::/23"),  # Teredo among them
+    IPv6Network("3fff::/20"),
+)
 
 RESOLVE_SECONDS = 1.0
 _MOST_ADDRESSES = 64  # each is checked at every call
@@ -22,12 +38,11 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class EgressGuard:
-    """What is public is open, on the default port of its scheme.
+    """Allows public addresses on ports 80 and 443, and `allow_networks` on every port.
 
-    `allow_networks` opens others besides, on every port: a port other than 80 and 443 is open
-    only where all addresses of the name lie in them. `deadline` (seconds) bounds one look-up;
-    `resolve` gives the addresses of a name and raises OSError or UnicodeError; without it, names
-    are looked up by threads of this guard's own: make one guard a process, not one a check.
+    `deadline` (seconds) bounds one look-up. `resolve` returns the addresses of a name and raises
+    OSError or UnicodeError. Without `resolve` the guard looks names up in threads of its own: make
+    one guard a process, not one a check.
     """
 
     def __init__(
@@ -50,7 +65,7 @@ class EgressGuard:
         await self._addresses(parts.hostname, port, other_port)
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """Every address of `host`, all of them checked: one may connect to any.
+        """Every address of `host`; all are allowed.
 
         Raises UrlForbiddenError or HostUnresolvedError.
         """
@@ -101,3 +116,43 @@ def _split(url: str) -> SplitResult:
     if parts.username is not None or parts.password is not None:
         raise UrlForbiddenError("accepted: an address without a user and password")
     return parts
+
+
+def parse_address(text: str) -> Address:
+    """The address without its scope (`%eth0`). Raises ValueError."""
+    return ip_address(text.partition("%")[0])
+
+
+def is_public(address: Address) -> bool:
+    """Whether the address is on the public internet.
+
+    An IPv6 address that embeds an IPv4 address (mapped, NAT64, 6to4) is as public as that one.
+    """
+    inner = _embedded(address)
+    if inner is not None:
+        return is_public(inner)
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return False
+    return address.is_global and not address.is_multicast and not is_in(address, _NOT_PUBLIC)
+
+
+def is_in(address: Address, networks: Collection[Network]) -> bool:
+    """Whether one of the networks contains the address, or the IPv4 address embedded in it."""
+    inner = _embedded(address)
+    return any(
+        candidate in network
+        for candidate in (address, inner)
+        if candidate is not None
+        for network in networks
+        if network.version == candidate.version
+    )
+
+
+def _embedded(address: Address) -> IPv4Address | None:
+    if isinstance(address, IPv4Address):
+        return None
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.sixtofour

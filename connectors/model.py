@@ -8,14 +8,14 @@ Format = Literal["template", "url", "html"]
 Parameters = tuple[tuple[str, str], ...]
 
 
-class Method(StrEnum):
+class HttpMethod(StrEnum):
     """How the customer's service wants to be asked."""
 
     GET = "GET"
     POST = "POST"
 
 
-class Place(StrEnum):
+class ParameterPlace(StrEnum):
     """Where the parameters go; the names are those of the interface's field `auth`."""
 
     HEADER = "header"
@@ -27,14 +27,14 @@ class Endpoint:
     """Where and how to call. `parameters` and `secret` are plain text: never log them."""
 
     url: str
-    method: Method
-    place: Place
+    method: HttpMethod
+    place: ParameterPlace
     parameters: Parameters = field(default=(), repr=False)
     secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedReference:
     """A campaign or a venue."""
 
     id: int
@@ -42,7 +42,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beacon:
+class CallBeacon:
     """The beacon that was heard."""
 
     id: int
@@ -53,7 +53,7 @@ class Beacon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class CallDevice:
     """The phone. `test` is None where the catalog could not be asked."""
 
     udid: str
@@ -73,11 +73,11 @@ class Call:
 
     id: str
     company_id: int
-    campaign: Named
-    venue: Named
-    beacon: Beacon
+    campaign: NamedReference
+    venue: NamedReference
+    beacon: CallBeacon
     proximity: str
-    device: Device
+    device: CallDevice
     detected_at: str
     fresh_until: float
     endpoint: Endpoint
@@ -130,4 +130,4 @@ class Failed:
     detail: str
 
 
-Result = Content | Declined | Failed
+CallResult = Content | Declined | Failed

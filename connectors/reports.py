@@ -28,7 +28,7 @@ class PastCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tries: int
 
 
-class ShownBreaker(NamedTuple):
+class BreakerSummary(NamedTuple):
     """Of the last `calls` so many were `failures`; open, it lets a call try after `wait` s."""
 
     state: BreakerStatus
@@ -40,11 +40,11 @@ class ShownBreaker(NamedTuple):
 class CallHistory(NamedTuple):
     """The newest call first."""
 
-    breaker: ShownBreaker
+    breaker: BreakerSummary
     calls: list[PastCall]
 
 
-class ShownRequest(NamedTuple):
+class RequestReport(NamedTuple):
     """What was sent, secrets masked. `left_out` are parameters that the request says itself."""
 
     method: str
@@ -54,7 +54,7 @@ class ShownRequest(NamedTuple):
     left_out: tuple[str, ...]
 
 
-class ShownReply(NamedTuple):
+class ReplyReport(NamedTuple):
     """What came back, the secrets that it repeats masked."""
 
     status: int
@@ -71,7 +71,7 @@ class Trial(NamedTuple):
 
     outcome: str
     detail: str
-    request: ShownRequest | None = None
-    reply: ShownReply | None = None
+    request: RequestReport | None = None
+    reply: ReplyReport | None = None
     seconds: float | None = None
     result: Content | Declined | None = None

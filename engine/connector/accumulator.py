@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class Basket(Generic[Item]):
+class BatchQueue(Generic[Item]):
     """Whatever was put in while the last batch was handled is the next batch."""
 
     def __init__(self) -> None:

@@ -12,8 +12,8 @@ import msgspec
 from redis.exceptions import RedisError
 
 from catalog.redis_connection import RedisClient
-from connectors.reports import CallHistory, PastCall, ShownBreaker
-from engine.connector.shared_breakers import breaker_key
+from connectors.reports import BreakerSummary, CallHistory, PastCall
+from engine.connector.redis_breakers import breaker_key
 from engine.process.metrics import Metrics
 
 KEPT = 50
@@ -27,7 +27,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PastCall).decode
 
 
-class PastCalls:
+class CallHistoryWriter:
     """Takes outcomes in; `run` must run. `deadline` (seconds) bounds one write."""
 
     def __init__(
@@ -102,13 +102,13 @@ def _read(written: bytes) -> PastCall | None:
         return None
 
 
-def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> ShownBreaker:
+def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> BreakerSummary:
     """As scripts/breaker.lua keeps it."""
     told = outcomes or b""
     if open_until is None:
-        return ShownBreaker("closed", len(told), told.count(b"1"), 0.0)
+        return BreakerSummary("closed", len(told), told.count(b"1"), 0.0)
     wait = max(0.0, int(open_until) / 1000 - now)
-    return ShownBreaker("open" if wait else "half_open", 0, 0, wait)
+    return BreakerSummary("open" if wait else "half_open", 0, 0, wait)
 
 
 def _key(prefix: str, company_id: int) -> str:

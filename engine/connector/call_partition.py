@@ -7,8 +7,8 @@ from typing import Protocol
 
 from aiokafka import TopicPartition
 
-from connectors.jobs import Job
-from connectors.worker import Worker as CallWorker
+from connectors.scheduled_call import ScheduledCall
+from connectors.scheduler import CallScheduler
 from engine.kafka.offsets import Offsets
 from engine.kafka.partition_worker import Records
 from engine.process.cancelling import cancel
@@ -24,18 +24,18 @@ class TakeIn(Protocol):
 
 
 class CallPartition:
-    """Implements the consumer's Worker. What it holds dies with the assignment."""
+    """Implements the consumer's CallScheduler. What it holds dies with the assignment."""
 
     def __init__(
         self,
         partition: TopicPartition,
         *,
         role: TakeIn,
-        calls: CallWorker,
+        calls: CallScheduler,
         on_progress: Callable[[], None],
     ) -> None:
         self.partition = partition
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, ScheduledCall] = {}
         self.finished_before: dict[int, str] = {}
         self._role = role
         self._calls = calls

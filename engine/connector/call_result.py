@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from connectors.jobs import NO_TRIES, Tries
-from connectors.model import CallFault, Content, Declined, Failed, Result
+from connectors.model import CallFault, CallResult, Content, Declined, Failed
 from connectors.reports import PastCall
-from engine.connector.call_request import Asked
+from connectors.scheduled_call import Tries
+from engine.connector.intake import ReceivedCall
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Firing, Notification
 from engine.kafka.publisher import Outgoing
@@ -23,21 +23,21 @@ _SHARED_FIELDS = tuple(
 )
 
 
-class Answered(msgspec.Struct, gc=False):
+class CompletedCall(msgspec.Struct, gc=False):
     """A call and its result. `known` is what the catalog says of the device, if it says anything.
 
     `outcome` is the label that it is counted under. `tries` where there were any.
     """
 
-    asked: Asked
+    asked: ReceivedCall
     known: KnownToCatalog | None
-    result: Result
+    result: CallResult
     tries: Tries | None = None
 
     def remembered(self, now: float) -> PastCall:
         """What the company's account holders are told of it. `now` in epoch seconds."""
         result, message = self.result, self.asked.message
-        tries, seconds, status = self.tries or NO_TRIES
+        tries, seconds, status = self.tries or Tries()
         return PastCall(
             at=now,
             id=message.id,
@@ -56,13 +56,15 @@ class Answered(msgspec.Struct, gc=False):
             return self.result.fault.value
         return "declined" if isinstance(self.result, Declined) else "published"
 
-    def unpublishable(self, size: int) -> "Answered":
+    def unpublishable(self, size: int) -> "CompletedCall":
         """The same call when its topic does not take its notification of `size` bytes."""
         detail = f"the notification would have {size} bytes"
-        return Answered(self.asked, self.known, Failed(CallFault.TOO_LARGE, detail), self.tries)
+        return CompletedCall(
+            self.asked, self.known, Failed(CallFault.TOO_LARGE, detail), self.tries
+        )
 
 
-def message_of(answered: Answered, topics: Topics, now: float) -> Outgoing | None:
+def message_of(answered: CompletedCall, topics: Topics, now: float) -> Outgoing | None:
     """The message that leaves, if one does. `now` in epoch seconds."""
     asked, result = answered.asked, answered.result
     if isinstance(result, Content):
@@ -73,7 +75,7 @@ def message_of(answered: Answered, topics: Topics, now: float) -> Outgoing | Non
     return None
 
 
-def settlement(answered: Answered) -> Settlement | None:
+def settlement(answered: CompletedCall) -> Settlement | None:
     """What becomes of the claim: kept for content, shortened for a refusal, given back for a
     failure. None: nothing to do."""
     message = answered.asked.message
@@ -91,7 +93,7 @@ def settlement(answered: Answered) -> Settlement | None:
 
 
 def _notification(
-    asked: Asked, known: KnownToCatalog | None, content: Content, topic: str
+    asked: ReceivedCall, known: KnownToCatalog | None, content: Content, topic: str
 ) -> Outgoing:
     message = asked.message
     shared: dict[str, Any] = {name: getattr(message, name) for name in _SHARED_FIELDS}

@@ -6,7 +6,7 @@ import msgspec
 
 from catalog.secrets import MISSING_KEY, Cipher, DecryptionError
 from connectors.errors import EndpointError
-from connectors.model import Endpoint, Method, Parameters, Place
+from connectors.model import Endpoint, HttpMethod, ParameterPlace, Parameters
 from engine.kafka.messages import ConnectorEndpoint
 
 _REMEMBERED = 4096
@@ -20,7 +20,7 @@ class _Parameter(msgspec.Struct):
 _decode = msgspec.json.Decoder(list[_Parameter]).decode
 
 
-class EndpointOpener:
+class EndpointDecryptor:
     """Makes an Endpoint of a message's. Without a cipher only what holds no secret opens.
 
     Remembers what it opened, for decrypting costs more than the rest of a call's preparation.
@@ -33,7 +33,10 @@ class EndpointOpener:
     def open(self, endpoint: ConnectorEndpoint) -> Endpoint:
         """Ready to call. Raises EndpointError."""
         try:
-            method, place = Method(endpoint.method.upper()), Place(endpoint.auth.lower())
+            method, place = (
+                HttpMethod(endpoint.method.upper()),
+                ParameterPlace(endpoint.auth.lower()),
+            )
         except ValueError:
             raise EndpointError("the connector's method or auth is unknown") from None
         return Endpoint(

@@ -21,14 +21,14 @@ _PAUSE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Progress:
+class PartitionProgress:
     """Calls of one partition finished just now: offset -> id; and the offset done without gap."""
 
     finished: dict[int, str] = field(default_factory=dict)
     done: int | None = None
 
 
-class FinishedCalls:
+class FinishedCallStore:
     """One sorted set a partition: `<offset>:<id>`, by offset. `life` and `deadline` in seconds.
 
     The id tells a topic that was made anew, which counts from 0 again.
@@ -63,7 +63,7 @@ class FinishedCalls:
             finished[int(offset)] = id_
         return finished
 
-    async def note(self, progress: Mapping[TopicPartition, Progress]) -> None:
+    async def note(self, progress: Mapping[TopicPartition, PartitionProgress]) -> None:
         """Remember, and forget what lies before `done`. Skipped while Redis does not answer."""
         if self._clock() < self._away_until:
             return

@@ -1,7 +1,7 @@
 """The role `connector`: the way of a call, from the record to the notification.
 
 decode -> skip what a crash repeats -> look the devices up -> ask the customer's service -> publish
--> settle the claim -> commit. Records are taken in by the batch; from the question on each call
+-> settle the claim -> commit. Records are taken in by the batch; from the build_call on each call
 goes its own way, and only what is finished without a gap is committed.
 """
 
@@ -13,35 +13,35 @@ from contextlib import contextmanager
 from aiokafka import TopicPartition
 
 from connectors.errors import EndpointError
-from connectors.model import CallFault, Failed, Result
-from connectors.worker import Worker as CallWorker
+from connectors.model import CallFault, CallResult, Failed
+from connectors.scheduler import CallScheduler
 from engine.connector.call_partition import CallPartition
-from engine.connector.call_request import Asked, decode_calls, question
-from engine.connector.call_result import Answered
-from engine.connector.endpoint_opener import EndpointOpener
-from engine.connector.finished_calls import FinishedCalls
-from engine.connector.result_publisher import ROLE, Departure, Departures
+from engine.connector.call_result import CompletedCall
+from engine.connector.endpoint_opener import EndpointDecryptor
+from engine.connector.finished_calls import FinishedCallStore
+from engine.connector.intake import ReceivedCall, build_call, decode_calls
+from engine.connector.result_publisher import ROLE, Departure, ResultPublisher
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.devices import NOT_ASKED, DeviceLookup, KnownToCatalog
 
-__all__ = ["ROLE", "Connector"]
+__all__ = ["ROLE", "ConnectorRole"]
 
 
-class Connector:
+class ConnectorRole:
     """What the partitions of one process share. Implements TakeIn for all of them."""
 
     def __init__(
         self,
         *,
         settings: Settings,
-        calls: CallWorker,
-        opener: EndpointOpener,
+        calls: CallScheduler,
+        opener: EndpointDecryptor,
         devices: DeviceLookup,
-        departures: Departures,
-        finished: FinishedCalls,
+        departures: ResultPublisher,
+        finished: FinishedCallStore,
         metrics: Metrics,
     ) -> None:
         self._settings = settings
@@ -60,8 +60,8 @@ class Connector:
         }
 
     def departing_with(
-        self, departures: Departures, finished_before: Container[int]
-    ) -> "Connector":
+        self, departures: ResultPublisher, finished_before: Container[int]
+    ) -> "ConnectorRole":
         """The same for one assignment whose calls leave in transactions of its own; all else is
         shared. Kafka itself says what is finished: `finished_before` are offsets."""
         other = copy.copy(self)
@@ -103,15 +103,19 @@ class Connector:
         partition.finished(repeated)
         self._metrics.batch_size.observe(len(records))
 
-    def _ask(self, partition: CallPartition, asked: Asked, known: KnownToCatalog | None) -> None:
+    def _ask(
+        self, partition: CallPartition, asked: ReceivedCall, known: KnownToCatalog | None
+    ) -> None:
         """Hand one call over; its result departs when it comes."""
         offset = asked.record.offset
         answerable = None if known is NOT_ASKED else known
 
-        def on_result(result: Result) -> None:
+        def on_result(result: CallResult) -> None:
             job = partition.jobs.pop(offset, None)
             if partition.is_open:
-                answered = Answered(asked, answerable, result, None if job is None else job.tries)
+                answered = CompletedCall(
+                    asked, answerable, result, None if job is None else job.tries
+                )
                 self._departures.add(Departure(partition, offset, answered))
 
         endpoint = asked.message.connector
@@ -123,7 +127,7 @@ class Connector:
         except EndpointError as error:
             on_result(Failed(CallFault.SECRET, str(error)))
             return
-        call = question(asked, opened, known, self._settings.max_detection_age)
+        call = build_call(asked, opened, known, self._settings.max_detection_age)
         job = self._calls.submit(call, on_result)
         if not job.ended:
             partition.jobs[offset] = job

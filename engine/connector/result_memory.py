@@ -5,7 +5,7 @@ from collections.abc import Callable
 _MOST_BYTES = 64 * 1024 * 1024
 
 
-class RoomToLeave:
+class ResultMemory:
     """Counts bytes of content. `on_room` is called when some has become free."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:

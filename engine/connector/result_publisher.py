@@ -15,10 +15,10 @@ import structlog
 from aiokafka import TopicPartition
 
 from connectors.model import Content, Failed
-from engine.connector.accumulator import Basket
-from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.finished_calls import FinishedCalls, Progress
-from engine.connector.result_memory import RoomToLeave
+from engine.connector.accumulator import BatchQueue
+from engine.connector.call_result import CompletedCall, message_of, settlement
+from engine.connector.finished_calls import FinishedCallStore, PartitionProgress
+from engine.connector.result_memory import ResultMemory
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
 from engine.kafka.topics import Topics
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 ROLE = "connector"
 
 
-class Origin(Protocol):
+class PoolKey(Protocol):
     """The assignment of a partition that a call came with."""
 
     @property
@@ -44,19 +44,19 @@ class Origin(Protocol):
 class Departure(NamedTuple):
     """A call with its result, or a record that is no call, on its way out."""
 
-    origin: Origin
+    origin: PoolKey
     offset: int
-    cause: Answered | DeadLetter
+    cause: CompletedCall | DeadLetter
 
     @property
     def id(self) -> str:
         """By which it is known if it comes again."""
-        return self.cause.asked.message.id if isinstance(self.cause, Answered) else ""
+        return self.cause.asked.message.id if isinstance(self.cause, CompletedCall) else ""
 
     @property
     def size(self) -> int:
         """The characters of content that it holds."""
-        result = self.cause.result if isinstance(self.cause, Answered) else None
+        result = self.cause.result if isinstance(self.cause, CompletedCall) else None
         return result.size if isinstance(result, Content) else 0
 
     def message(self, topics: Topics, now: float) -> Outgoing | None:
@@ -66,7 +66,7 @@ class Departure(NamedTuple):
         return message_of(self.cause, topics, now)
 
 
-class Departures:
+class ResultPublisher:
     """Sees calls off. `run` must run; it raises what no retry mends. `clock` in epoch seconds.
 
     `on_outcome(answered, now)` is called with each call that has left; it does not wait.
@@ -78,11 +78,11 @@ class Departures:
         topics: Topics,
         publisher: Publisher,
         claims: ClaimSettler,
-        finished: FinishedCalls,
+        finished: FinishedCallStore,
         metrics: Metrics,
-        room: RoomToLeave,
+        room: ResultMemory,
         clock: Callable[[], float] = time.time,
-        on_outcome: Callable[[Answered, float], None] = lambda _answered, _now: None,
+        on_outcome: Callable[[CompletedCall, float], None] = lambda _answered, _now: None,
     ) -> None:
         self._topics = topics
         self._publisher = publisher
@@ -93,9 +93,9 @@ class Departures:
         self._on_outcome = on_outcome
         self._room = room
         self._waiting_bytes = 0
-        self._leaving: Basket[Departure] = Basket()
-        self._unsettled: Basket[tuple[Departure, Settlement]] = Basket()
-        self._gone: Basket[Departure] = Basket()
+        self._leaving: BatchQueue[Departure] = BatchQueue()
+        self._unsettled: BatchQueue[tuple[Departure, Settlement]] = BatchQueue()
+        self._gone: BatchQueue[Departure] = BatchQueue()
         self._seconds = {
             step: metrics.batch_seconds.labels(ROLE, step) for step in ("publish", "claims")
         }
@@ -172,7 +172,7 @@ class Departures:
         value, or at last without its key: its headers say where the original lies."""
         cause = departure.cause
         size = len(message.value or b"")
-        if isinstance(cause, Answered) and isinstance(cause.result, Content):
+        if isinstance(cause, CompletedCall) and isinstance(cause.result, Content):
             departure = departure._replace(cause=cause.unpublishable(size))
             letter = departure.message(self._topics, now)
             assert letter is not None  # noqa: S101  # a failure has one
@@ -191,12 +191,14 @@ class Departures:
             )
 
     async def _finish(self, batch: list[Departure]) -> None:
-        by_origin: dict[Origin, list[Departure]] = {}
+        by_origin: dict[PoolKey, list[Departure]] = {}
         for departure in batch:
             by_origin.setdefault(departure.origin, []).append(departure)
         await self._finished.note(
             {
-                origin.partition: Progress({d.offset: d.id for d in gone}, origin.done_offset)
+                origin.partition: PartitionProgress(
+                    {d.offset: d.id for d in gone}, origin.done_offset
+                )
                 for origin, gone in by_origin.items()
             }
         )
@@ -231,4 +233,4 @@ class Departures:
 def settlement_of(departure: Departure) -> Settlement | None:
     """What becomes of its claim, if it has one to settle."""
     cause = departure.cause
-    return settlement(cause) if isinstance(cause, Answered) else None
+    return settlement(cause) if isinstance(cause, CompletedCall) else None

@@ -9,9 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from catalog.database import Database
 from catalog.models import Beacon, Campaign, Company, Connector, Venue
 from connectors.errors import EndpointError, NothingToTryError
-from connectors.model import Beacon as Heard
-from connectors.model import Call, Device, Named
-from engine.connector.endpoint_opener import EndpointOpener
+from connectors.model import Call, CallBeacon, CallDevice, NamedReference
+from engine.connector.endpoint_opener import EndpointDecryptor
 from engine.kafka.messages import ConnectorEndpoint
 from engine.kafka.timestamps import format_instant
 
@@ -19,7 +18,7 @@ _FRESH_SECONDS = 300.0
 
 
 async def sample_call(
-    database: Database, opener: EndpointOpener, company: str | int, udid: str
+    database: Database, opener: EndpointDecryptor, company: str | int, udid: str
 ) -> Call:
     """A call about one of the company's own campaigns of format connector, or made-up ones.
 
@@ -53,7 +52,7 @@ async def sample_call(
         venue=venue,
         beacon=beacon,
         proximity="near",
-        device=Device(udid=udid, name="android", version="14", model="sample", test=True),
+        device=CallDevice(udid=udid, name="android", version="14", model="sample", test=True),
         detected_at=format_instant(now),
         fresh_until=now + _FRESH_SECONDS,
         endpoint=opened,
@@ -76,7 +75,9 @@ async def _company(session: AsyncSession, wanted: str | int) -> Company:
     raise NothingToTryError(f"there is no company {wanted!r}")
 
 
-async def _subject(session: AsyncSession, company_id: int) -> tuple[Named, Named, Heard]:
+async def _subject(
+    session: AsyncSession, company_id: int
+) -> tuple[NamedReference, NamedReference, CallBeacon]:
     """The company's first campaign of format connector that targets a beacon."""
     row = (
         await session.execute(
@@ -90,10 +91,10 @@ async def _subject(session: AsyncSession, company_id: int) -> tuple[Named, Named
     ).first()
     if row is None:
         nothing = str(uuid.UUID(int=0))
-        heard = Heard(id=0, name="sample beacon", uuid=nothing, major=0, minor=0)
-        return Named(0, "sample campaign"), Named(0, "sample venue"), heard
+        heard = CallBeacon(id=0, name="sample beacon", uuid=nothing, major=0, minor=0)
+        return NamedReference(0, "sample campaign"), NamedReference(0, "sample venue"), heard
     campaign_id, campaign, venue_id, venue, beacon = row
-    heard = Heard(
+    heard = CallBeacon(
         id=beacon.id, name=beacon.name, uuid=beacon.uuid, major=beacon.major, minor=beacon.minor
     )
-    return Named(campaign_id, campaign), Named(venue_id, venue), heard
+    return NamedReference(campaign_id, campaign), NamedReference(venue_id, venue), heard

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from catalog.database import Database
-from connectors.call import Caller
+from connectors.call import ServiceCaller
 from connectors.errors import CallError
 from connectors.model import Call, CallFault, Declined
 from connectors.reply import read_reply
-from connectors.reports import ShownReply, Trial
+from connectors.reports import ReplyReport, Trial
 from connectors.request import build_request
 from engine.connector.call_report import secrets_of, show_content, show_reply, show_request
-from engine.connector.endpoint_opener import EndpointOpener
+from engine.connector.endpoint_opener import EndpointDecryptor
 from engine.connector.sample_call import sample_call
 
 log = structlog.get_logger(__name__)
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 SAMPLE_UDID = "sample-device"
 
 
-async def make_trial(caller: Caller, call: Call, *, agent: str) -> Trial:
+async def make_trial(caller: ServiceCaller, call: Call, *, agent: str) -> Trial:
     """Make the call, once, whatever the service answers."""
     now = time.time()
     try:
@@ -33,7 +33,7 @@ async def make_trial(caller: Caller, call: Call, *, agent: str) -> Trial:
     except ValueError:
         detail = "the connector's url or parameters make no valid request"
         return Trial(CallFault.REQUEST.value, detail)
-    reply: ShownReply | None = None
+    reply: ReplyReport | None = None
     begin, seconds = time.perf_counter(), None
     try:
         received = await caller.send(call.company_id, request)
@@ -52,7 +52,7 @@ async def make_trial(caller: Caller, call: Call, *, agent: str) -> Trial:
 
 
 def company_trials(
-    database: Database, opener: EndpointOpener, caller: Caller, *, agent: str
+    database: Database, opener: EndpointDecryptor, caller: ServiceCaller, *, agent: str
 ) -> Callable[[int], Awaitable[Trial]]:
     """Trials by the id of the company. They raise NothingToTryError and what SQL raises."""
 

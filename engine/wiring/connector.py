@@ -11,25 +11,27 @@ from aiokafka import TopicPartition
 
 from catalog.secrets import open_cipher
 from connectors.breaker import BreakerPolicy, LocalBreakers
-from connectors.call import Caller, CallLimits, client_context
+from connectors.breaker_client import BreakerClient
+from connectors.call import CallLimits, ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
-from connectors.gate import Gate
-from connectors.jobs import WorkerLimits
 from connectors.resolver import CachingResolver
-from connectors.retry import RetryPolicy
-from connectors.worker import Worker
-from engine.connector.call_history import PastCalls
-from engine.connector.call_result import Answered
-from engine.connector.endpoint_opener import EndpointOpener
-from engine.connector.finished_calls import FinishedCalls
-from engine.connector.pipeline import ROLE, Connector
-from engine.connector.result_memory import RoomToLeave
-from engine.connector.result_publisher import Departures
-from engine.connector.shared_breakers import SharedBreakers
-from engine.connector.transactional import TransactionalCalls, TransactionalDepartures
+from connectors.scheduled_call import RetryPolicy
+from connectors.scheduler import CallScheduler, SchedulerLimits
+from engine.connector.call_history import CallHistoryWriter
+from engine.connector.call_result import CompletedCall
+from engine.connector.endpoint_opener import EndpointDecryptor
+from engine.connector.finished_calls import FinishedCallStore
+from engine.connector.pipeline import ROLE, ConnectorRole
+from engine.connector.redis_breakers import RedisBreakers
+from engine.connector.result_memory import ResultMemory
+from engine.connector.result_publisher import ResultPublisher
+from engine.connector.transactional_results import (
+    TransactionalCallPartition,
+    TransactionalResultPublisher,
+)
 from engine.kafka.finished_ranges import FinishedRanges
-from engine.kafka.partition_worker import Worker as CallsWorker
+from engine.kafka.partition_worker import Worker as KafkaPartitionWorker
 from engine.kafka.positions import Place
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
@@ -52,7 +54,7 @@ def user_agent() -> str:
     return f"proximity-engine/{engine_version()}"
 
 
-def open_caller(settings: Settings) -> Caller:
+def open_caller(settings: Settings) -> ServiceCaller:
     """Calls under the limits of the settings. The caller closes it. Raises CertificatesError."""
     try:
         context = client_context(settings.connector_ca_file)
@@ -72,13 +74,13 @@ def open_caller(settings: Settings) -> Caller:
         reply_bytes=settings.connector_reply_bytes,
         reply_steps=settings.connector_reply_steps,
     )
-    return Caller(egress=egress, ssl_context=context, limits=limits)
+    return ServiceCaller(egress=egress, ssl_context=context, limits=limits)
 
 
-def endpoint_decryptor(settings: Settings) -> EndpointOpener:
+def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
     """Decrypts with SECRET_KEY, if it is set. Raises SecretKeyError."""
     key = settings.secret_key
-    return EndpointOpener(None if key is None else open_cipher(key.get_secret_value()))
+    return EndpointDecryptor(None if key is None else open_cipher(key.get_secret_value()))
 
 
 def build_connector(parts: Parts) -> Role:
@@ -87,15 +89,15 @@ def build_connector(parts: Parts) -> Role:
     topics = Topics.named(settings.topic_prefix)
     caller = open_caller(settings)
     finished = _finished(parts)
-    room = RoomToLeave()
-    past = PastCalls(
+    room = ResultMemory()
+    past = CallHistoryWriter(
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
         deadline=settings.redis_timeout,
         metrics=metrics,
     )
 
-    def remember(answered: Answered, now: float) -> None:
+    def remember(answered: CompletedCall, now: float) -> None:
         past.note(answered.asked.message.company.id, answered.remembered(now))
 
     departing: dict[str, Any] = {
@@ -110,10 +112,10 @@ def build_connector(parts: Parts) -> Role:
         "room": room,
         "on_outcome": remember,
     }
-    departures = Departures(publisher=parts.publisher, **departing)
+    departures = ResultPublisher(publisher=parts.publisher, **departing)
     calls = _calls(parts, caller, room)
-    room.on_room = calls.go_on
-    role = Connector(
+    room.on_room = calls.resume
+    role = ConnectorRole(
         settings=settings,
         calls=calls,
         opener=endpoint_decryptor(settings),
@@ -133,10 +135,10 @@ def build_connector(parts: Parts) -> Role:
             publisher: TransactionalPublisher,
             place: Place,
             on_progress: Callable[[], None],
-        ) -> CallsWorker:
-            mine = TransactionalDepartures(publisher=publisher, **departing)
+        ) -> KafkaPartitionWorker:
+            mine = TransactionalResultPublisher(publisher=publisher, **departing)
             before = FinishedRanges.read(place.finished)
-            return TransactionalCalls(
+            return TransactionalCallPartition(
                 role.departing_with(mine, before).for_partition(partition, on_progress),
                 departures=mine,
                 publisher=publisher,
@@ -171,14 +173,14 @@ def build_connector(parts: Parts) -> Role:
     )
 
 
-def _calls(parts: Parts, caller: Caller, room: RoomToLeave) -> Worker:
+def _calls(parts: Parts, caller: ServiceCaller, room: ResultMemory) -> CallScheduler:
     settings, metrics = parts.settings, parts.metrics
     retried = metrics.connector_calls.labels("retried")
-    return Worker(
+    return CallScheduler(
         caller=caller,
-        gate=_gate(parts),
+        breakers=_breakers(parts),
         retries=RetryPolicy(tries=settings.connector_tries),
-        limits=WorkerLimits(
+        limits=SchedulerLimits(
             company=settings.connector_company_calls,
             in_all=settings.connector_calls,
             unfinished=settings.connector_pending,
@@ -190,7 +192,7 @@ def _calls(parts: Parts, caller: Caller, room: RoomToLeave) -> Worker:
     )
 
 
-def _gate(parts: Parts) -> Gate:
+def _breakers(parts: Parts) -> BreakerClient:
     settings = parts.settings
     policy = BreakerPolicy(
         window=settings.connector_breaker_window,
@@ -198,8 +200,8 @@ def _gate(parts: Parts) -> Gate:
         pause=settings.connector_breaker_pause,
         lease=settings.connector_call_timeout + _LEASE_BEYOND_CALL,
     )
-    gate = Gate(
-        store=SharedBreakers(
+    breakers = BreakerClient(
+        store=RedisBreakers(
             redis=parts.stores.redis,
             prefix=settings.redis_prefix,
             policy=policy,
@@ -211,22 +213,22 @@ def _gate(parts: Parts) -> Gate:
         may_pass=redis_may_recover,
         on_store_error=parts.metrics.redis_errors.inc,
     )
-    _show(gate, parts.metrics)
-    return gate
+    _show(breakers, parts.metrics)
+    return breakers
 
 
-def _show(gate: Gate, metrics: Metrics) -> None:
-    for state in gate.counts():
-        metrics.connector_breakers.labels(state).set_function(partial(_count, gate, state))
+def _show(breakers: BreakerClient, metrics: Metrics) -> None:
+    for state in breakers.counts():
+        metrics.connector_breakers.labels(state).set_function(partial(_count, breakers, state))
 
 
-def _count(gate: Gate, state: str) -> float:
-    return gate.counts()[state]
+def _count(breakers: BreakerClient, state: str) -> float:
+    return breakers.counts()[state]
 
 
-def _finished(parts: Parts) -> FinishedCalls:
+def _finished(parts: Parts) -> FinishedCallStore:
     settings = parts.settings
-    return FinishedCalls(
+    return FinishedCallStore(
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
         # What is older is not asked again, if it comes again.

@@ -7,7 +7,7 @@ from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connector.transactional import TransactionalDepartures
+from engine.connector.transactional_results import TransactionalResultPublisher
 from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
 from engine.kafka.offsets import Offsets
 from engine.kafka.positions import Place
@@ -76,7 +76,7 @@ def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> No
     tracked = Offsets()
     for offset in range(count * spread + 1):
         tracked.begin(offset)
-    departures = TransactionalDepartures.__new__(TransactionalDepartures)
+    departures = TransactionalResultPublisher.__new__(TransactionalResultPublisher)
     origin: Any = SimpleNamespace(offsets=tracked)
     departures.begin(origin, None, "0" * 32, FinishedRanges())  # type: ignore[arg-type]
     results = [

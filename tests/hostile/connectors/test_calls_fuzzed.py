@@ -16,9 +16,9 @@ from catalog.migrate import migrate
 from connectors.errors import EndpointError
 from connectors.model import CallFault, Content, Declined, Failed
 from connectors.request import build_request
-from engine.connector.call_request import Asked, decode_calls, question
-from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.endpoint_opener import EndpointOpener
+from engine.connector.call_result import CompletedCall, message_of, settlement
+from engine.connector.endpoint_opener import EndpointDecryptor
+from engine.connector.intake import ReceivedCall, build_call, decode_calls
 from engine.kafka.topics import Topics
 from engine.redis.claim_settlement import _told
 from engine.redis.devices import NOT_ASKED
@@ -82,7 +82,7 @@ def goes_its_way(value: bytes | None) -> bool:
     return bool(asked)
 
 
-def _take_every_step(one: Asked) -> None:
+def _take_every_step(one: ReceivedCall) -> None:
     assert 0 <= one.message.company.id < 2**63, "SQL has no place for it"
     assert "\0" not in one.message.device.udid, "nor for that"
     for result in (
@@ -90,17 +90,17 @@ def _take_every_step(one: Asked) -> None:
         Declined(),
         Failed(CallFault.TIMEOUT, "no reply in time"),
     ):
-        answered = Answered(one, None, result)
+        answered = CompletedCall(one, None, result)
         message_of(answered, TOPICS, 0.0)
         if (wish := settlement(answered)) is not None:
             assert len(_told(wish)) == 16 + 3 * 14
     if one.message.connector is None:
         return
     try:
-        opened = EndpointOpener(CIPHER).open(one.message.connector)
+        opened = EndpointDecryptor(CIPHER).open(one.message.connector)
     except EndpointError:
         return
-    asked = question(one, opened, NOT_ASKED, 300.0)
+    asked = build_call(one, opened, NOT_ASKED, 300.0)
     try:
         build_request(asked, agent="test", now=0.0)
     except ValueError:

@@ -6,7 +6,7 @@ import pytest
 
 from connectors.call import CallLimits
 from connectors.errors import CallError
-from connectors.retry import RetryPolicy
+from connectors.scheduled_call import RetryPolicy
 from tests.hostile.connectors.services import BURNING, absurd_waits
 from tests.integration.connectors.questions import asking, call_to
 from tests.servers.http_service import Answer, hanging, hanging_up, serving

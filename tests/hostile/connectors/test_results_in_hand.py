@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectors.model import Content
-from engine.connector.call_result import Answered
-from engine.connector.result_memory import RoomToLeave
-from engine.connector.result_publisher import Departure, Departures
+from engine.connector.call_result import CompletedCall
+from engine.connector.result_memory import ResultMemory
+from engine.connector.result_publisher import Departure, ResultPublisher
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
@@ -57,10 +57,10 @@ class Partition:
 
 
 async def test_results_that_wait_for_kafka_are_bounded() -> None:
-    room = RoomToLeave(LIMIT)
+    room = ResultMemory(LIMIT)
     publisher, origin = AwayPublisher(), Partition()
     nothing: Any = NothingRemembered()
-    leaving = Departures(
+    leaving = ResultPublisher(
         topics=Topics.named("t."),
         publisher=publisher,  # type: ignore[arg-type]
         claims=nothing,
@@ -73,7 +73,7 @@ async def test_results_that_wait_for_kafka_are_bounded() -> None:
     asked_about = asked()
 
     def on_result(result: Any) -> None:
-        leaving.add(Departure(origin, len(results), Answered(asked_about, None, result)))
+        leaving.add(Departure(origin, len(results), CompletedCall(asked_about, None, result)))
         results.append(result)
 
     count = 10 * LIMIT // SIZE
@@ -81,11 +81,13 @@ async def test_results_that_wait_for_kafka_are_bounded() -> None:
         serving(content(template="x" * SIZE)) as service,
         asking(may_start=lambda: room.has_room) as one,
     ):
-        room.on_room = one.worker.go_on
+        room.on_room = one.scheduler.resume
         for _ in range(count):
-            one.worker.submit(call_to(service.url()), on_result)
+            one.scheduler.submit(call_to(service.url()), on_result)
         await eventually(lambda: not room.has_room, what="as much waits as may")
-        await eventually(lambda: one.worker._turns._queue.free == 512, what="none is in flight")
+        await eventually(
+            lambda: one.scheduler._dispatcher._queue.free == 512, what="none is in flight"
+        )
         # What was in flight when the bound was met came on top.
         assert sum(result.size for result in results) < LIMIT + 33 * (SIZE + 100)
         assert len(service.heard) == len(results) < count

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from connectors.errors import CallError
 from connectors.model import CallFault
 from connectors.reply import read_reply, retry_after
-from connectors.retry import RetryPolicy
+from connectors.scheduled_call import RetryPolicy
 from tests.hostile.connectors.services import ABSURD_WAITS
 
 NOW = 1_700_000_000.0

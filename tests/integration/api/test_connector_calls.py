@@ -12,10 +12,10 @@ from redis.exceptions import RedisError
 from api.sessions.sign_in import Passwords
 from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
-from connectors.breaker import BreakerPolicy, Report
+from connectors.breaker import BreakerPolicy, BreakerReport
 from connectors.reports import PastCall
-from engine.connector.call_history import KEPT, PastCalls, read_call_history
-from engine.connector.shared_breakers import SharedBreakers
+from engine.connector.call_history import KEPT, CallHistoryWriter, read_call_history
+from engine.connector.redis_breakers import RedisBreakers
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -53,7 +53,7 @@ async def write(
     api: Harness, settings: Settings, company_id: int, calls: Sequence[PastCall]
 ) -> None:
     """As the role does: what is in hand is written when it stops."""
-    calls_made = PastCalls(
+    calls_made = CallHistoryWriter(
         redis=api.stores.redis, prefix=settings.redis_prefix, deadline=5.0, metrics=Metrics()
     )
     running = asyncio.create_task(calls_made.run())
@@ -71,11 +71,11 @@ async def told(api: Harness, owner: Headers) -> dict:
 
 async def report(api: Harness, settings: Settings, company_id: int, outcomes: str) -> None:
     """Of calls: 1 for a failure."""
-    breakers = SharedBreakers(
+    breakers = RedisBreakers(
         redis=api.stores.redis, prefix=settings.redis_prefix, policy=POLICY, deadline=5.0
     )
     failed = tuple(each == "1" for each in outcomes)
-    said = Report(company_id=company_id, outcomes=failed)
+    said = BreakerReport(company_id=company_id, outcomes=failed)
     await breakers.exchange([said], prober="one", now=time.time())
 
 
@@ -137,7 +137,7 @@ async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
     """What cannot be written is dropped and counted; the next is written again."""
     redis = connect_redis(own_redis.url, timeout=0.5)
     metrics = Metrics()
-    calls_made = PastCalls(redis=redis, prefix="t:", deadline=0.5, metrics=metrics)
+    calls_made = CallHistoryWriter(redis=redis, prefix="t:", deadline=0.5, metrics=metrics)
     running = asyncio.create_task(calls_made.run())
 
     def failed() -> float:
@@ -176,7 +176,7 @@ async def test_without_redis_it_is_said(
 
 async def test_on_a_cluster(redis_cluster_url: str):
     redis = connect_redis(redis_cluster_url)
-    calls_made = PastCalls(redis=redis, prefix="t:", deadline=5.0, metrics=Metrics())
+    calls_made = CallHistoryWriter(redis=redis, prefix="t:", deadline=5.0, metrics=Metrics())
     running = asyncio.create_task(calls_made.run())
     for company_id in range(1, 250):
         calls_made.note(company_id, past(company_id))

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 import trustme
 
-from connectors.call import Caller, CallLimits, client_context
-from connectors.connections import Connections
+from connectors.call import CallLimits, ServiceCaller, client_context
+from connectors.connection_pool import ConnectionPool
 from connectors.egress import EgressGuard
 from connectors.errors import CallError
 from connectors.model import CallFault
-from connectors.network import GuardedBackend
 from connectors.request import build_request
 from tests.integration.connectors.questions import LOOPBACK, SHORT, call_to, caller, egress
 from tests.servers.http_service import (
@@ -34,18 +33,18 @@ PUBLIC = "93.184.216.34"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-async def ask(one: Caller, url: str, company: int = 1) -> bytes:
+async def ask(one: ServiceCaller, url: str, company: int = 1) -> bytes:
     call = call_to(url, company=company)
     return (await one.send(company, build_request(call, agent="test", now=0.0))).body
 
 
-async def fault_of(one: Caller, url: str) -> CallFault:
+async def fault_of(one: ServiceCaller, url: str) -> CallFault:
     with pytest.raises(CallError) as caught:
         await ask(one, url)
     return caught.value.fault
 
 
-async def result_of(one: Caller, url: str) -> CallFault | None:
+async def result_of(one: ServiceCaller, url: str) -> CallFault | None:
     """The fault of a call, if it had one."""
     try:
         await ask(one, url)
@@ -306,18 +305,16 @@ async def test_the_next_address_is_tried(addresses: tuple[str, ...]) -> None:
 
 async def test_idle_connections_are_closed_in_time() -> None:
     async with serving(content()) as service:
-        kept = Connections(
-            backend=GuardedBackend(egress()), ssl_context=client_context(), keep=0.05, most_idle=2
-        )
-        one = Caller(egress=egress(), ssl_context=client_context(), limits=SHORT)
-        one._connections = kept
+        kept = ConnectionPool(egress=egress(), ssl_context=client_context(), keep=0.05, most_idle=2)
+        one = ServiceCaller(egress=egress(), ssl_context=client_context(), limits=SHORT)
+        one._pool = kept
         for company in range(4):
             await ask(one, service.url(), company)
-        assert len(kept._oldest) == 2
+        assert len(kept._by_age) == 2
 
         async def none_left() -> bool:
             await one.close_expired()
-            return not kept._oldest
+            return not kept._by_age
 
         await eventually(none_left)
         assert await _open_connections(service) == 0

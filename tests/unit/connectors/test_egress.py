@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from connectors.addresses import is_public, parse_address
-from connectors.egress import EgressGuard
+from connectors.egress import EgressGuard, is_public, parse_address
 from connectors.errors import EgressError, HostUnresolvedError, UrlForbiddenError
 
 PUBLIC = "93.184.216.34"

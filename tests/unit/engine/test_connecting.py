@@ -9,10 +9,18 @@ from aiokafka import ConsumerRecord
 
 from catalog.secrets import open_cipher
 from connectors.errors import EndpointError
-from connectors.model import CallFault, Content, Declined, Failed, Method, Place, Result
-from engine.connector.call_request import Asked, decode_calls, question
-from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.endpoint_opener import EndpointOpener
+from connectors.model import (
+    CallFault,
+    CallResult,
+    Content,
+    Declined,
+    Failed,
+    HttpMethod,
+    ParameterPlace,
+)
+from engine.connector.call_result import CompletedCall, message_of, settlement
+from engine.connector.endpoint_opener import EndpointDecryptor
+from engine.connector.intake import ReceivedCall, build_call, decode_calls
 from engine.kafka.dead_letters import DeadLetterReason
 from engine.kafka.messages import (
     BeaconReference,
@@ -54,7 +62,7 @@ def message(**fields: Any) -> ConnectorCall:
     return ConnectorCall(**(values | fields))
 
 
-def asked(**fields: Any) -> Asked:
+def asked(**fields: Any) -> ReceivedCall:
     value = msgspec.json.encode(message(**fields))
     record: Any = ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, len(value), len(value), ())
     ((one,), dead, _) = decode_calls([record])
@@ -62,8 +70,10 @@ def asked(**fields: Any) -> Asked:
     return one
 
 
-def answered(result: Result, known: KnownToCatalog | None = None, **fields: Any) -> Answered:
-    return Answered(asked(**fields), known, result)
+def answered(
+    result: CallResult, known: KnownToCatalog | None = None, **fields: Any
+) -> CompletedCall:
+    return CompletedCall(asked(**fields), known, result)
 
 
 def endpoint(**fields: Any) -> ConnectorEndpoint:
@@ -84,14 +94,14 @@ def test_an_endpoint_is_opened() -> None:
         parameters=CIPHER.encrypt('[{"key": "a", "value": "é"}, {"key": "b", "value": ""}]'),
         secret=CIPHER.encrypt("whsec_x"),
     )
-    opened = EndpointOpener(CIPHER).open(stored)
-    assert (opened.method, opened.place) == (Method.GET, Place.QUERY)
+    opened = EndpointDecryptor(CIPHER).open(stored)
+    assert (opened.method, opened.place) == (HttpMethod.GET, ParameterPlace.QUERY)
     assert opened.parameters == (("a", "é"), ("b", ""))
     assert opened.secret == "whsec_x"
 
 
 def test_what_holds_no_secret_opens_without_a_key() -> None:
-    assert EndpointOpener(None).open(endpoint()).parameters == ()
+    assert EndpointDecryptor(None).open(endpoint()).parameters == ()
 
 
 @pytest.mark.parametrize(
@@ -108,13 +118,13 @@ def test_what_holds_no_secret_opens_without_a_key() -> None:
 )
 def test_an_endpoint_that_cannot_be_used(fields: dict[str, str]) -> None:
     with pytest.raises(EndpointError) as caught:
-        EndpointOpener(CIPHER).open(endpoint(**fields))
+        EndpointDecryptor(CIPHER).open(endpoint(**fields))
     assert "in the clear" not in str(caught.value)
 
 
 def test_without_a_key_secrets_stay_closed() -> None:
     with pytest.raises(EndpointError, match="PROXIMITY_SECRET_KEY"):
-        EndpointOpener(None).open(endpoint(parameters=CIPHER.encrypt("[]")))
+        EndpointDecryptor(None).open(endpoint(parameters=CIPHER.encrypt("[]")))
 
 
 @pytest.mark.parametrize(
@@ -132,12 +142,12 @@ def test_what_the_service_is_told_of_a_device(
     known: KnownToCatalog | None, received: int | None, test: bool | None, id_connector: int | None
 ) -> None:
     one = asked(device=KnownDevice(udid="phone", id_connector=received))
-    device = question(one, ENDPOINT, known, 300.0).device
+    device = build_call(one, ENDPOINT, known, 300.0).device
     assert (device.test, device.id_connector) == (test, id_connector)
 
 
 def test_freshness_ends_with_the_detection_s() -> None:
-    assert question(asked(), ENDPOINT, None, 300.0).fresh_until == 1_795_169_100.0
+    assert build_call(asked(), ENDPOINT, None, 300.0).fresh_until == 1_795_169_100.0
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
@@ -191,7 +201,7 @@ def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
         (Failed(CallFault.TIMEOUT, ""), 0, None),
     ],
 )
-def test_what_becomes_of_the_claim(result: Result, delay: int, keep: int | None) -> None:
+def test_what_becomes_of_the_claim(result: CallResult, delay: int, keep: int | None) -> None:
     wish = settlement(answered(result, delay=delay))
     assert (None if wish is None else wish.keep) == keep
 

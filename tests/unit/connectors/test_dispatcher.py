@@ -4,14 +4,13 @@ import asyncio
 from collections import Counter
 
 from connectors.breaker import BreakerPolicy, LocalBreakers
+from connectors.breaker_client import BreakerClient
 from connectors.call import Reply
 from connectors.errors import CallError
-from connectors.gate import Gate
-from connectors.jobs import WorkerLimits
-from connectors.model import CallFault, Result
+from connectors.model import CallFault, CallResult
 from connectors.request import Request
-from connectors.retry import RetryPolicy
-from connectors.worker import Worker
+from connectors.scheduled_call import RetryPolicy
+from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.process.cancelling import cancel
 from tests.integration.connectors.questions import call_to
 
@@ -45,9 +44,9 @@ async def test_few_calls_begin_in_a_pass_of_the_loop() -> None:
     """Calls that fail at once began 16 others in each pass, and everybody else's step waited."""
     local = LocalBreakers(UNBROKEN)
     caller = FailingAtOnce()
-    worker = Worker(
+    scheduler = CallScheduler(
         caller=caller,  # type: ignore[arg-type]
-        gate=Gate(
+        breakers=BreakerClient(
             store=LocalBreakers(UNBROKEN),
             local=local,
             name="one",
@@ -56,22 +55,22 @@ async def test_few_calls_begin_in_a_pass_of_the_loop() -> None:
             on_store_error=lambda: None,
         ),
         retries=RetryPolicy(),
-        limits=WorkerLimits(),
+        limits=SchedulerLimits(),
         agent="test",
         clock=asyncio.get_running_loop().time,
     )
-    running = asyncio.create_task(worker.run())
+    running = asyncio.create_task(scheduler.run())
     ended = asyncio.Event()
-    results: list[Result] = []
+    results: list[CallResult] = []
 
-    def on_result(result: Result) -> None:
+    def on_result(result: CallResult) -> None:
         results.append(result)
         if len(results) == CALLS:
             ended.set()
 
     try:
         for _ in range(CALLS):
-            worker.submit(call_to("http://service.example/", company=1), on_result)
+            scheduler.submit(call_to("http://service.example/", company=1), on_result)
         async with asyncio.timeout(10):
             await ended.wait()
     finally:

@@ -1,12 +1,12 @@
-"""Who may call next: the queue of each company, and its breaker in front of it."""
+"""Starts calls when their company has its turn and its breaker lets them."""
 
 import asyncio
 from collections.abc import Callable
 
-from connectors.breaker import Standing, Wish
-from connectors.gate import Gate
-from connectors.jobs import Job
-from connectors.queues import FairQueue
+from connectors.breaker import BreakerState
+from connectors.breaker_client import BreakerClient
+from connectors.fair_queue import FairQueue
+from connectors.scheduled_call import ScheduledCall
 
 _ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
 _ASK_SOONEST_SECONDS = 0.01
@@ -16,69 +16,63 @@ _ASK_SOONEST_SECONDS = 0.01
 _STARTS_A_PASS = 4
 
 
-class Turns:
-    """Starts jobs when their turn comes and their company's breaker lets them.
+class CallDispatcher:
+    """Queues calls and starts them with `start(call, is_probe)`; `finished` frees the slot again.
 
-    `start(job, is_probe)` begins one; say `finished` when its try has ended. A company whose
-    breaker is not known to be closed is held until it has been asked for; of an open one, one job
-    is started as a probe when the gate says so. While `may_start` says no, nothing else begins:
-    say `go_on` when it would say yes.
+    A company waits while its breaker is open, and until the breaker is known to be closed. When
+    this process is the prober of an open breaker, one call starts as the probe. Other calls start
+    only while `may_start()`; call `dispatch` when it has become true.
     """
 
     def __init__(
         self,
         *,
-        queue: FairQueue[Job],
-        gate: Gate,
-        start: Callable[[Job, bool], None],
+        queue: FairQueue[ScheduledCall],
+        breakers: BreakerClient,
+        start: Callable[[ScheduledCall, bool], None],
         may_start: Callable[[], bool],
     ) -> None:
         self._queue = queue
         self._may_start = may_start
-        self._gate = gate
+        self._breakers = breakers
         self._start = start
         self._stopped = False
         self._starts_left = _STARTS_A_PASS
-        # Companies that are being asked for, or will be by a timer, or whose probe is out.
+        # Companies whose breaker is being asked for, will be by a timer, or is being probed.
         self._asking: dict[int, asyncio.TimerHandle | None] = {}
-        gate.on_standing = self._on_standing
+        breakers.on_state = self._on_state
 
-    def add(self, job: Job, *, first: bool = False) -> None:
-        """Let the job wait for its turn: behind its company's others, or `first`."""
-        company_id = job.call.company_id
-        put = self._queue.add_first if first else self._queue.add
-        put(company_id, job)
-        if self._gate.is_closed(company_id):
-            self._dispatch()
+    def add(self, call: ScheduledCall, *, first: bool = False) -> None:
+        """Queue the call behind its company's others, or `first`."""
+        company_id = call.company_id
+        (self._queue.add_first if first else self._queue.add)(company_id, call)
+        if self._breakers.is_closed(company_id):
+            self.dispatch()
             return
         self._queue.hold(company_id)
         if company_id not in self._asking:
             self._asking[company_id] = None
-            self._gate.ask(company_id)
+            self._breakers.ask(company_id)
 
     def finished(self, company_id: int, *, is_probe: bool, failed: bool | None) -> None:
-        """A try has ended. `failed` is for the breaker; None: there was no try after all."""
+        """A try has ended. `failed` is what the breaker counts; None: nothing to count."""
         if is_probe:
-            told = Wish.LEAVE if failed is None else Wish.FAILED if failed else Wish.PASSED
-            self._gate.probed(company_id, told)
+            self._breakers.report_probe(company_id, failed)
         elif failed is not None:
-            self._gate.note(company_id, failed)
+            self._breakers.report(company_id, failed)
         self._queue.finished(company_id)
-        self._dispatch()
+        self.dispatch()
 
-    def discard(self, unwanted: Callable[[Job], bool]) -> list[Job]:
-        """Take out jobs that wait and are `unwanted`."""
+    def discard(self, unwanted: Callable[[ScheduledCall], bool]) -> list[ScheduledCall]:
+        """Take the queued calls out that are `unwanted`."""
         return self._queue.discard(unwanted)
-
-    def go_on(self) -> None:
-        """Start what may start now."""
-        self._dispatch()
 
     def stop(self) -> None:
         """Start nothing more."""
         self._stopped = True
 
-    def _dispatch(self) -> None:
+    def dispatch(self) -> None:
+        """Start what may start now."""
         while self._starts_left and not self._stopped and self._may_start():
             if (taken := self._queue.take()) is None:
                 return
@@ -89,27 +83,27 @@ class Turns:
 
     def _begin_pass(self) -> None:
         self._starts_left = _STARTS_A_PASS
-        self._dispatch()
+        self.dispatch()
 
-    def _on_standing(self, company_id: int, standing: Standing) -> None:
+    def _on_state(self, company_id: int, state: BreakerState) -> None:
         timer = self._asking.pop(company_id, None)
         if timer is not None:
             timer.cancel()
-        if not standing.is_open:
+        if not state.is_open:
             self._queue.release(company_id)
-            self._dispatch()
+            self.dispatch()
             return
         self._queue.hold(company_id)
-        if standing.is_prober:
+        if state.is_prober:
             self._probe(company_id)
         else:
-            self._ask_later(company_id, min(standing.wait, _ASK_AGAIN_SECONDS))
+            self._ask_later(company_id, min(state.wait, _ASK_AGAIN_SECONDS))
 
     def _ask_later(self, company_id: int, seconds: float) -> None:
         def ask() -> None:
             self._asking[company_id] = None
             if self._queue.has_waiting(company_id):
-                self._gate.ask(company_id)
+                self._breakers.ask(company_id)
             else:
                 del self._asking[company_id]
 
@@ -117,10 +111,10 @@ class Turns:
         self._asking[company_id] = loop.call_later(max(seconds, _ASK_SOONEST_SECONDS), ask)
 
     def _probe(self, company_id: int) -> None:
-        # Until the outcome of this call is told nothing more is asked.
+        # The breaker is asked again when the outcome of the probe has been reported.
         self._asking[company_id] = None
-        job = None if self._stopped else self._queue.take_of(company_id)
-        if job is None:
-            self._gate.probed(company_id, Wish.LEAVE)
+        call = None if self._stopped else self._queue.take_of(company_id)
+        if call is None:
+            self._breakers.report_probe(company_id, None)
         else:
-            self._start(job, True)
+            self._start(call, True)

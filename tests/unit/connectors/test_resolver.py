@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from connectors.resolver import CachingResolver, asker
+from connectors.resolver import CachingResolver, resolving_company
 from tests.servers.waiting import eventually
 
 
@@ -42,7 +42,7 @@ async def test_all_who_ask_wait_for_one_look_up() -> None:
 
 
 async def ask_as(company_id: int, names: CachingResolver, host: str) -> Sequence[str]:
-    asker.set(company_id)
+    resolving_company.set(company_id)
     return await names(host, 80)
 
 
@@ -94,7 +94,7 @@ async def test_the_process_has_no_more_threads_than_it_may() -> None:
 @pytest.mark.parametrize(("remember", "looked_up"), [(60.0, 1), (0.0, 2)])
 async def test_an_answer_is_remembered_for_a_while(remember: float, looked_up: int) -> None:
     server = Server()
-    names = CachingResolver(look_up=server.look_up, remember=remember)
+    names = CachingResolver(look_up=server.look_up, cache_seconds=remember)
     assert [await names("a", 80), await names("a", 443)] == [["a 1"], [f"a {looked_up}"]]
 
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from engine.connector.call_partition import CallPartition
-from engine.connector.result_publisher import Departure, Departures, settlement_of
+from engine.connector.result_publisher import Departure, ResultPublisher, settlement_of
 from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
 from engine.kafka.partition_worker import Records
 from engine.kafka.positions import Place
@@ -24,7 +24,7 @@ _MOST_DEPARTURES = 1000
 _IDLE_SECONDS = 1.0
 
 
-class TransactionalDepartures(Departures):
+class TransactionalResultPublisher(ResultPublisher):
     """Sees off the calls of one assignment of one partition: settle, then publish and commit."""
 
     def begin(
@@ -132,7 +132,7 @@ class TransactionalDepartures(Departures):
                     await self._commit([])
 
 
-class TransactionalCalls:
+class TransactionalCallPartition:
     """Implements Worker: a CallPartition whose calls leave in transactions.
 
     Its offsets are committed with them, and never left to the consumer's commits.
@@ -144,7 +144,7 @@ class TransactionalCalls:
         self,
         calls: CallPartition,
         *,
-        departures: TransactionalDepartures,
+        departures: TransactionalResultPublisher,
         publisher: TransactionalPublisher,
         topic_id: str | None,
         finished_before: FinishedRanges,

@@ -4,7 +4,7 @@ import pytest
 
 from connectors.errors import CallError
 from connectors.model import CallFault
-from connectors.retry import RetryPolicy
+from connectors.scheduled_call import RetryPolicy
 
 POLICY = RetryPolicy(tries=3, first=0.5)
 

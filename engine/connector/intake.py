@@ -1,11 +1,11 @@
-"""From a record of connector-calls to the question that its company's service is asked."""
+"""From a record of connector-calls to the build_call that its company's service is asked."""
 
 import uuid
 
 import msgspec
 from aiokafka import ConsumerRecord
 
-from connectors.model import Beacon, Call, Device, Endpoint, Named
+from connectors.model import Call, CallBeacon, CallDevice, Endpoint, NamedReference
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import failure_reason
 from engine.kafka.messages import ConnectorCall
@@ -19,7 +19,7 @@ _LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digi
 _decode = msgspec.json.Decoder(ConnectorCall).decode
 
 
-class Asked(msgspec.Struct, gc=False):
+class ReceivedCall(msgspec.Struct, gc=False):
     """A decoded record. `owner` is the id as a claim knows it; `detected_at` in epoch seconds."""
 
     record: ConsumerRecord[bytes, bytes]
@@ -33,9 +33,9 @@ class Asked(msgspec.Struct, gc=False):
         return DeviceKey(self.message.company.id, self.message.device.udid)
 
 
-def decode_calls(records: Records) -> tuple[list[Asked], list[DeadLetter], list[int]]:
+def decode_calls(records: Records) -> tuple[list[ReceivedCall], list[DeadLetter], list[int]]:
     """The calls of a batch; what cannot be decoded, as dead letters, and their positions."""
-    asked: list[Asked] = []
+    asked: list[ReceivedCall] = []
     dead: list[DeadLetter] = []
     positions: list[int] = []
     for position, record in enumerate(records):
@@ -47,10 +47,10 @@ def decode_calls(records: Records) -> tuple[list[Asked], list[DeadLetter], list[
     return asked, dead, positions
 
 
-def _decode_call(record: ConsumerRecord[bytes, bytes]) -> Asked:
+def _decode_call(record: ConsumerRecord[bytes, bytes]) -> ReceivedCall:
     message = _decode(record.value or b"")
     _check(message)
-    return Asked(record, message, _owner(message.id), parse(message.detected_at))
+    return ReceivedCall(record, message, _owner(message.id), parse(message.detected_at))
 
 
 def _owner(id_: str) -> bytes:
@@ -77,8 +77,8 @@ def _check(message: ConnectorCall) -> None:
         raise ValueError("major and minor are at most 65535 - at `$.beacon`")
 
 
-def question(
-    asked: Asked, endpoint: Endpoint, known: KnownToCatalog | None, fresh_seconds: float
+def build_call(
+    asked: ReceivedCall, endpoint: Endpoint, known: KnownToCatalog | None, fresh_seconds: float
 ) -> Call:
     """What the service is asked, for as long as the detection is fresh.
 
@@ -89,9 +89,9 @@ def question(
     return Call(
         id=message.id,
         company_id=message.company.id,
-        campaign=Named(message.campaign.id, message.campaign.name),
-        venue=Named(message.venue.id, message.venue.name),
-        beacon=Beacon(
+        campaign=NamedReference(message.campaign.id, message.campaign.name),
+        venue=NamedReference(message.venue.id, message.venue.name),
+        beacon=CallBeacon(
             id=beacon.id, name=beacon.name, uuid=beacon.uuid, major=beacon.major, minor=beacon.minor
         ),
         proximity=message.proximity,
@@ -102,10 +102,10 @@ def question(
     )
 
 
-def _device(asked: Asked, known: KnownToCatalog | None) -> Device:
+def _device(asked: ReceivedCall, known: KnownToCatalog | None) -> CallDevice:
     """The device, completed from the catalog. Not in the catalog: no test device."""
     device = completed(asked.message.device, known)
-    return Device(
+    return CallDevice(
         udid=device.udid,
         id_connector=device.id_connector,
         name=device.name,

@@ -52,16 +52,16 @@ async def _test(settings: Settings, company: str, udid: str) -> None:
     from catalog.database import DatabaseUrlError, open_database
     from catalog.secrets import SecretKeyError
     from connectors.errors import CertificatesError, NothingToTryError
-    from engine.connector.sample_call import sample_call
+    from engine.connector.trial_call import sample_call
     from engine.wiring.connector import endpoint_decryptor
 
     try:
         database = open_database(settings.database_url.get_secret_value())
-        opener = endpoint_decryptor(settings)
+        decryptor = endpoint_decryptor(settings)
     except (DatabaseUrlError, SecretKeyError) as error:
         raise CommandError(str(error)) from None
     try:
-        call = await sample_call(database, opener, company, udid)
+        call = await sample_call(database, decryptor, company, udid)
     except NothingToTryError as error:
         raise CommandError(str(error)) from None
     except (SQLAlchemyError, OSError, TimeoutError) as error:

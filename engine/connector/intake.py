@@ -1,91 +1,102 @@
-"""From a record of connector-calls to the build_call that its company's service is asked."""
+"""From a record of connector-calls to the call that its company's service receives."""
 
 import uuid
+from functools import lru_cache
 
 import msgspec
 from aiokafka import ConsumerRecord
 
-from connectors.model import Call, CallBeacon, CallDevice, Endpoint, NamedReference
+from catalog.secrets import MISSING_KEY, Cipher, DecryptionError
+from connectors.errors import EndpointError
+from connectors.model import (
+    Call,
+    CallBeacon,
+    CallDevice,
+    Endpoint,
+    HttpMethod,
+    NamedReference,
+    ParameterPlace,
+    Parameters,
+)
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import failure_reason
-from engine.kafka.messages import ConnectorCall
+from engine.kafka.messages import ConnectorCall, ConnectorEndpoint
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
 from engine.redis.devices import NOT_ASKED, DeviceKey, KnownToCatalog, completed
 
-_HIGHEST = 2**63 - 1
+_HIGHEST_ID = 2**63 - 1
 _LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
+_CACHED_SECRETS = 4096
 
 _decode = msgspec.json.Decoder(ConnectorCall).decode
 
 
 class ReceivedCall(msgspec.Struct, gc=False):
-    """A decoded record. `owner` is the id as a claim knows it; `detected_at` in epoch seconds."""
+    """A decoded record. `notification_id` is the owner of its claim; `detected_at` in epoch s."""
 
     record: ConsumerRecord[bytes, bytes]
     message: ConnectorCall
-    owner: bytes
+    notification_id: bytes
     detected_at: float
 
     @property
     def device_key(self) -> DeviceKey:
-        """Whom the catalog is asked for."""
+        """The device to look up."""
         return DeviceKey(self.message.company.id, self.message.device.udid)
 
 
 def decode_calls(records: Records) -> tuple[list[ReceivedCall], list[DeadLetter], list[int]]:
-    """The calls of a batch; what cannot be decoded, as dead letters, and their positions."""
-    asked: list[ReceivedCall] = []
-    dead: list[DeadLetter] = []
+    """The calls of a batch; dead letters for records that cannot be decoded, and their positions
+    in the batch."""
+    calls: list[ReceivedCall] = []
+    letters: list[DeadLetter] = []
     positions: list[int] = []
     for position, record in enumerate(records):
         try:
-            asked.append(_decode_call(record))
+            calls.append(decode_call(record))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            dead.append(DeadLetter(record, failure_reason(error), str(error)))
+            letters.append(DeadLetter(record, failure_reason(error), str(error)))
             positions.append(position)
-    return asked, dead, positions
+    return calls, letters, positions
 
 
-def _decode_call(record: ConsumerRecord[bytes, bytes]) -> ReceivedCall:
+def decode_call(record: ConsumerRecord[bytes, bytes]) -> ReceivedCall:
+    """Raises msgspec.DecodeError, ValueError or RecursionError."""
     message = _decode(record.value or b"")
     _check(message)
-    return ReceivedCall(record, message, _owner(message.id), parse(message.detected_at))
-
-
-def _owner(id_: str) -> bytes:
-    owner = uuid.UUID(id_)
-    if str(owner) != id_:
+    notification_id = uuid.UUID(message.id)
+    if str(notification_id) != message.id:
         raise ValueError("a uuid in lower case with dashes - at `$.id`")
-    return owner.bytes
+    return ReceivedCall(record, message, notification_id.bytes, parse(message.detected_at))
 
 
 def _check(message: ConnectorCall) -> None:
-    """What the types cannot say: what SQL, Redis and the notification have no place for."""
+    """Refuse what the types allow, but SQL, Redis or a notification cannot hold."""
     device, connector = message.device, message.connector
     if "\0" in device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
     if not 0 <= message.delay <= _LONGEST_DELAY:
         raise ValueError(f"seconds between 0 and {_LONGEST_DELAY} - at `$.delay`")
     references = (message.campaign, message.company, message.venue, message.beacon, connector)
-    if not all(each is None or 0 <= each.id <= _HIGHEST for each in references):
+    if not all(each is None or 0 <= each.id <= _HIGHEST_ID for each in references):
         raise ValueError("an id is a whole number of at most 63 bits - at `$.*.id`")
     numbers = (device.id or 0, device.id_connector or 0)
-    if not all(-_HIGHEST <= number <= _HIGHEST for number in numbers):
+    if not all(-_HIGHEST_ID <= number <= _HIGHEST_ID for number in numbers):
         raise ValueError("a whole number of at most 63 bits - at `$.device`")
     if not all(0 <= number <= 65535 for number in (message.beacon.major, message.beacon.minor)):
         raise ValueError("major and minor are at most 65535 - at `$.beacon`")
 
 
 def build_call(
-    asked: ReceivedCall, endpoint: Endpoint, known: KnownToCatalog | None, fresh_seconds: float
+    received: ReceivedCall, endpoint: Endpoint, known: KnownToCatalog | None, fresh_seconds: float
 ) -> Call:
-    """What the service is asked, for as long as the detection is fresh.
+    """The call, to be tried while the detection is fresh.
 
     `known` is the catalog's record of the device: None where it has none.
     """
-    message = asked.message
-    beacon = message.beacon
+    message = received.message
+    beacon, device = message.beacon, completed(message.device, known)
     return Call(
         id=message.id,
         company_id=message.company.id,
@@ -95,21 +106,70 @@ def build_call(
             id=beacon.id, name=beacon.name, uuid=beacon.uuid, major=beacon.major, minor=beacon.minor
         ),
         proximity=message.proximity,
-        device=_device(asked, known),
+        device=CallDevice(
+            udid=device.udid,
+            id_connector=device.id_connector,
+            name=device.name,
+            version=device.version,
+            model=device.model,
+            # A device that is not in the catalog is no test device.
+            test=None if known is NOT_ASKED else known is not None and known.test,
+        ),
         detected_at=message.detected_at,
-        fresh_until=asked.detected_at + fresh_seconds,
+        fresh_until=received.detected_at + fresh_seconds,
         endpoint=endpoint,
     )
 
 
-def _device(asked: ReceivedCall, known: KnownToCatalog | None) -> CallDevice:
-    """The device, completed from the catalog. Not in the catalog: no test device."""
-    device = completed(asked.message.device, known)
-    return CallDevice(
-        udid=device.udid,
-        id_connector=device.id_connector,
-        name=device.name,
-        version=device.version,
-        model=device.model,
-        test=None if known is NOT_ASKED else known is not None and known.test,
-    )
+class _Parameter(msgspec.Struct):
+    key: str
+    value: str
+
+
+_decode_parameters = msgspec.json.Decoder(list[_Parameter]).decode
+
+
+class EndpointDecryptor:
+    """Decrypts a connector's parameters and secret. Without a cipher, connectors that have neither
+    can be used.
+
+    Keeps what it decrypted: decrypting costs more than all other preparation of a call.
+    """
+
+    def __init__(self, cipher: Cipher | None) -> None:
+        self._cipher = cipher
+        self._decrypt = lru_cache(maxsize=_CACHED_SECRETS)(self._decrypt_uncached)
+
+    def decrypt(self, endpoint: ConnectorEndpoint) -> Endpoint:
+        """Raises EndpointError."""
+        try:
+            method = HttpMethod(endpoint.method.upper())
+            place = ParameterPlace(endpoint.auth.lower())
+        except ValueError:
+            raise EndpointError("the connector's method or auth is unknown") from None
+        return Endpoint(
+            url=endpoint.url,
+            method=method,
+            place=place,
+            parameters=self._parameters(endpoint.parameters),
+            secret=self._decrypt(endpoint.secret) if endpoint.secret else None,
+        )
+
+    def _parameters(self, token: str | None) -> Parameters:
+        if not token:
+            return ()
+        try:
+            parameters = _decode_parameters(self._decrypt(token))
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            raise EndpointError(
+                "the connector's parameters are no list of keys and values"
+            ) from None
+        return tuple((each.key, each.value) for each in parameters)
+
+    def _decrypt_uncached(self, token: str) -> str:
+        if self._cipher is None:
+            raise EndpointError(MISSING_KEY)
+        try:
+            return self._cipher.decrypt(token)
+        except DecryptionError as error:
+            raise EndpointError(str(error)) from None

@@ -1,4 +1,4 @@
-"""The breakers of customers' services, in Redis, so that workers need not each find out."""
+"""The breakers of customers' services in Redis: all processes share what each has found out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ class RedisBreakers:
         states: dict[int, BreakerState] = {}
         async with asyncio.timeout(self._deadline):
             for positions in by_tag.values():
-                answered = await self._call([reports[i] for i in positions], prober, now)
-                states.update(zip(positions, answered, strict=True))
+                answers = await self._call([reports[i] for i in positions], prober, now)
+                states.update(zip(positions, answers, strict=True))
         return [states[position] for position in range(len(reports))]
 
     async def _call(
@@ -48,7 +48,7 @@ class RedisBreakers:
     ) -> list[BreakerState]:
         policy = self._policy
         replies: Any = await self._script(
-            keys=[self._key(report.company_id) for report in reports],
+            keys=[breaker_key(self._prefix, report.company_id) for report in reports],
             args=[
                 round(now * 1000),
                 policy.window,
@@ -57,7 +57,7 @@ class RedisBreakers:
                 round(policy.lease * 1000),
                 round(FORGET_SECONDS * 1000),
                 prober,
-                *(part for report in reports for part in _told(report)),
+                *(part for report in reports for part in _arguments(report)),
             ],
         )
         threes = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
@@ -66,15 +66,12 @@ class RedisBreakers:
             for is_open, is_prober, wait in threes
         ]
 
-    def _key(self, company_id: int) -> str:
-        return breaker_key(self._prefix, company_id)
-
 
 def breaker_key(prefix: str, company_id: int) -> str:
-    """The hash that scripts/breaker.lua keeps."""
+    """The key of the hash that scripts/breaker.lua reads and writes."""
     return f"{prefix}breaker:{{{company_id % _TAGS}}}:{company_id}"
 
 
-def _told(report: BreakerReport) -> tuple[str, str]:
+def _arguments(report: BreakerReport) -> tuple[str, str]:
     outcomes = "".join("1" if failed else "0" for failed in report.outcomes)
     return report.purpose.value, outcomes

@@ -1,122 +1,138 @@
-"""The connector's calls with DELIVERY=exactly_once: a call's result and its being done, or neither.
+"""DELIVERY=exactly_once: a call's result is published and its offset committed, or neither.
 
 Calls finish in any order and an offset has no gaps. So the transaction that publishes results
-commits the offset without a gap, and beside it which calls behind it are finished. What does not
-fit beside it waits: an earlier call will finish and make room.
+commits the offset before which all calls are finished, and as its metadata which calls behind it
+are finished. Results for which the metadata has no room wait until an earlier call finishes.
 
-The claim is settled before, because it is in Redis: after a crash in between, the call is repeated,
-and settles nothing that it does not own.
+Claims are updated before, because they are in Redis: after a crash in between, the call is repeated
+and updates no claim that it does not own.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from engine.connector.call_partition import CallPartition
-from engine.connector.result_publisher import Departure, ResultPublisher, settlement_of
+from aiokafka import TopicPartition
+
+from connectors.scheduler import CallScheduler
+from engine.connector.call_partition import (
+    CallPartition,
+    CallReceiver,
+    FinishedRecord,
+    ResultSink,
+    exception_of,
+)
+from engine.connector.finished_calls import WasFinished
+from engine.connector.result_publisher import BatchQueue, ResultMemory, ResultPublisher, run_steps
 from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
-from engine.kafka.partition_worker import Records
+from engine.kafka.offsets import Offsets
 from engine.kafka.positions import Place
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel
 from engine.redis.claim_settlement import Settlement
 
-_MOST_DEPARTURES = 1000
+_MOST_RESULTS = 1000  # a transaction
 _IDLE_SECONDS = 1.0
 
 
-class TransactionalResultPublisher(ResultPublisher):
-    """Sees off the calls of one assignment of one partition: settle, then publish and commit."""
+class TransactionalResults(ResultSink):
+    """What follows from the results of one assignment of a partition: update claims, then publish
+    and commit in one transaction. `run` must run."""
 
-    def begin(
+    def __init__(
         self,
-        origin: CallPartition,
-        transactions: TransactionalPublisher,
-        topic_id: str | None,
-        finished_before: FinishedRanges,
+        offsets: Offsets,
+        *,
+        steps: ResultPublisher,
+        publisher: TransactionalPublisher,
+        place: Place,
+        memory: ResultMemory,
     ) -> None:
-        """Whose calls these are. To be called once, before `run`."""
-        self._origin = origin
-        self._transactions = transactions
-        self._topic_id = topic_id
-        self._finished_before = finished_before
-        self._held: list[Departure] = []
+        self._offsets = offsets
+        self._steps = steps
+        self._publisher = publisher
+        self._topic_id = place.topic_id
+        self._finished_before = FinishedRanges.read(place.finished)
+        self._memory = memory
+        self._waiting_size = 0
+        self._to_update: BatchQueue[tuple[FinishedRecord, Settlement]] = BatchQueue()
+        self._to_publish: BatchQueue[FinishedRecord] = BatchQueue()
+        self._without_room: list[FinishedRecord] = []
         self._committed: int | None = None
-        self._alone = asyncio.Lock()
+        self._committing = asyncio.Lock()
 
-    def add(self, departure: Departure) -> None:
-        """See it off soon; its origin is told when it is done."""
-        self._take_room(departure.size)
-        wish = settlement_of(departure)
-        if wish is None:
-            self._leaving.put([departure])
+    async def was_finished(self) -> WasFinished:
+        """By what was committed beside the offset."""
+        return lambda offset, _id: offset in self._finished_before
+
+    def add(self, finished: FinishedRecord) -> None:
+        self._take_memory(finished.completion.content_size)
+        update = finished.completion.claim_update()
+        if update is None:
+            self._to_publish.put(finished)
         else:
-            self._unsettled.put([(departure, wish)])
+            self._to_update.put((finished, update))
 
     async def run(self) -> None:
         """Until cancelled. Raises TransactionLostError."""
-        steps = [
-            asyncio.create_task(self._unsettled.empty(self._settle)),
-            asyncio.create_task(self._leaving.empty(self._leave)),
-            asyncio.create_task(self._commit_when_idle()),
-        ]
         try:
-            done, _ = await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await run_steps(
+                self._to_update.run(self._update_claims),
+                self._to_publish.run(self._publish_what_fits),
+                self._commit_when_idle(),
+            )
         finally:
-            await cancel(steps)
-            self._give_room(self._waiting_bytes)
+            self._take_memory(-self._waiting_size)
 
-    async def _settle(self, batch: list[tuple[Departure, Settlement]]) -> None:
-        await self._settle_claims([wish for _, wish in batch])
-        self._leaving.put(departure for departure, _ in batch)
+    async def _update_claims(self, batch: list[tuple[FinishedRecord, Settlement]]) -> None:
+        await self._steps.update_claims([update for _, update in batch])
+        self._to_publish.put(*(finished for finished, _ in batch))
 
-    async def _leave(self, batch: list[Departure]) -> None:
-        waiting = sorted(self._held + batch, key=lambda departure: departure.offset)
+    async def _publish_what_fits(self, batch: list[FinishedRecord]) -> None:
+        waiting = sorted(self._without_room + batch, key=lambda finished: finished.offset)
         while waiting:
-            count = self._fitting([departure.offset for departure in waiting[:_MOST_DEPARTURES]])
+            count = self.fitting([finished.offset for finished in waiting[:_MOST_RESULTS]])
             if not count:
                 break
-            async with self._alone:
-                await self._depart(waiting[:count])
+            async with self._committing:
+                await self._publish_and_commit(waiting[:count])
             del waiting[:count]
-        self._held = waiting
+        self._without_room = waiting
 
-    async def _depart(self, batch: list[Departure]) -> None:
-        """Publish, and commit that it is done, in one transaction."""
-        with self._step("publish"):
-            departed = await self._publish(batch)
-            # What its topic does not take has become a failure, whose claim is given back.
-            failed = [new for new, old in zip(departed, batch, strict=True) if new is not old]
-            wishes = [wish for each in failed if (wish := settlement_of(each)) is not None]
-            if wishes:
-                await self._settle_claims(wishes)
-            await self._commit([departure.offset for departure in batch])
-        self._give_room(sum(departure.size for departure in batch))
-        self._count(departed)
-        self._origin.finished([departure.offset for departure in batch])
+    async def _publish_and_commit(self, batch: list[FinishedRecord]) -> None:
+        offsets = [finished.offset for finished in batch]
+        with self._steps.timed("publish"):
+            published = await self._steps.publish(self._publisher, batch)
+            # A notification that was too large has become a failure, which gives its claim back.
+            failed = [new for new, old in zip(published, batch, strict=True) if new is not old]
+            updates = [each.completion.claim_update() for each in failed]
+            if owned := [update for update in updates if update is not None]:
+                await self._steps.update_claims(owned)
+            await self._commit(offsets)
+        self._take_memory(-sum(finished.completion.content_size for finished in batch))
+        self._steps.count(published)
+        batch[0].partition.finish_offsets(offsets)
 
-    async def _commit(self, offsets: Sequence[int]) -> None:
-        begun = self._origin.offsets
-        done, _ = begun.after(frozenset(offsets))
+    async def _commit(self, finishing: Sequence[int]) -> None:
+        done, _ = self._offsets.after(frozenset(finishing))
         if done is None:
-            done = begun.first
+            done = self._offsets.first
         assert done is not None  # noqa: S101  # something was begun
-        await self._transactions.commit(Place(done, self._topic_id, self._text(offsets)))
+        await self._publisher.commit(Place(done, self._topic_id, self.metadata(finishing)))
         self._committed = done
 
-    def _text(self, offsets: Sequence[int]) -> str:
-        """What will be finished behind the offset: of what was read, and what is read again yet."""
-        begun = self._origin.offsets
-        _, finished = begun.after(frozenset(offsets))
-        return FinishedRanges([*finished, *self._finished_before.beyond(begun.end or 0)]).text()
+    def metadata(self, finishing: Sequence[int]) -> str:
+        """The offsets finished behind the committed one, those finished before this assignment and
+        not read again yet included."""
+        _, finished = self._offsets.after(frozenset(finishing))
+        beyond = self._finished_before.beyond(self._offsets.end or 0)
+        return FinishedRanges([*finished, *beyond]).text()
 
-    def _fitting(self, offsets: list[int]) -> int:
+    def fitting(self, offsets: list[int]) -> int:
         """How many of the offsets, from the first on, can be committed as finished together."""
         fits, too_many = 0, len(offsets) + 1
         count = len(offsets)
         while fits + 1 < too_many:
-            if len(self._text(offsets[:count])) <= MOST_CHARACTERS:
+            if len(self.metadata(offsets[:count])) <= MOST_CHARACTERS:
                 fits = count
             else:
                 too_many = count
@@ -124,64 +140,72 @@ class TransactionalResultPublisher(ResultPublisher):
         return fits
 
     async def _commit_when_idle(self) -> None:
-        """Calls that were finished before this assignment are done without a departure."""
+        """Calls that were finished before this assignment finish again without a result."""
         while True:
             await asyncio.sleep(_IDLE_SECONDS)
-            async with self._alone:
-                if self._origin.done_offset not in (None, self._committed):
+            async with self._committing:
+                if self._offsets.done not in (None, self._committed):
                     await self._commit([])
 
+    def _take_memory(self, size: int) -> None:
+        self._waiting_size += size
+        if size < 0:
+            self._memory.give_back(-size)
+        else:
+            self._memory.take(size)
 
-class TransactionalCallPartition:
-    """Implements Worker: a CallPartition whose calls leave in transactions.
 
-    Its offsets are committed with them, and never left to the consumer's commits.
+class TransactionalCallPartition(CallPartition):
+    """A CallPartition whose results have transactions of their own.
+
+    The transactions commit its offsets; the consumer never does.
     """
-
-    done_offset = None
 
     def __init__(
         self,
-        calls: CallPartition,
+        partition: TopicPartition,
         *,
-        departures: TransactionalResultPublisher,
+        receiver: CallReceiver,
+        scheduler: CallScheduler,
+        steps: ResultPublisher,
         publisher: TransactionalPublisher,
-        topic_id: str | None,
-        finished_before: FinishedRanges,
+        place: Place,
+        memory: ResultMemory,
         on_progress: Callable[[], None],
     ) -> None:
-        self.partition = calls.partition
-        self._calls = calls
+        offsets = Offsets()
+        results = TransactionalResults(
+            offsets, steps=steps, publisher=publisher, place=place, memory=memory
+        )
+        super().__init__(
+            partition,
+            receiver=receiver,
+            scheduler=scheduler,
+            results=results,
+            load_finished=results.was_finished,
+            on_progress=on_progress,
+            offsets=offsets,
+        )
         self._publisher = publisher
-        departures.begin(calls, publisher, topic_id, finished_before)
-        self._departing = asyncio.create_task(departures.run(), name=f"leaving {self.partition}")
-        self._departing.add_done_callback(lambda _: on_progress())
+        self._publishing = asyncio.create_task(results.run(), name=f"results of {partition}")
+        self._publishing.add_done_callback(lambda _: on_progress())
 
     @property
-    def pending(self) -> int:
-        """Records offered and not finished."""
-        return self._calls.pending
+    def done_offset(self) -> None:
+        """Nothing for the consumer to commit."""
+        return None
 
     @property
     def failure(self) -> BaseException | None:
-        """What stopped the calls or their departures, once something has."""
-        if self._departing.done() and not self._departing.cancelled():
-            return self._departing.exception()
-        return self._calls.failure
-
-    def offer(self, records: Records) -> None:
-        """Queue fetched records."""
-        self._calls.offer(records)
-
-    async def finish(self, deadline: float) -> None:
-        """Let what is in flight finish and leave, within `deadline` seconds; drop what waits."""
-        finishing = asyncio.create_task(self._calls.finish(deadline))
-        await asyncio.wait([finishing, self._departing], return_when=asyncio.FIRST_COMPLETED)
-        await cancel([finishing])
-        await self.abandon()
+        return exception_of(self._publishing) or super().failure
 
     async def abandon(self) -> None:
-        """End at once, whatever is in hand."""
-        await self._calls.abandon()
-        await cancel([self._departing])
+        await super().abandon()
+        await cancel([self._publishing])
         await self._publisher.close()
+
+    async def _drain(self, deadline: float) -> None:
+        """As CallPartition, but no longer than results can be published."""
+        draining = asyncio.create_task(super()._drain(deadline))
+        await asyncio.wait([draining, self._publishing], return_when=asyncio.FIRST_COMPLETED)
+        await cancel([draining])

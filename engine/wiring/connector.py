@@ -5,7 +5,6 @@ import socket
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from aiokafka import TopicPartition
 
@@ -15,36 +14,28 @@ from connectors.breaker_client import BreakerClient
 from connectors.call import CallLimits, ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
-from connectors.resolver import CachingResolver
 from connectors.scheduled_call import RetryPolicy
 from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.connector.call_history import CallHistoryWriter
-from engine.connector.call_result import CompletedCall
-from engine.connector.endpoint_opener import EndpointDecryptor
+from engine.connector.call_partition import CallPartition
 from engine.connector.finished_calls import FinishedCallStore
-from engine.connector.pipeline import ROLE, ConnectorRole
+from engine.connector.intake import EndpointDecryptor
+from engine.connector.pipeline import ROLE, AtLeastOnceResults, ConnectorRole
 from engine.connector.redis_breakers import RedisBreakers
-from engine.connector.result_memory import ResultMemory
-from engine.connector.result_publisher import ResultPublisher
-from engine.connector.transactional_results import (
-    TransactionalCallPartition,
-    TransactionalResultPublisher,
-)
-from engine.kafka.finished_ranges import FinishedRanges
-from engine.kafka.partition_worker import Worker as KafkaPartitionWorker
+from engine.connector.result_publisher import ResultMemory, ResultPublisher
+from engine.connector.transactional_results import TransactionalCallPartition
 from engine.kafka.positions import Place
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import redis_may_recover
-from engine.process.metrics import Metrics, engine_version
+from engine.process.metrics import engine_version
 from engine.process.settings import Settings
 from engine.redis.claim_settlement import ClaimSettler
 from engine.wiring.devices import device_lookup
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import Parts, Role, Service
 
-# A breaker that cannot be asked for so long is this process's own for a while.
-_BREAKER_DEADLINE = 0.5
+_BREAKER_DEADLINE = 0.5  # without an answer the process uses breakers of its own for a while
 _FINISHED_DEADLINE = 1.0
 _LEASE_BEYOND_CALL = 2.0
 
@@ -55,7 +46,7 @@ def user_agent() -> str:
 
 
 def open_caller(settings: Settings) -> ServiceCaller:
-    """Calls under the limits of the settings. The caller closes it. Raises CertificatesError."""
+    """Calls within the limits of the settings. Close it. Raises CertificatesError."""
     try:
         context = client_context(settings.connector_ca_file)
     except OSError as error:
@@ -65,7 +56,6 @@ def open_caller(settings: Settings) -> ServiceCaller:
         ) from None
     egress = EgressGuard(
         allow_networks=settings.connector_allow_networks,
-        resolve=CachingResolver(),
         deadline=settings.connector_connect_timeout,
     )
     limits = CallLimits(
@@ -85,49 +75,37 @@ def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
 
 def build_connector(parts: Parts) -> Role:
     """The connector; nothing is started. Raises SecretKeyError, CertificatesError."""
-    settings, metrics = parts.settings, parts.metrics
+    settings, metrics, redis = parts.settings, parts.metrics, parts.stores.redis
     topics = Topics.named(settings.topic_prefix)
     caller = open_caller(settings)
-    finished = _finished(parts)
-    room = ResultMemory()
-    past = CallHistoryWriter(
-        redis=parts.stores.redis,
+    memory = ResultMemory()
+    scheduler = _scheduler(parts, caller, memory)
+    memory.on_room = scheduler.resume
+    role = ConnectorRole(
+        settings=settings,
+        scheduler=scheduler,
+        decryptor=endpoint_decryptor(settings),
+        devices=device_lookup(parts),
+        metrics=metrics,
+    )
+    history = CallHistoryWriter(
+        redis=redis,
         prefix=settings.redis_prefix,
         deadline=settings.redis_timeout,
         metrics=metrics,
     )
-
-    def remember(answered: CompletedCall, now: float) -> None:
-        past.note(answered.asked.message.company.id, answered.remembered(now))
-
-    departing: dict[str, Any] = {
-        "topics": topics,
-        "claims": ClaimSettler(
-            redis=parts.stores.redis,
-            prefix=settings.redis_prefix,
-            deadline=settings.redis_timeout,
-        ),
-        "finished": finished,
-        "metrics": metrics,
-        "room": room,
-        "on_outcome": remember,
-    }
-    departures = ResultPublisher(publisher=parts.publisher, **departing)
-    calls = _calls(parts, caller, room)
-    room.on_room = calls.resume
-    role = ConnectorRole(
-        settings=settings,
-        calls=calls,
-        opener=endpoint_decryptor(settings),
-        devices=device_lookup(parts),
-        departures=departures,
-        finished=finished,
-        metrics=metrics,
+    claims = ClaimSettler(
+        redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
     )
-    background: dict[str, Service] = {
-        "connector departures": departures.run,
-        "past connector calls": past.run,
-    }
+    steps = ResultPublisher(topics=topics, claims=claims, history=history, metrics=metrics)
+
+    async def run_calls() -> None:
+        try:
+            await scheduler.run()
+        finally:
+            await caller.close()
+
+    background: dict[str, Service] = {"connector calls": run_calls, "call history": history.run}
     if settings.delivery == "exactly_once":
 
         def make_worker(
@@ -135,47 +113,55 @@ def build_connector(parts: Parts) -> Role:
             publisher: TransactionalPublisher,
             place: Place,
             on_progress: Callable[[], None],
-        ) -> KafkaPartitionWorker:
-            mine = TransactionalResultPublisher(publisher=publisher, **departing)
-            before = FinishedRanges.read(place.finished)
+        ) -> CallPartition:
             return TransactionalCallPartition(
-                role.departing_with(mine, before).for_partition(partition, on_progress),
-                departures=mine,
+                partition,
+                receiver=role,
+                scheduler=scheduler,
+                steps=steps,
                 publisher=publisher,
-                topic_id=place.topic_id,
-                finished_before=before,
+                place=place,
+                memory=memory,
                 on_progress=on_progress,
             )
 
         make, transactions = transactional_consumer(parts, ROLE, make_worker)
         background["connector transactions"] = transactions.run
     else:
-        make = partial(role_consumer(parts, ROLE), worker_for=role.for_partition)
+        finished_calls = _finished_calls(parts)
+        results = AtLeastOnceResults(
+            steps=steps, publisher=parts.publisher, finished_calls=finished_calls, memory=memory
+        )
+        background["connector results"] = results.run
+
+        def worker_for(partition: TopicPartition, on_progress: Callable[[], None]) -> CallPartition:
+            return CallPartition(
+                partition,
+                receiver=role,
+                scheduler=scheduler,
+                results=results,
+                load_finished=partial(finished_calls.was_finished, partition),
+                on_progress=on_progress,
+            )
+
+        make = partial(role_consumer(parts, ROLE), worker_for=worker_for)
     consumer = make(
         topics=[topics.connector_calls],
-        # No partition waits for a company: what a company has too much is not taken in.
+        # A partition never waits for one company: calls beyond its share fail at once.
         batch_records=settings.connector_pending,
         in_flight_records=2 * settings.connector_pending,
     )
-
-    async def run_calls() -> None:
-        try:
-            await calls.run()
-        finally:
-            await caller.close()
-
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"connector calls": run_calls} | background,
+        background=background,
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"redis_writes"},
     )
 
 
-def _calls(parts: Parts, caller: ServiceCaller, room: ResultMemory) -> CallScheduler:
+def _scheduler(parts: Parts, caller: ServiceCaller, memory: ResultMemory) -> CallScheduler:
     settings, metrics = parts.settings, parts.metrics
-    retried = metrics.connector_calls.labels("retried")
     return CallScheduler(
         caller=caller,
         breakers=_breakers(parts),
@@ -187,13 +173,13 @@ def _calls(parts: Parts, caller: ServiceCaller, room: ResultMemory) -> CallSched
         ),
         agent=user_agent(),
         on_try=metrics.connector_call_seconds.observe,
-        on_retry=retried.inc,
-        may_start=lambda: room.has_room,
+        on_retry=metrics.connector_calls.labels("retried").inc,
+        may_start=lambda: memory.has_room,
     )
 
 
 def _breakers(parts: Parts) -> BreakerClient:
-    settings = parts.settings
+    settings, metrics = parts.settings, parts.metrics
     policy = BreakerPolicy(
         window=settings.connector_breaker_window,
         failures=settings.connector_breaker_failures,
@@ -211,27 +197,23 @@ def _breakers(parts: Parts) -> BreakerClient:
         name=f"{socket.gethostname()}-{secrets.token_hex(8)}",
         clock=time.time,
         may_pass=redis_may_recover,
-        on_store_error=parts.metrics.redis_errors.inc,
+        on_store_error=metrics.redis_errors.inc,
     )
-    _show(breakers, parts.metrics)
+
+    def count(state: str) -> float:
+        return breakers.counts()[state]
+
+    for state in breakers.counts():
+        metrics.connector_breakers.labels(state).set_function(partial(count, state))
     return breakers
 
 
-def _show(breakers: BreakerClient, metrics: Metrics) -> None:
-    for state in breakers.counts():
-        metrics.connector_breakers.labels(state).set_function(partial(_count, breakers, state))
-
-
-def _count(breakers: BreakerClient, state: str) -> float:
-    return breakers.counts()[state]
-
-
-def _finished(parts: Parts) -> FinishedCallStore:
+def _finished_calls(parts: Parts) -> FinishedCallStore:
     settings = parts.settings
     return FinishedCallStore(
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
-        # What is older is not asked again, if it comes again.
+        # An older call is stale: it is not made again, if it is read again.
         life=2 * settings.max_detection_age,
         deadline=_FINISHED_DEADLINE,
         metrics=parts.metrics,

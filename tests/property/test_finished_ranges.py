@@ -1,13 +1,12 @@
 """What stands beside a committed offset: whatever was finished is read back, and it fits."""
 
-from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connector.transactional_results import TransactionalResultPublisher
+from engine.connector.transactional_results import TransactionalResults
 from engine.kafka.finished_ranges import MOST_CHARACTERS, FinishedRanges
 from engine.kafka.offsets import Offsets
 from engine.kafka.positions import Place
@@ -76,15 +75,16 @@ def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> No
     tracked = Offsets()
     for offset in range(count * spread + 1):
         tracked.begin(offset)
-    departures = TransactionalResultPublisher.__new__(TransactionalResultPublisher)
-    origin: Any = SimpleNamespace(offsets=tracked)
-    departures.begin(origin, None, "0" * 32, FinishedRanges())  # type: ignore[arg-type]
+    nothing: Any = None
+    transactional = TransactionalResults(
+        tracked, steps=nothing, publisher=nothing, place=Place(0, "0" * 32), memory=nothing
+    )
     results = [
         number * spread + 1 for number in range(count) if number * spread + 1 < count * spread
     ]
-    fits = departures._fitting(results)
-    assert len(departures._text(results[:fits])) <= MOST_CHARACTERS
+    fits = transactional.fitting(results)
+    assert len(transactional.metadata(results[:fits])) <= MOST_CHARACTERS
     if fits < len(results):
-        assert len(departures._text(results[: fits + 1])) > MOST_CHARACTERS
-    place = Place(0, "0" * 32, departures._text(results[:fits]))
+        assert len(transactional.metadata(results[: fits + 1])) > MOST_CHARACTERS
+    place = Place(0, "0" * 32, transactional.metadata(results[:fits]))
     assert len(place.committed().metadata) <= 4096

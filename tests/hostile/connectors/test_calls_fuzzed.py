@@ -16,9 +16,8 @@ from catalog.migrate import migrate
 from connectors.errors import EndpointError
 from connectors.model import CallFault, Content, Declined, Failed
 from connectors.request import build_request
-from engine.connector.call_result import CompletedCall, message_of, settlement
-from engine.connector.endpoint_opener import EndpointDecryptor
-from engine.connector.intake import ReceivedCall, build_call, decode_calls
+from engine.connector.call_result import CompletedCall
+from engine.connector.intake import EndpointDecryptor, ReceivedCall, build_call, decode_calls
 from engine.kafka.topics import Topics
 from engine.redis.claim_settlement import _told
 from engine.redis.devices import NOT_ASKED
@@ -91,13 +90,13 @@ def _take_every_step(one: ReceivedCall) -> None:
         Failed(CallFault.TIMEOUT, "no reply in time"),
     ):
         answered = CompletedCall(one, None, result)
-        message_of(answered, TOPICS, 0.0)
-        if (wish := settlement(answered)) is not None:
+        answered.outgoing(TOPICS, 0.0)
+        if (wish := answered.claim_update()) is not None:
             assert len(_told(wish)) == 16 + 3 * 14
     if one.message.connector is None:
         return
     try:
-        opened = EndpointDecryptor(CIPHER).open(one.message.connector)
+        opened = EndpointDecryptor(CIPHER).decrypt(one.message.connector)
     except EndpointError:
         return
     asked = build_call(one, opened, NOT_ASKED, 300.0)

@@ -59,7 +59,7 @@ async def write(
     running = asyncio.create_task(calls_made.run())
     await asyncio.sleep(0)
     for call in calls:
-        calls_made.note(company_id, call)
+        calls_made.add(company_id, call)
     await cancel([running])
 
 
@@ -144,13 +144,13 @@ async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
         return metrics.registry.get_sample_value("proximity_redis_errors_total") or 0.0
 
     async def written() -> int:
-        calls_made.note(1, past(2))
+        calls_made.add(1, past(2))
         with suppress(RedisError, OSError, TimeoutError):
             return int(await redis.llen("t:calls:1"))
         return 0
 
     own_redis.stop()
-    calls_made.note(1, past(1))
+    calls_made.add(1, past(1))
     await eventually(failed, deadline=30, what="a failed write that is counted")
     own_redis.start()
     await eventually(written, deadline=30, what="a call that is written")
@@ -179,7 +179,7 @@ async def test_on_a_cluster(redis_cluster_url: str):
     calls_made = CallHistoryWriter(redis=redis, prefix="t:", deadline=5.0, metrics=Metrics())
     running = asyncio.create_task(calls_made.run())
     for company_id in range(1, 250):
-        calls_made.note(company_id, past(company_id))
+        calls_made.add(company_id, past(company_id))
 
     async def seen() -> bool:
         last = await read_call_history(redis, "t:", 249, now=time.time(), deadline=5.0)

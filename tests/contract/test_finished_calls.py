@@ -20,22 +20,22 @@ def finished(redis: RedisClient, metrics: Metrics) -> FinishedCallStore:
 async def test_what_is_noted_is_found_again(finished: FinishedCallStore) -> None:
     assert await finished.load(PLACE) == {}
     other = TopicPartition("calls", 4)
-    await finished.note(
+    await finished.save(
         {PLACE: PartitionProgress({12: "a", 10: "b"}), other: PartitionProgress({10: "c"})}
     )
-    await finished.note({PLACE: PartitionProgress({11: "d:e"})})
+    await finished.save({PLACE: PartitionProgress({11: "d:e"})})
     assert await finished.load(PLACE) == {10: "b", 11: "d:e", 12: "a"}
     assert await finished.load(other) == {10: "c"}
 
 
 async def test_what_is_committed_is_forgotten(finished: FinishedCallStore) -> None:
-    await finished.note({PLACE: PartitionProgress(dict.fromkeys(range(100), "x"))})
-    await finished.note({PLACE: PartitionProgress({200: "y"}, done=97)})
+    await finished.save({PLACE: PartitionProgress(dict.fromkeys(range(100), "x"))})
+    await finished.save({PLACE: PartitionProgress({200: "y"}, done=97)})
     assert await finished.load(PLACE) == {97: "x", 98: "x", 99: "x", 200: "y"}
 
 
 async def test_it_does_not_outlive_its_use(finished: FinishedCallStore, redis: RedisClient) -> None:
-    await finished.note({PLACE: PartitionProgress({1: "x"})})
+    await finished.save({PLACE: PartitionProgress({1: "x"})})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     assert 590_000 < await redis.pttl(key) <= 600_000
 
@@ -46,6 +46,6 @@ async def test_without_redis_nothing_is_remembered_and_nothing_fails(metrics: Me
         redis=redis, prefix="contract:", life=600.0, deadline=2.0, metrics=metrics
     )
     assert await finished.load(PLACE) == {}
-    await finished.note({PLACE: PartitionProgress({1: "x"})})
+    await finished.save({PLACE: PartitionProgress({1: "x"})})
     await redis.aclose()
     assert metrics.registry.get_sample_value("proximity_redis_errors_total") == 1

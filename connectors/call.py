@@ -2,12 +2,14 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import h11
 import httpx
+import structlog
 
 from connectors.budget import ParserPacer, ReplyBudget
 from connectors.connection import HttpConnection, RawReply, RawRequest
@@ -20,9 +22,12 @@ from connectors.errors import (
     ReplyLimitError,
     UrlForbiddenError,
 )
-from connectors.model import CallFault
-from connectors.request import Request
+from connectors.model import Call, CallFault, Content, Declined
+from connectors.reply import read_reply
+from connectors.request import Request, build_request
 from connectors.resolver import resolving_company
+
+log = structlog.get_logger(__name__)
 
 _HANDSHAKE_BYTES = 128 * 1024  # a service's certificate, with all that lie between
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -165,3 +170,40 @@ def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
     if ca_file is not None:
         context.load_verify_locations(cafile=ca_file)
     return context
+
+
+async def call_service(
+    caller: ServiceCaller,
+    call: Call,
+    *,
+    agent: str,
+    clock: Callable[[], float],
+    on_reply: Callable[[Request, Reply], None],
+) -> Content | Declined:
+    """One try of a call: its request, the exchange, its reply. `on_reply` sees the reply first.
+
+    Raises CallError only, whatever the connector holds and the service answers.
+    """
+    try:
+        request = build_request(call, agent=agent, now=clock())
+    except Exception as error:
+        raise _unforeseen(call, error, CallFault.REQUEST, "no valid request") from None
+    try:
+        reply = await caller.send(call.company_id, request)
+        on_reply(request, reply)
+        return read_reply(reply.status, reply.headers, reply.body, now=clock())
+    except CallError:
+        raise
+    except Exception as error:
+        detail = "an answer that cannot be used"
+        raise _unforeseen(call, error, CallFault.REPLY, detail) from None
+
+
+def _unforeseen(call: Call, error: Exception, fault: CallFault, detail: str) -> CallError:
+    """Fail this one call. The log says where the error arose, without the error's message, which
+    may quote what the service sent."""
+    kind = type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    log.error("call_failed_unforeseen", company=call.company_id, error=kind, where=where)
+    return CallError(fault, f"{detail} ({kind})", counts=True)

@@ -46,35 +46,23 @@ class Tries(NamedTuple):
     status: int | None = None
 
 
+@dataclass(slots=True, eq=False)
 class ScheduledCall:
-    """A call on its way to a result. Compared by identity.
+    """A call on its way to a result. `task` is the try in flight, `retry` the timer of the next.
 
-    `task` is the try that is in flight, `retry` the timer of the next one.
+    `seconds` and `status` are those of the last try.
     """
 
-    __slots__ = (
-        "call",
-        "ended",
-        "failure",
-        "on_result",
-        "retry",
-        "seconds",
-        "status",
-        "task",
-        "tried",
-    )
-
-    def __init__(self, call: Call, on_result: OnResult) -> None:
-        self.call = call
-        self.on_result = on_result
-        self.tried = 0
-        self.seconds: float | None = None
-        self.status: int | None = None
-        # Not the error itself: its traceback leads back here, and to all that the try has read.
-        self.failure: Failed | None = None
-        self.task: asyncio.Task[bool | None] | None = None
-        self.retry: asyncio.TimerHandle | None = None
-        self.ended = False
+    call: Call
+    on_result: OnResult
+    tried: int = 0
+    seconds: float | None = None
+    status: int | None = None
+    # Not the error itself: its traceback leads back here, and to all that the try has read.
+    failure: Failed | None = None
+    task: asyncio.Task[bool | None] | None = None
+    retry: asyncio.TimerHandle | None = None
+    ended: bool = False
 
     @property
     def company_id(self) -> int:

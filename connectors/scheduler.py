@@ -6,27 +6,20 @@ Each process has one scheduler for the calls of all companies.
 import asyncio
 import random
 import time
-import traceback
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
-from pathlib import Path
 from typing import Any
 
-import structlog
-
 from connectors.breaker_client import BreakerClient
-from connectors.call import ServiceCaller
+from connectors.call import Reply, ServiceCaller, call_service
 from connectors.dispatcher import CallDispatcher
 from connectors.errors import CallError
 from connectors.fair_queue import AdmissionControl, FairQueue
-from connectors.model import Call, CallFault, CallResult, Content, Declined, Failed
-from connectors.reply import read_reply
-from connectors.request import build_request
+from connectors.model import Call, CallFault, CallResult, Failed
+from connectors.request import Request
 from connectors.scheduled_call import OnResult, RetryPolicy, ScheduledCall
-
-log = structlog.get_logger(__name__)
 
 _SWEEP_SECONDS = 1.0
 
@@ -171,11 +164,17 @@ class CallScheduler:
         if call.is_stale(self._clock()):
             self._expire(call)
             return None
+
+        def on_reply(_request: Request, reply: Reply) -> None:
+            call.status = reply.status
+
         begin = time.perf_counter()
         call.tried += 1
         call.status = None
         try:
-            result = await self._call_service(call)
+            result = await call_service(
+                self._caller, call.call, agent=self._agent, clock=self._clock, on_reply=on_reply
+            )
         except CallError as error:
             self._observe_time(call, begin)
             self._retry_or_fail(call, error)
@@ -187,24 +186,6 @@ class CallScheduler:
     def _observe_time(self, call: ScheduledCall, begin: float) -> None:
         call.seconds = time.perf_counter() - begin
         self._on_try(call.seconds)
-
-    async def _call_service(self, scheduled: ScheduledCall) -> Content | Declined:
-        """One exchange. Raises CallError only, whatever the connector holds and the service
-        answers."""
-        call = scheduled.call
-        try:
-            request = build_request(call, agent=self._agent, now=self._clock())
-        except Exception as error:
-            raise _unforeseen(call, error, CallFault.REQUEST, "no valid request") from None
-        try:
-            reply = await self._caller.send(call.company_id, request)
-            scheduled.status = reply.status
-            return read_reply(reply.status, reply.headers, reply.body, now=self._clock())
-        except CallError:
-            raise
-        except Exception as error:
-            detail = "an answer that cannot be used"
-            raise _unforeseen(call, error, CallFault.REPLY, detail) from None
 
     def _retry_or_fail(self, call: ScheduledCall, error: CallError) -> None:
         """The call holds no slot while it waits for its retry."""
@@ -248,14 +229,3 @@ class CallScheduler:
                 self._expire(call)
             self._breakers.forget_old()
             await self._caller.close_expired()
-
-
-def _unforeseen(call: Call, error: Exception, fault: CallFault, detail: str) -> CallError:
-    """Fail this one call. The log says where the error arose, without the error's message, which
-    may quote what the service sent."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    log.error(
-        "call_failed_unforeseen", company=call.company_id, error=type(error).__name__, where=where
-    )
-    return CallError(fault, f"{detail} ({type(error).__name__})", counts=True)

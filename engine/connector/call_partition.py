@@ -3,7 +3,7 @@ committed up to the first that has not finished."""
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from aiokafka import TopicPartition
@@ -31,43 +31,38 @@ class FinishedRecord(NamedTuple):
 
 
 class ResultSink(Protocol):
-    """Publishes results. When all that follows from a record is done, its partition is told."""
+    """Publishes results, and calls `finish_offsets` when all that follows from them is done."""
 
+    async def load_finished(self, partition: TopicPartition) -> WasFinished: ...
     def add(self, finished: FinishedRecord) -> None: ...
 
 
 class CallReceiver(Protocol):
-    """Begins the calls of a batch, and tells `partition` which offsets have begun."""
+    """Begins the calls of a batch, after `partition.begin`."""
 
     async def receive(self, partition: "CallPartition", records: Records) -> None: ...
 
 
 class CallPartition:
-    """One assignment of a partition; implements the consumer's worker.
-
-    `load_finished` is awaited once, before the first record is received.
-    """
+    """One assignment of a partition; implements the consumer's worker."""
 
     def __init__(
         self,
         partition: TopicPartition,
+        on_progress: Callable[[], None],
         *,
         receiver: CallReceiver,
         scheduler: CallScheduler,
         results: ResultSink,
-        load_finished: Callable[[], Awaitable[WasFinished]],
-        on_progress: Callable[[], None],
-        offsets: Offsets | None = None,
     ) -> None:
         self.partition = partition
         self.results = results
         self.scheduled: dict[int, ScheduledCall] = {}
-        self.offsets = offsets or Offsets()
+        self.offsets = Offsets()
         self.was_finished: WasFinished = lambda _offset, _id: False
         self.is_open = True
         self._receiver = receiver
         self._scheduler = scheduler
-        self._load_finished = load_finished
         self._on_progress = on_progress
         self._queue: deque[Records] = deque()
         self._queued = 0
@@ -146,7 +141,7 @@ class CallPartition:
             pass  # what is not done is not committed, and the next owner repeats it
 
     async def _run(self) -> None:
-        self.was_finished = await self._load_finished()
+        self.was_finished = await self.results.load_finished(self.partition)
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:

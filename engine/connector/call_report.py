@@ -35,9 +35,8 @@ def show_request(call: Call, *, agent: str, now: float) -> RequestReport:
     )
 
 
-def show_reply(call: Call, request: Request, reply: Reply) -> ReplyReport:
-    """The reply; secrets that it repeats are masked."""
-    secrets = secrets_of(call, request)
+def show_reply(reply: Reply, secrets: Collection[str]) -> ReplyReport:
+    """The reply; the secrets that it repeats are masked."""
     headers = ((name, masked(value, secrets)) for name, value in reply.headers.items())
     return ReplyReport(
         status=reply.status,

@@ -12,12 +12,14 @@ updates no claim that it does not own. With DELIVERY=exactly_once the steps behi
 those of engine/connector/transactional_results.py.
 """
 
+from aiokafka import TopicPartition
+
 from connectors.errors import EndpointError
 from connectors.model import CallFault, CallResult, Failed
 from connectors.scheduler import CallScheduler
 from engine.connector.call_partition import CallPartition, FinishedRecord, ResultSink
 from engine.connector.call_result import CompletedCall, UndecodableRecord
-from engine.connector.finished_calls import FinishedCallStore, PartitionProgress
+from engine.connector.finished_calls import FinishedCallStore, PartitionProgress, WasFinished
 from engine.connector.intake import EndpointDecryptor, ReceivedCall, build_call, decode_calls
 from engine.connector.result_publisher import (
     ROLE,
@@ -33,8 +35,6 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claim_settlement import Settlement
 from engine.redis.devices import NOT_ASKED, DeviceLookup, KnownToCatalog
-
-__all__ = ["ROLE", "AtLeastOnceResults", "ConnectorRole"]
 
 
 class ConnectorRole:
@@ -130,6 +130,9 @@ class AtLeastOnceResults(ResultSink):
         self._to_publish: BatchQueue[FinishedRecord] = BatchQueue()
         self._to_update: BatchQueue[tuple[FinishedRecord, Settlement]] = BatchQueue()
         self._to_finish: BatchQueue[FinishedRecord] = BatchQueue()
+
+    async def load_finished(self, partition: TopicPartition) -> WasFinished:
+        return await self._finished_calls.was_finished(partition)
 
     def add(self, finished: FinishedRecord) -> None:
         self._memory.take(finished.completion.content_size)

@@ -40,14 +40,13 @@ class TransactionalResults(ResultSink):
 
     def __init__(
         self,
-        offsets: Offsets,
         *,
         steps: ResultPublisher,
         publisher: TransactionalPublisher,
         place: Place,
         memory: ResultMemory,
     ) -> None:
-        self._offsets = offsets
+        self.offsets = Offsets()
         self._steps = steps
         self._publisher = publisher
         self._topic_id = place.topic_id
@@ -60,8 +59,8 @@ class TransactionalResults(ResultSink):
         self._committed: int | None = None
         self._committing = asyncio.Lock()
 
-    async def was_finished(self) -> WasFinished:
-        """By what was committed beside the offset."""
+    async def load_finished(self, partition: TopicPartition) -> WasFinished:  # noqa: ARG002
+        """What the last owner of the partition committed beside the offset."""
         return lambda offset, _id: offset in self._finished_before
 
     def add(self, finished: FinishedRecord) -> None:
@@ -82,6 +81,9 @@ class TransactionalResults(ResultSink):
             )
         finally:
             self._take_memory(-self._waiting_size)
+
+    async def close(self) -> None:
+        await self._publisher.close()
 
     async def _update_claims(self, batch: list[tuple[FinishedRecord, Settlement]]) -> None:
         await self._steps.update_claims([update for _, update in batch])
@@ -113,9 +115,9 @@ class TransactionalResults(ResultSink):
         batch[0].partition.finish_offsets(offsets)
 
     async def _commit(self, finishing: Sequence[int]) -> None:
-        done, _ = self._offsets.after(frozenset(finishing))
+        done, _ = self.offsets.after(frozenset(finishing))
         if done is None:
-            done = self._offsets.first
+            done = self.offsets.first
         assert done is not None  # noqa: S101  # something was begun
         await self._publisher.commit(Place(done, self._topic_id, self.metadata(finishing)))
         self._committed = done
@@ -123,8 +125,8 @@ class TransactionalResults(ResultSink):
     def metadata(self, finishing: Sequence[int]) -> str:
         """The offsets finished behind the committed one, those finished before this assignment and
         not read again yet included."""
-        _, finished = self._offsets.after(frozenset(finishing))
-        beyond = self._finished_before.beyond(self._offsets.end or 0)
+        _, finished = self.offsets.after(frozenset(finishing))
+        beyond = self._finished_before.beyond(self.offsets.end or 0)
         return FinishedRanges([*finished, *beyond]).text()
 
     def fitting(self, offsets: list[int]) -> int:
@@ -144,7 +146,7 @@ class TransactionalResults(ResultSink):
         while True:
             await asyncio.sleep(_IDLE_SECONDS)
             async with self._committing:
-                if self._offsets.done not in (None, self._committed):
+                if self.offsets.done not in (None, self._committed):
                     await self._commit([])
 
     def _take_memory(self, size: int) -> None:
@@ -164,29 +166,17 @@ class TransactionalCallPartition(CallPartition):
     def __init__(
         self,
         partition: TopicPartition,
+        on_progress: Callable[[], None],
         *,
         receiver: CallReceiver,
         scheduler: CallScheduler,
-        steps: ResultPublisher,
-        publisher: TransactionalPublisher,
-        place: Place,
-        memory: ResultMemory,
-        on_progress: Callable[[], None],
+        results: TransactionalResults,
     ) -> None:
-        offsets = Offsets()
-        results = TransactionalResults(
-            offsets, steps=steps, publisher=publisher, place=place, memory=memory
-        )
         super().__init__(
-            partition,
-            receiver=receiver,
-            scheduler=scheduler,
-            results=results,
-            load_finished=results.was_finished,
-            on_progress=on_progress,
-            offsets=offsets,
+            partition, on_progress, receiver=receiver, scheduler=scheduler, results=results
         )
-        self._publisher = publisher
+        self.offsets = results.offsets
+        self._close = results.close
         self._publishing = asyncio.create_task(results.run(), name=f"results of {partition}")
         self._publishing.add_done_callback(lambda _: on_progress())
 
@@ -202,7 +192,7 @@ class TransactionalCallPartition(CallPartition):
     async def abandon(self) -> None:
         await super().abandon()
         await cancel([self._publishing])
-        await self._publisher.close()
+        await self._close()
 
     async def _drain(self, deadline: float) -> None:
         """As CallPartition, but no longer than results can be published."""

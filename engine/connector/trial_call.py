@@ -7,24 +7,20 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 
-import structlog
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
 from catalog.models import Beacon, Campaign, Company, Connector, Venue
-from connectors.call import ServiceCaller
+from connectors.call import Reply, ServiceCaller, call_service
 from connectors.errors import CallError, EndpointError, NothingToTryError
 from connectors.model import Call, CallBeacon, CallDevice, CallFault, Declined, NamedReference
-from connectors.reply import read_reply
-from connectors.reports import ReplyReport, Trial
-from connectors.request import build_request
+from connectors.reports import Trial
+from connectors.request import Request
 from engine.connector.call_report import secrets_of, show_content, show_reply, show_request
 from engine.connector.intake import EndpointDecryptor
 from engine.kafka.messages import ConnectorEndpoint
 from engine.kafka.timestamps import format_instant
-
-log = structlog.get_logger(__name__)
 
 SAMPLE_UDID = "sample-device"
 _FRESH_SECONDS = 300.0
@@ -48,32 +44,28 @@ def company_trials(
 
 async def make_trial(caller: ServiceCaller, call: Call, *, agent: str) -> Trial:
     """Make the call once; whatever the service answers becomes a Trial."""
-    now = time.time()
     try:
-        request = build_request(call, agent=agent, now=now)
-        request_report = show_request(call, agent=agent, now=now)
+        trial = Trial("", "", show_request(call, agent=agent, now=time.time()))
     except ValueError:
         detail = "the connector's url or parameters make no valid request"
         return Trial(CallFault.REQUEST.value, detail)
-    reply_report: ReplyReport | None = None
-    begin, seconds = time.perf_counter(), None
-    try:
-        reply = await caller.send(call.company_id, request)
+    begin = time.perf_counter()
+    secrets: list[str] = []
+
+    def on_reply(request: Request, reply: Reply) -> None:
+        nonlocal trial
+        secrets.extend(secrets_of(call, request))
         seconds = time.perf_counter() - begin
-        reply_report = show_reply(call, request, reply)
-        result = read_reply(reply.status, reply.headers, reply.body, now=time.time())
+        trial = trial._replace(reply=show_reply(reply, secrets), seconds=seconds)
+
+    try:
+        result = await call_service(caller, call, agent=agent, clock=time.time, on_reply=on_reply)
     except CallError as error:
-        seconds = time.perf_counter() - begin if seconds is None else seconds
-        return Trial(error.fault.value, error.detail, request_report, reply_report, seconds)
-    except Exception as error:  # as the role does; its message may quote what the service sent
-        kind = type(error).__name__
-        log.error("call_failed_unforeseen", company=call.company_id, error=kind)  # noqa: TRY400
-        detail = f"an answer that cannot be used ({kind})"
-        return Trial(CallFault.REPLY.value, detail, request_report)
+        seconds = time.perf_counter() - begin if trial.seconds is None else trial.seconds
+        return trial._replace(outcome=error.fault.value, detail=error.detail, seconds=seconds)
     if isinstance(result, Declined):
-        return Trial("declined", "", request_report, reply_report, seconds, result)
-    content = show_content(result, secrets_of(call, request))
-    return Trial("published", "", request_report, reply_report, seconds, content)
+        return trial._replace(outcome="declined", result=result)
+    return trial._replace(outcome="published", result=show_content(result, secrets))
 
 
 async def sample_call(

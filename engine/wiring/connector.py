@@ -20,10 +20,10 @@ from engine.connector.call_history import CallHistoryWriter
 from engine.connector.call_partition import CallPartition
 from engine.connector.finished_calls import FinishedCallStore
 from engine.connector.intake import EndpointDecryptor
-from engine.connector.pipeline import ROLE, AtLeastOnceResults, ConnectorRole
+from engine.connector.pipeline import AtLeastOnceResults, ConnectorRole
 from engine.connector.redis_breakers import RedisBreakers
-from engine.connector.result_publisher import ResultMemory, ResultPublisher
-from engine.connector.transactional_results import TransactionalCallPartition
+from engine.connector.result_publisher import ROLE, ResultMemory, ResultPublisher
+from engine.connector.transactional_results import TransactionalCallPartition, TransactionalResults
 from engine.kafka.positions import Place
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
@@ -114,36 +114,24 @@ def build_connector(parts: Parts) -> Role:
             place: Place,
             on_progress: Callable[[], None],
         ) -> CallPartition:
+            results = TransactionalResults(
+                steps=steps, publisher=publisher, place=place, memory=memory
+            )
             return TransactionalCallPartition(
-                partition,
-                receiver=role,
-                scheduler=scheduler,
-                steps=steps,
-                publisher=publisher,
-                place=place,
-                memory=memory,
-                on_progress=on_progress,
+                partition, on_progress, receiver=role, scheduler=scheduler, results=results
             )
 
         make, transactions = transactional_consumer(parts, ROLE, make_worker)
         background["connector transactions"] = transactions.run
     else:
-        finished_calls = _finished_calls(parts)
         results = AtLeastOnceResults(
-            steps=steps, publisher=parts.publisher, finished_calls=finished_calls, memory=memory
+            steps=steps,
+            publisher=parts.publisher,
+            finished_calls=_finished_calls(parts),
+            memory=memory,
         )
         background["connector results"] = results.run
-
-        def worker_for(partition: TopicPartition, on_progress: Callable[[], None]) -> CallPartition:
-            return CallPartition(
-                partition,
-                receiver=role,
-                scheduler=scheduler,
-                results=results,
-                load_finished=partial(finished_calls.was_finished, partition),
-                on_progress=on_progress,
-            )
-
+        worker_for = partial(CallPartition, receiver=role, scheduler=scheduler, results=results)
         make = partial(role_consumer(parts, ROLE), worker_for=worker_for)
     consumer = make(
         topics=[topics.connector_calls],

@@ -72,13 +72,15 @@ def test_what_will_be_finished(records: list[tuple[bool, bool]]) -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2500), st.integers(1, 4))
 def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> None:
-    tracked = Offsets()
-    for offset in range(count * spread + 1):
-        tracked.begin(offset)
     nothing: Any = None
     transactional = TransactionalResults(
-        tracked, steps=nothing, publisher=nothing, place=Place(0, "0" * 32), memory=nothing
+        steps=nothing,
+        publisher=nothing,
+        place=Place(0, "0" * 32),
+        memory=nothing,
     )
+    for offset in range(count * spread + 1):
+        transactional.offsets.begin(offset)
     results = [
         number * spread + 1 for number in range(count) if number * spread + 1 < count * spread
     ]

@@ -1,7 +1,7 @@
 """Whose turn it is: calls queue by company, and companies take turns. Pure."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -46,8 +46,9 @@ class FairQueue(Generic[Item]):
         self.waiting += 1
         self._enter(company_id, company)
 
-    def take(self) -> tuple[int, Item] | None:
-        """The next item to run, if one may. Say `finished` when it has."""
+    def take(self, but: Collection[int] = ()) -> tuple[int, Item] | None:
+        """The next item to run, if one may, `but` none of these companies. Say `finished` when it
+        has."""
         for _ in range(len(self._ring) if self.free else 0):
             company_id = self._ring.popleft()
             company = self._companies[company_id]
@@ -55,7 +56,8 @@ class FairQueue(Generic[Item]):
             if not self._is_ready(company):
                 self._tidy(company_id, company)
                 continue
-            if company.running and company.running >= self.free - self._kept_back:
+            is_crowding = company.running and company.running >= self.free - self._kept_back
+            if is_crowding or company_id in but:
                 self._enter(company_id, company)
                 continue
             return company_id, self._start(company_id, company)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 
 from connectors.jobs import Job
 from connectors.worker import Worker as CallWorker
@@ -41,7 +41,7 @@ class CallPartition:
         self._calls = calls
         self._on_progress = on_progress
         self._offsets = Offsets()
-        self._queue: deque[Records] = deque()
+        self._queue: deque[ConsumerRecord[bytes, bytes]] = deque()
         self._queued = 0
         self._arrived = asyncio.Event()
         self._settled = asyncio.Event()
@@ -79,7 +79,7 @@ class CallPartition:
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
-        self._queue.append(records)
+        self._queue.extend(records)
         self._queued += len(records)
         self._arrived.set()
 
@@ -130,9 +130,9 @@ class CallPartition:
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
-                records = self._queue.popleft()
-                for start in range(0, len(records), _BATCH_RECORDS):
-                    if not self._closing:
-                        await self._role.take_in(self, records[start : start + _BATCH_RECORDS])
+                # Whatever was fetched meanwhile, however many fetches it took: taking in asks Redis
+                # and SQL once a batch, so a slow answer makes batches larger and nobody late.
+                size = min(len(self._queue), _BATCH_RECORDS)
+                await self._role.take_in(self, [self._queue.popleft() for _ in range(size)])
             if not self._closing:
                 self._arrived.clear()

@@ -10,10 +10,10 @@ from connectors.scheduled_call import ScheduledCall
 
 _ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
 _ASK_SOONEST_SECONDS = 0.01
-# Calls begun in one pass of the event loop. In the long run a pass goes through as many calls as
-# begin in it, so this bounds how long a pass takes, and the next step of every other call waits
-# for that. A service that answers at once, and wrongly, has a slot free in each pass.
-_STARTS_A_PASS = 4
+# Calls begun in one pass of the event loop; then whatever is ready has its next step. In the long
+# run a pass goes through as many calls as begin in it. So of each company it is one: a service that
+# answers at once, and wrongly, has slots free in each pass, and others' calls wait for each pass.
+_STARTS_A_PASS = 16
 
 
 class CallDispatcher:
@@ -37,7 +37,7 @@ class CallDispatcher:
         self._breakers = breakers
         self._start = start
         self._stopped = False
-        self._starts_left = _STARTS_A_PASS
+        self._begun: set[int] = set()  # companies of which a call has begun in this pass
         # Companies whose breaker is being asked for, will be by a timer, or is being probed.
         self._asking: dict[int, asyncio.TimerHandle | None] = {}
         breakers.on_state = self._on_state
@@ -73,16 +73,17 @@ class CallDispatcher:
 
     def dispatch(self) -> None:
         """Start what may start now."""
-        while self._starts_left and not self._stopped and self._may_start():
-            if (taken := self._queue.take()) is None:
+        while len(self._begun) < _STARTS_A_PASS and not self._stopped and self._may_start():
+            if (taken := self._queue.take(self._begun)) is None:
                 return
-            if self._starts_left == _STARTS_A_PASS:
+            company_id, call = taken
+            if not self._begun:
                 asyncio.get_running_loop().call_soon(self._begin_pass)
-            self._starts_left -= 1
-            self._start(taken[1], False)
+            self._begun.add(company_id)
+            self._start(call, False)
 
     def _begin_pass(self) -> None:
-        self._starts_left = _STARTS_A_PASS
+        self._begun.clear()
         self.dispatch()
 
     def _on_state(self, company_id: int, state: BreakerState) -> None:

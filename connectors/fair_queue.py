@@ -1,7 +1,7 @@
 """How companies share what a process has: slots for calls in flight, room for all calls. Pure."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -46,8 +46,9 @@ class FairQueue(Generic[Item]):
         self.waiting += 1
         self._enter(company_id, company)
 
-    def take(self) -> tuple[int, Item] | None:
-        """The next item to run, if there is one and a slot. `finished` gives the slot back."""
+    def take(self, but: Collection[int] = ()) -> tuple[int, Item] | None:
+        """The next item to run, if there is one and a slot, `but` none of these companies.
+        `finished` gives the slot back."""
         for _ in range(len(self._ring) if self.free else 0):
             company_id = self._ring.popleft()
             company = self._companies[company_id]
@@ -55,7 +56,8 @@ class FairQueue(Generic[Item]):
             if not self._is_ready(company):
                 self._forget_if_idle(company_id, company)
                 continue
-            if company.running and company.running >= self.free - self._kept_back:
+            is_crowding = company.running and company.running >= self.free - self._kept_back
+            if is_crowding or company_id in but:
                 self._enter(company_id, company)
                 continue
             return company_id, self._start(company_id, company)

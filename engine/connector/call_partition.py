@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 
 from connectors.scheduled_call import ScheduledCall
 from connectors.scheduler import CallScheduler
@@ -64,7 +64,7 @@ class CallPartition:
         self._receiver = receiver
         self._scheduler = scheduler
         self._on_progress = on_progress
-        self._queue: deque[Records] = deque()
+        self._queue: deque[ConsumerRecord[bytes, bytes]] = deque()
         self._queued = 0
         self._arrived = asyncio.Event()
         self._progress = asyncio.Event()
@@ -89,7 +89,7 @@ class CallPartition:
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
-        self._queue.append(records)
+        self._queue.extend(records)
         self._queued += len(records)
         self._arrived.set()
 
@@ -145,10 +145,10 @@ class CallPartition:
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
-                records = self._queue.popleft()
-                for start in range(0, len(records), _BATCH_RECORDS):
-                    if not self._closing:
-                        await self._receiver.receive(self, records[start : start + _BATCH_RECORDS])
+                # Whatever was fetched meanwhile, however many fetches it took: each batch asks Redis
+                # and SQL once, so a slow answer makes batches larger and no call late.
+                size = min(len(self._queue), _BATCH_RECORDS)
+                await self._receiver.receive(self, [self._queue.popleft() for _ in range(size)])
             if not self._closing:
                 self._arrived.clear()
 

@@ -72,12 +72,12 @@ ABSURD_WAITS = [
 
 
 def absurd_waits() -> Answer:
-    """A failure at once, with each Retry-After in turn; of such a status no breaker hears."""
+    """A failure at once, with each Retry-After in turn. The breaker hears of every other one."""
     replies = cycle(
         "\r\n".join(
             [f"HTTP/1.1 {status} No", "content-length: 0", f"retry-after: {value}", "", ""]
         ).encode()
-        for value, status in product(ABSURD_WAITS, (301, 404))
+        for value, status in product(ABSURD_WAITS, (301, 429, 404, 503))
     )
 
     async def answer(_heard: Heard, writer: asyncio.StreamWriter) -> None:

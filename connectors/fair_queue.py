@@ -138,8 +138,7 @@ class AdmissionControl:
     """Bounds the calls that have not ended, by company and in all.
 
     A company may have as many as there is room left for all (the dynamic threshold of Choudhury
-    and Hahne): alone it gets half of the room, and the more companies hang the less each has, but
-    some room is always left.
+    and Hahne): each company whose service hangs leaves half of the room that it found to others.
     """
 
     def __init__(self, most: int) -> None:

@@ -145,8 +145,8 @@ class CallPartition:
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
-                # Whatever was fetched meanwhile, however many fetches it took: each batch asks Redis
-                # and SQL once, so a slow answer makes batches larger and no call late.
+                # All that was fetched meanwhile, in however many fetches: a batch asks Redis
+                # and SQL once, so a slow answer makes batches larger, and no call late.
                 size = min(len(self._queue), _BATCH_RECORDS)
                 await self._receiver.receive(self, [self._queue.popleft() for _ in range(size)])
             if not self._closing:

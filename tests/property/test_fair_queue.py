@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from connectors.fair_queue import AdmissionControl, FairQueue
 
 COMPANIES = 4
+ALL = range(1, COMPANIES + 1)
 company = st.integers(1, COMPANIES)
 steps = st.lists(
     st.tuples(
@@ -50,9 +51,6 @@ class PlainQueue:
     def start(self, company_id: int) -> int:
         self.running[company_id] += 1
         return self.waiting[company_id].pop(0)
-
-
-ALL = range(1, COMPANIES + 1)
 
 
 @given(steps=steps, in_all=st.integers(1, 20), per_company=st.integers(1, 6))

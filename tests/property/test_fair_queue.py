@@ -14,11 +14,12 @@ company = st.integers(1, COMPANIES)
 steps = st.lists(
     st.tuples(
         st.sampled_from(
-            ["add", "add", "add_first", "take", "take", "take_of", "finish", "hold", "release"]
+            ["add", "add_first", "take", "take", "take", "take_of", "finish", "hold", "release"]
         ),
         company,
     ),
-    max_size=80,
+    min_size=12,
+    max_size=60,
 )
 
 
@@ -53,12 +54,18 @@ class PlainQueue:
         return self.waiting[company_id].pop(0)
 
 
-@given(steps=steps, in_all=st.integers(1, 20), per_company=st.integers(1, 6))
+@given(
+    steps=steps,
+    waiting=st.lists(st.integers(0, 10), min_size=COMPANIES, max_size=COMPANIES),
+    in_all=st.sampled_from([1, 3, 7, 8, 14, 16]),
+    per_company=st.integers(2, 12),
+)
 def test_the_queue_gives_what_the_plain_one_may(
-    steps: list[tuple[str, int]], in_all: int, per_company: int
+    steps: list[tuple[str, int]], waiting: list[int], in_all: int, per_company: int
 ) -> None:
     queue: FairQueue[int] = FairQueue(in_all=in_all, per_company=per_company)
     plain = PlainQueue(in_all, per_company)
+    steps = [("add", of) for of in ALL for _ in range(waiting[of - 1])] + steps
     for number, (step, of) in enumerate(steps):
         if step in ("add", "add_first"):
             getattr(queue, step)(of, number)

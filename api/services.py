@@ -10,8 +10,7 @@ from api.trials import TrialTurns
 from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
-from connectors.history import CallHistory
-from connectors.trial import Trial
+from connectors.reports import CallHistory, Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class Services:
     `nudge` is called after each commit, so that the index in Redis learns of it at once.
     `check_url` raises connectors.egress.EgressError for where no connector may lead. Without
     `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
-    once, and raises connectors.trial.NothingToTryError; `past_calls` tells what the role knows of
+    once, and raises connectors.errors.NothingToTryError; `past_calls` tells what the role knows of
     a company's calls, and raises what Redis does.
     """
 

@@ -8,14 +8,14 @@ Format = Literal["template", "url", "html"]
 Parameters = tuple[tuple[str, str], ...]
 
 
-class Method(StrEnum):
+class HttpMethod(StrEnum):
     """How the customer's service wants to be asked."""
 
     GET = "GET"
     POST = "POST"
 
 
-class Place(StrEnum):
+class ParameterPlace(StrEnum):
     """Where the parameters go; the names are those of the interface's field `auth`."""
 
     HEADER = "header"
@@ -27,14 +27,14 @@ class Endpoint:
     """Where and how to call. `parameters` and `secret` are plain text: never log them."""
 
     url: str
-    method: Method
-    place: Place
+    method: HttpMethod
+    place: ParameterPlace
     parameters: Parameters = field(default=(), repr=False)
     secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedReference:
     """A campaign or a venue."""
 
     id: int
@@ -42,7 +42,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beacon:
+class CallBeacon:
     """The beacon that was heard."""
 
     id: int
@@ -53,7 +53,7 @@ class Beacon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class CallDevice:
     """The phone. `test` is None where the catalog could not be asked."""
 
     udid: str
@@ -73,11 +73,11 @@ class Call:
 
     id: str
     company_id: int
-    campaign: Named
-    venue: Named
-    beacon: Beacon
+    campaign: NamedReference
+    venue: NamedReference
+    beacon: CallBeacon
     proximity: str
-    device: Device
+    device: CallDevice
     detected_at: str
     fresh_until: float
     endpoint: Endpoint
@@ -103,7 +103,7 @@ class Declined:
     """The service wants no notification."""
 
 
-class Fault(StrEnum):
+class CallFault(StrEnum):
     """Why a call came to nothing: the closed list behind dead letters and the metric's label."""
 
     NO_CONNECTOR = "no_connector"
@@ -126,31 +126,8 @@ class Fault(StrEnum):
 class Failed:
     """No content. `detail` is for a person and holds nothing of url, request or reply."""
 
-    fault: Fault
+    fault: CallFault
     detail: str
 
 
-Result = Content | Declined | Failed
-
-
-class CallError(Exception):
-    """One try failed. `retriable`: another may do. `counts`: the breaker hears of it.
-
-    `retry_after` (seconds) is the service's own wish.
-    """
-
-    def __init__(
-        self,
-        fault: Fault,
-        detail: str,
-        *,
-        retriable: bool = False,
-        counts: bool = False,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.fault = fault
-        self.detail = detail
-        self.retriable = retriable
-        self.counts = counts
-        self.retry_after = retry_after
+CallResult = Content | Declined | Failed

@@ -6,7 +6,8 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from connectors.model import CallError, Content, Declined, Fault, Format
+from connectors.errors import CallError
+from connectors.model import CallFault, Content, Declined, Format
 
 _OK = 200
 _NO_CONTENT = 204
@@ -43,14 +44,14 @@ def read_reply(
         return Declined()
     if status != _OK:
         raise CallError(
-            Fault.STATUS,
+            CallFault.STATUS,
             f"status {status}",
             retriable=status in _RETRIED,
             counts=status == _TOO_MANY or status >= _SERVER_ERROR,
             retry_after=retry_after(headers.get("retry-after", ""), now),
         )
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise CallError(Fault.REPLY, "a reply in a content-encoding that was not asked for")
+        raise CallError(CallFault.REPLY, "a reply in a content-encoding that was not asked for")
     return _content(body)
 
 
@@ -59,10 +60,10 @@ def _content(body: bytes) -> Content | Declined:
     if not document.send:
         return Declined()
     if document.format is None:
-        raise CallError(Fault.REPLY, "format is missing; accepted: template, url, html")
+        raise CallError(CallFault.REPLY, "format is missing; accepted: template, url, html")
     content: str | None = getattr(document, document.format)
     if content is None or not content.strip():
-        raise CallError(Fault.REPLY, f"format is {document.format}, but that field is empty")
+        raise CallError(CallFault.REPLY, f"format is {document.format}, but that field is empty")
     return Content(
         format=document.format, content=content, title=document.title, push=document.push
     )
@@ -75,9 +76,9 @@ def _document(body: bytes) -> _Document:
         # Its text may quote a value; the place behind it names our own fields only.
         _, _, place = str(error).rpartition(" - at ")
         detail = f"a wrong value at {place}" if " - at " in str(error) else "not a JSON object"
-        raise CallError(Fault.REPLY, detail) from None
+        raise CallError(CallFault.REPLY, detail) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise CallError(Fault.REPLY, "not JSON in UTF-8") from None
+        raise CallError(CallFault.REPLY, "not JSON in UTF-8") from None
 
 
 def retry_after(value: str, now: float) -> float | None:

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from connectors.model import Call, Device, Method, Parameters, Place
+from connectors.model import Call, CallDevice, HttpMethod, ParameterPlace, Parameters
 from connectors.signing import signature_headers
 
 # What a parameter may not say: it would change where the request goes, how it is framed, what it
@@ -73,7 +73,7 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
     endpoint = call.endpoint
     query: list[tuple[str, str]] = []
     body = b""
-    if endpoint.method is Method.GET:
+    if endpoint.method is HttpMethod.GET:
         query += _flat(call)
     else:
         body = msgspec.json.encode(_document(call))
@@ -81,7 +81,7 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
     headers = _headers(call, agent)
     if body:
         headers.append((b"content-type", b"application/json"))
-    if endpoint.place is Place.QUERY:
+    if endpoint.place is ParameterPlace.QUERY:
         query += usable
     else:
         headers += [(n.lower().encode(), v.strip(" \t").encode()) for n, v in usable]
@@ -102,10 +102,10 @@ def is_reserved(name: str, *, method: str, place: str) -> bool:
     `method` and `place` as the interface has them, in any case. What is reserved is refused when a
     connector is saved, and left out where one was stored before that.
     """
-    if place.lower() == Place.HEADER:
+    if place.lower() == ParameterPlace.HEADER:
         lower = name.lower()
         return lower in RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIX)
-    return method.upper() == Method.GET and name in RESERVED_IN_QUERY
+    return method.upper() == HttpMethod.GET and name in RESERVED_IN_QUERY
 
 
 def usable_parameters(call: Call) -> Parameters:
@@ -114,7 +114,7 @@ def usable_parameters(call: Call) -> Parameters:
     method, place = endpoint.method, endpoint.place
     own = {name for name, _ in endpoint.parameters if is_reserved(name, method=method, place=place)}
     left = tuple(each for each in endpoint.parameters if each[0] not in own)
-    return tuple(p for p in left if _may_be_header(*p)) if place is Place.HEADER else left
+    return tuple(p for p in left if _may_be_header(*p)) if place is ParameterPlace.HEADER else left
 
 
 def _may_be_header(name: str, value: str) -> bool:
@@ -161,7 +161,7 @@ def _flat(call: Call) -> list[tuple[str, str]]:
     ]
 
 
-def _id_connector(device: Device) -> list[tuple[str, str]]:
+def _id_connector(device: CallDevice) -> list[tuple[str, str]]:
     return [] if device.id_connector is None else [("id_connector", str(device.id_connector))]
 
 

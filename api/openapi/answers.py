@@ -7,8 +7,8 @@ from catalog.audit import AUDITED_KINDS as AUDITED
 from catalog.fields.company import AREAS, NOTHING, WRITE
 from catalog.models import WEEKDAYS
 from catalog.statistics import STATISTIC_KINDS
-from connectors.history import State
-from connectors.model import Fault
+from connectors.model import CallFault
+from connectors.reports import BreakerStatus
 
 Schema = dict[str, Any]
 _INTEGER: Schema = {"type": "integer"}
@@ -202,14 +202,14 @@ def _connector() -> Schema:
 
 
 def _calls() -> dict[str, Schema]:
-    outcome = _word("published", "declined", *(fault.value for fault in Fault)) | {
+    outcome = _word("published", "declined", *(fault.value for fault in CallFault)) | {
         "description": "What came of it, or why nothing did."
     }
     detail = _STRING | {"description": "More about a failure."}
     status = _or_null(_INTEGER | {"description": "Of the reply; null when there was none."})
     seconds = _or_null(_NUMBER | {"description": "null when the service was not asked."})
     breaker = {
-        "state": _word(*get_args(State)),
+        "state": _word(*get_args(BreakerStatus)),
         "calls": _COUNT | {"description": "The last calls, which it looks at; none while open."},
         "failures": _COUNT | {"description": "How many of them failed."},
         "seconds": _NUMBER | {"description": "Until it lets a call try."},

@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 from api.answers import timestamp
 from api.records.page import Record
-from connectors.history import CallHistory
 from connectors.model import Content
-from connectors.trial import Pairs, Trial
+from connectors.reports import CallHistory, Pairs, Trial
 
 
 def history(told: CallHistory) -> Record:

@@ -24,8 +24,7 @@ from catalog.fields.reading import Fault, Faults
 from catalog.load.companies import encrypted
 from catalog.models import Connector
 from catalog.secrets import Cipher
-from connectors.egress import EgressError, UnresolvedError
-from connectors.trial import NothingToTryError
+from connectors.errors import EgressError, HostUnresolvedError, NothingToTryError
 
 router = APIRouter(prefix=PREFIX)
 _log = structlog.get_logger(__name__)
@@ -136,7 +135,7 @@ async def _values(caller: Caller) -> dict[str, Any]:
     raise_faults(faults)
     try:
         await caller.services.check_url(values["url"])
-    except UnresolvedError as error:
+    except HostUnresolvedError as error:
         _log.info("a connector's name does not resolve", error=str(error))
     except EgressError as error:
         raise bad_fields({"url": str(error)}) from None

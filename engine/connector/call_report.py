@@ -7,8 +7,8 @@ from urllib.parse import quote, quote_plus
 
 from connectors.call import Reply
 from connectors.model import Call, Content, Declined
+from connectors.reports import Pairs, ReplyReport, RequestReport
 from connectors.request import Request, build_request, usable_parameters
-from connectors.trial import Pairs, ShownReply, ShownRequest
 
 MASK = "*****"
 _SHORTEST_SECRET = 4  # a shorter value says nothing, and stands everywhere
@@ -19,14 +19,14 @@ _SIGNATURE = "webhook-signature"
 _SAFE = "/?:@!$'()*,;"
 
 
-def show_request(call: Call, *, agent: str, now: float) -> ShownRequest:
+def show_request(call: Call, *, agent: str, now: float) -> RequestReport:
     """The request. Values of parameters are masked, and so is the signature."""
     masked = tuple((name, MASK) for name, _ in call.endpoint.parameters)
     endpoint = replace(call.endpoint, parameters=masked)
     request = build_request(replace(call, endpoint=endpoint), agent=agent, now=now)
     headers = [(name.decode(), value.decode()) for name, value in request.headers]
     used = {name for name, _ in usable_parameters(call)}
-    return ShownRequest(
+    return RequestReport(
         method=request.method,
         url=_clipped(request.url, _LONGEST_LINE),
         headers=_headers((name, MASK if name == _SIGNATURE else v) for name, v in headers),
@@ -35,11 +35,10 @@ def show_request(call: Call, *, agent: str, now: float) -> ShownRequest:
     )
 
 
-def show_reply(call: Call, request: Request, reply: Reply) -> ShownReply:
-    """The reply; secrets that it repeats are masked."""
-    secrets = secrets_of(call, request)
+def show_reply(reply: Reply, secrets: Collection[str]) -> ReplyReport:
+    """The reply; the secrets that it repeats are masked."""
     headers = ((name, masked(value, secrets)) for name, value in reply.headers.items())
-    return ShownReply(
+    return ReplyReport(
         status=reply.status,
         headers=_headers(headers),
         body=_clipped(masked(_body(reply.body), secrets), _LONGEST_BODY),
@@ -80,7 +79,7 @@ def show_content(content: Content, secrets: Collection[str]) -> Content:
     )
 
 
-def request_lines(request: ShownRequest) -> Iterator[str]:
+def request_lines(request: RequestReport) -> Iterator[str]:
     """For a terminal."""
     yield f"{request.method} {request.url}"
     yield from _message(request.headers, request.body)
@@ -89,7 +88,7 @@ def request_lines(request: ShownRequest) -> Iterator[str]:
         yield f"(left out, for the request says these itself: {', '.join(request.left_out)})"
 
 
-def reply_lines(reply: ShownReply) -> Iterator[str]:
+def reply_lines(reply: ReplyReport) -> Iterator[str]:
     """For a terminal."""
     yield f"status {reply.status}"
     yield from _message(reply.headers, reply.body)

@@ -1,4 +1,4 @@
-"""Each odd answer is a failed call of its own kind, and the worker goes on."""
+"""Each odd answer is a failed call of its own kind, and the scheduler goes on."""
 
 import asyncio
 import gzip
@@ -12,9 +12,10 @@ import pytest
 import trustme
 
 from connectors.call import CallLimits, client_context
-from connectors.egress import Egress, EgressError
-from connectors.model import Content, Declined, Failed, Result
-from connectors.retry import RetryPolicy
+from connectors.egress import EgressGuard
+from connectors.errors import EgressError
+from connectors.model import CallResult, Content, Declined, Failed
+from connectors.scheduled_call import RetryPolicy
 from tests.hostile.connectors.services import BURNING, CHUNKED, INTERIM, head
 from tests.integration.connectors.questions import Asking, asking, call_to
 from tests.servers.http_service import CONTENT, Answer, Heard, content, replying, serving, writing
@@ -108,7 +109,7 @@ FINE: dict[str, Answer] = {
 }
 
 
-async def result_of(one: Asking, url: str) -> Result:
+async def result_of(one: Asking, url: str) -> CallResult:
     call = call_to(url)
     one.submit(call)
     await eventually(lambda: call.id in one.results, deadline=30, what="its result")
@@ -118,7 +119,7 @@ async def result_of(one: Asking, url: str) -> Result:
 async def assert_goes_on(one: Asking, service: Any) -> None:
     service.answer = content()
     assert isinstance(await result_of(one, service.url()), Content)
-    assert one.worker._turns._queue.free == 512
+    assert one.scheduler._dispatcher._queue.free == 512
     assert not one.running.done()
 
 
@@ -148,7 +149,7 @@ async def test_what_is_cut_off_counts_for_the_breaker() -> None:
     async with serving(BURNING["chunks"]) as service, asking(retries=ONCE) as one:
         for _ in range(10):
             one.submit(call_to(service.url()))
-        await eventually(lambda: one.gate.is_open(1), what="the breaker opens")
+        await eventually(lambda: one.breakers.is_open(1), what="the breaker opens")
 
 
 async def test_what_was_sent_ahead_does_not_answer_the_next_call() -> None:
@@ -261,10 +262,10 @@ async def test_a_name_with_hundreds_of_addresses(count: int) -> None:
         ]
 
     with pytest.raises(EgressError, match="addresses"):
-        await Egress(resolve=resolve).check("https://many.example/")
+        await EgressGuard(resolve=resolve).check("https://many.example/")
 
 
 @pytest.mark.parametrize("host", ["x" * 254, "a." * 200 + "example", "xn--" + "a" * 5000])
 async def test_a_name_that_is_too_long(host: str) -> None:
     with pytest.raises(EgressError, match="253"):
-        await Egress().check(f"https://{host}/")
+        await EgressGuard().check(f"https://{host}/")

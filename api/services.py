@@ -29,7 +29,7 @@ class Services:
     """Open for as long as the application serves.
 
     `nudge` is called after each commit, so that the index in Redis learns of it at once.
-    `check_url` raises connectors.egress.EgressError for where no connector may lead. Without
+    `check_url` raises connectors.errors.EgressError for where no connector may lead. Without
     `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
     once, and raises connectors.errors.NothingToTryError; `past_calls` tells what the role knows of
     a company's calls, and raises what Redis does.

@@ -1,4 +1,4 @@
-"""A call as this package understands it, and what can come of it."""
+"""A call to a customer's service, and its possible results."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,14 +9,14 @@ Parameters = tuple[tuple[str, str], ...]
 
 
 class HttpMethod(StrEnum):
-    """How the customer's service wants to be asked."""
+    """The HTTP method that the customer's service expects."""
 
     GET = "GET"
     POST = "POST"
 
 
 class ParameterPlace(StrEnum):
-    """Where the parameters go; the names are those of the interface's field `auth`."""
+    """Where a connector's parameters go; the values are those of the interface's field `auth`."""
 
     HEADER = "header"
     QUERY = "get"
@@ -24,7 +24,7 @@ class ParameterPlace(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where and how to call. `parameters` and `secret` are plain text: never log them."""
+    """Where and how to call. `parameters` and `secret` are decrypted: never log them."""
 
     url: str
     method: HttpMethod
@@ -35,7 +35,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NamedReference:
-    """A campaign or a venue."""
+    """A campaign or a venue, by id and name."""
 
     id: int
     name: str
@@ -43,7 +43,7 @@ class NamedReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBeacon:
-    """The beacon that was heard."""
+    """The beacon that the device detected."""
 
     id: int
     name: str
@@ -54,7 +54,7 @@ class CallBeacon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDevice:
-    """The phone. `test` is None where the catalog could not be asked."""
+    """The detected device. `test` is None while the catalog cannot be read."""
 
     udid: str
     id_connector: int | None = None
@@ -66,9 +66,9 @@ class CallDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One question to a customer's service. `id` is that of the notification it may lead to.
+    """One call of a customer's service. `id` is also the id of the notification it may lead to.
 
-    `detected_at` is written as it goes out. `fresh_until` (epoch s) ends the tries.
+    `detected_at` is text in the format of the request. No try begins after `fresh_until` (epoch s).
     """
 
     id: str
@@ -85,7 +85,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The service's content. None for title and push: the campaign's own."""
+    """The service's content. Title and push are None where the campaign's own are used."""
 
     format: Format
     content: str
@@ -94,17 +94,17 @@ class Content:
 
     @property
     def size(self) -> int:
-        """Its characters."""
+        """In characters."""
         return len(self.content) + len(self.title or "") + len(self.push or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The service wants no notification."""
+    """The service declined: there will be no notification."""
 
 
 class CallFault(StrEnum):
-    """Why a call came to nothing: the closed list behind dead letters and the metric's label."""
+    """Why a call failed: the closed list of dead letter reasons and of the metric's labels."""
 
     NO_CONNECTOR = "no_connector"
     SECRET = "connector_secret"  # noqa: S105
@@ -124,7 +124,7 @@ class CallFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No content. `detail` is for a person and holds nothing of url, request or reply."""
+    """The call failed. `detail` is for a person and quotes nothing of url, request or reply."""
 
     fault: CallFault
     detail: str

@@ -1,4 +1,4 @@
-"""From an HTTP reply to content, a refusal of it, or a fault. Strict, pure."""
+"""Reads a reply: content, a refusal, or a CallError. Strict, pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ _LONGEST_DATE = 64
 
 
 class _Document(msgspec.Struct):
-    """What a service answers. Unknown fields are ignored."""
+    """The JSON document of a service. Unknown fields are ignored."""
 
     format: Format | None = None
     send: bool = True
@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 def read_reply(
     status: int, headers: Mapping[str, str], body: bytes, *, now: float
 ) -> Content | Declined:
-    """What a complete reply says. `now` (epoch s) is for a Retry-After that names a date.
+    """The result in a complete reply. `now` (epoch s) is for a Retry-After that is a date.
 
     Raises CallError.
     """
@@ -73,16 +73,16 @@ def _document(body: bytes) -> _Document:
     try:
         return _decode(body)
     except msgspec.ValidationError as error:
-        # Its text may quote a value; the place behind it names our own fields only.
-        _, _, place = str(error).rpartition(" - at ")
-        detail = f"a wrong value at {place}" if " - at " in str(error) else "not a JSON object"
+        # The error's text may quote a value; the path behind it names only fields of ours.
+        _, _, path = str(error).rpartition(" - at ")
+        detail = f"a wrong value at {path}" if " - at " in str(error) else "not a JSON object"
         raise CallError(CallFault.REPLY, detail) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise CallError(CallFault.REPLY, "not JSON in UTF-8") from None
 
 
 def retry_after(value: str, now: float) -> float | None:
-    """The seconds that a Retry-After asks for: a number, or a date. None for what is neither."""
+    """The seconds that a Retry-After header asks for; None if it has neither number nor date."""
     value = value.strip()
     if value.isascii() and value.isdigit() and len(value) <= _LONGEST_NUMBER:
         return float(value)
@@ -93,5 +93,5 @@ def retry_after(value: str, now: float) -> float | None:
         at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
         return max(0.0, (at - datetime.fromtimestamp(now, UTC)).total_seconds())
     except (ValueError, OverflowError, TypeError, LookupError):
-        # (The last two are what the parser of e-mail dates has been known to raise.)
+        # The parser of e-mail dates is known to raise the last two as well.
         return None

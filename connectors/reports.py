@@ -1,4 +1,4 @@
-"""What account holders are shown of calls: past ones, the breaker, and trial calls."""
+"""What account holders see of calls: past calls, the state of the breaker, trial calls."""
 
 from typing import Literal, NamedTuple
 
@@ -11,11 +11,10 @@ BreakerStatus = Literal["closed", "open", "half_open"]
 
 
 class PastCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A call that is over. `at` is epoch seconds; `id` that of the notification it was made for.
+    """A completed call. `at` is epoch seconds; `id` is also the id of its notification.
 
-    `outcome` is published, declined, or a fault's word, of which `detail` says more; neither
-    holds anything of the device, the url, the request or the reply. `status` and `seconds` are
-    the last try's, where there was one.
+    `outcome` is published, declined, or a fault's value, which `detail` explains; neither quotes
+    anything of device, url, request or reply. `status` and `seconds` are those of the last try.
     """
 
     at: float
@@ -29,7 +28,7 @@ class PastCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BreakerSummary(NamedTuple):
-    """Of the last `calls` so many were `failures`; open, it lets a call try after `wait` s."""
+    """`failures` among the last `calls`. An open breaker lets a call try in `wait` seconds."""
 
     state: BreakerStatus
     calls: int
@@ -45,7 +44,7 @@ class CallHistory(NamedTuple):
 
 
 class RequestReport(NamedTuple):
-    """What was sent, secrets masked. `left_out` are parameters that the request says itself."""
+    """What was sent, secrets masked. `left_out` are parameters with reserved names."""
 
     method: str
     url: str
@@ -55,7 +54,7 @@ class RequestReport(NamedTuple):
 
 
 class ReplyReport(NamedTuple):
-    """What came back, the secrets that it repeats masked."""
+    """What the service answered, with the secrets masked that it repeats."""
 
     status: int
     headers: Pairs
@@ -63,10 +62,10 @@ class ReplyReport(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A call and what it would have led to.
+    """A trial call and what it would have led to.
 
-    `outcome` is published, declined, or a fault's word; `detail` says more of a fault. `reply` is
-    None where none came, `seconds` where none was asked for.
+    `outcome` is published, declined, or a fault's value, which `detail` explains. `reply` is None
+    if none came, `seconds` if no call could be made.
     """
 
     outcome: str

@@ -27,7 +27,7 @@ from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.http_service import content, serving
-from tests.unit.engine.test_connecting import CIPHER, endpoint, message
+from tests.unit.engine.test_connector_calls import CIPHER, endpoint, message
 
 TOPICS = Topics.named("t.")
 GOOD: dict[str, Any] = json.loads(msgspec.json.encode(message(connector=endpoint())))

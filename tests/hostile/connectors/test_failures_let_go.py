@@ -8,7 +8,7 @@ from connectors.call import CallLimits
 from connectors.errors import CallError
 from connectors.scheduled_call import RetryPolicy
 from tests.hostile.connectors.services import BURNING, absurd_waits
-from tests.integration.connectors.questions import asking, call_to
+from tests.integration.connectors.scheduling import call_to, scheduling
 from tests.servers.http_service import Answer, hanging, hanging_up, serving
 from tests.servers.waiting import eventually
 
@@ -29,7 +29,7 @@ async def test_a_failure_is_in_no_cycle(kind: str) -> None:
     retries = RetryPolicy(tries=2, first=0.01)
     async with (
         serving(FAILING[kind]) as service,
-        asking(call_limits=limits, retries=retries) as one,
+        scheduling(call_limits=limits, retries=retries) as one,
     ):
         gc.collect()
         gc.disable()

@@ -13,10 +13,10 @@ from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
-from tests.integration.connectors.questions import asking, call_to
+from tests.integration.connectors.scheduling import call_to, scheduling
 from tests.servers.http_service import content, serving
 from tests.servers.waiting import eventually
-from tests.unit.engine.test_connecting import asked
+from tests.unit.engine.test_connector_calls import received
 
 LIMIT = 1_000_000
 SIZE = 50_000
@@ -77,14 +77,14 @@ async def test_results_that_wait_for_kafka_are_bounded() -> None:
     results: list[Any] = []
 
     def on_result(result: Any) -> None:
-        received = asked(offset=len(results))
-        leaving.add(FinishedRecord(partition, CompletedCall(received, None, result)))
+        call = received(offset=len(results))
+        leaving.add(FinishedRecord(partition, CompletedCall(call, None, result)))
         results.append(result)
 
     count = 10 * LIMIT // SIZE
     async with (
         serving(content(template="x" * SIZE)) as service,
-        asking(may_start=lambda: room.has_room) as one,
+        scheduling(may_start=lambda: room.has_room) as one,
     ):
         room.on_room = one.scheduler.resume
         for _ in range(count):

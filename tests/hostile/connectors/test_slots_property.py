@@ -16,7 +16,7 @@ from connectors.request import Request
 from connectors.scheduled_call import RetryPolicy, ScheduledCall
 from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.process.cancelling import cancel
-from tests.integration.connectors.questions import call_to
+from tests.integration.connectors.scheduling import call_to
 
 GOOD = Reply(200, {}, b'{"format": "html", "html": "x"}')
 LIMITS = SchedulerLimits(company=2, in_all=3, unfinished=40)

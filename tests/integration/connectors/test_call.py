@@ -17,7 +17,7 @@ from connectors.egress import EgressGuard
 from connectors.errors import CallError
 from connectors.model import CallFault
 from connectors.request import build_request
-from tests.integration.connectors.questions import LOOPBACK, SHORT, call_to, caller, egress
+from tests.integration.connectors.scheduling import LOOPBACK, SHORT, call_to, caller, egress
 from tests.servers.http_service import (
     Heard,
     HttpService,

@@ -12,7 +12,7 @@ from connectors.request import Request
 from connectors.scheduled_call import RetryPolicy
 from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.process.cancelling import cancel
-from tests.integration.connectors.questions import call_to
+from tests.integration.connectors.scheduling import call_to
 
 CALLS = 200
 UNBROKEN = BreakerPolicy(window=10_000, failures=10_000, pause=1.0, lease=1.0)

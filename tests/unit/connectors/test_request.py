@@ -13,7 +13,7 @@ from connectors.request import (
     Request,
     build_request,
 )
-from tests.unit.connectors.questions import CALL, ID, call
+from tests.unit.connectors.calls import CALL, ID, call
 
 PARAMETERS = (("X-Token", "abc"), ("lang", "fr é"))
 

@@ -7,7 +7,7 @@ from aiokafka import TopicPartition
 from engine.connector.call_partition import CallPartition, FinishedRecord
 from engine.connector.finished_calls import WasFinished
 from engine.kafka.partition_worker import Records
-from tests.integration.connectors.questions import asking
+from tests.integration.connectors.scheduling import scheduling
 from tests.unit.engine.records import record
 
 FETCHES = 20
@@ -39,7 +39,7 @@ async def test_what_was_fetched_meanwhile_is_one_batch() -> None:
     """One fetch after the other was looked up: on a busy process calls waited for many seconds."""
     role = SlowToReceive()
     done = asyncio.Event()
-    async with asking() as one:
+    async with scheduling() as one:
         partition = CallPartition(
             TopicPartition("connector-calls", 0),
             lambda: done.set() if not partition.pending else None,

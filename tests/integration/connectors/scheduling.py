@@ -67,7 +67,7 @@ async def caller(
         await one.close()
 
 
-class Asking:
+class RunningScheduler:
     """A scheduler that runs; `results` by the call's id."""
 
     def __init__(self, scheduler: CallScheduler, breakers: BreakerClient) -> None:
@@ -87,7 +87,7 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(
+async def scheduling(
     *,
     store: BreakerStore | None = None,
     policy: BreakerPolicy | None = None,
@@ -100,7 +100,7 @@ async def asking(
     may_pass: Callable[[Exception], bool] = lambda _error: False,
     fails: type[Exception] | None = None,
     may_start: Callable[[], bool] = lambda: True,
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[RunningScheduler]:
     """A scheduler as the role has it, with breakers of its own unless a store is given.
 
     It must live to the end of the context, unless it `fails` as expected.
@@ -123,7 +123,7 @@ async def asking(
             agent="proximity-engine/test",
             may_start=may_start,
         )
-        one = Asking(scheduler, breakers)
+        one = RunningScheduler(scheduler, breakers)
         try:
             yield one
             if fails is None:
@@ -134,4 +134,12 @@ async def asking(
             await cancel([one.running])
 
 
-__all__ = ["LOOPBACK", "SHORT", "Asking", "asking", "call_to", "caller", "egress"]
+__all__ = [
+    "LOOPBACK",
+    "SHORT",
+    "RunningScheduler",
+    "call_to",
+    "caller",
+    "egress",
+    "scheduling",
+]

@@ -34,7 +34,7 @@ from engine.kafka.messages import (
 )
 from engine.kafka.topics import Topics
 from engine.redis.devices import NOT_ASKED, DeviceRecord
-from tests.unit.connectors.questions import ENDPOINT, ID
+from tests.unit.connectors.calls import ENDPOINT, ID
 
 CIPHER = open_cipher("a passphrase for tests")
 TOPICS = Topics.named("t.")
@@ -62,7 +62,7 @@ def message(**fields: Any) -> ConnectorCall:
     return ConnectorCall(**(values | fields))
 
 
-def asked(offset: int = 5, **fields: Any) -> ReceivedCall:
+def received(offset: int = 5, **fields: Any) -> ReceivedCall:
     value = msgspec.json.encode(message(**fields))
     record: Any = ConsumerRecord(
         "calls", 3, offset, 0, 0, b"key", value, 0, len(value), len(value), ()
@@ -74,7 +74,7 @@ def asked(offset: int = 5, **fields: Any) -> ReceivedCall:
 
 
 def answered(result: CallResult, known: DeviceRecord | None = None, **fields: Any) -> CompletedCall:
-    return CompletedCall(asked(**fields), known, result)
+    return CompletedCall(received(**fields), known, result)
 
 
 def endpoint(**fields: Any) -> ConnectorEndpoint:
@@ -129,7 +129,7 @@ def test_without_a_key_secrets_stay_closed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "received", "test", "id_connector"),
+    ("known", "id_received", "test", "id_connector"),
     [
         (None, None, False, None),
         (None, 5, False, 5),
@@ -140,15 +140,18 @@ def test_without_a_key_secrets_stay_closed() -> None:
     ],
 )
 def test_what_the_service_is_told_of_a_device(
-    known: DeviceRecord | None, received: int | None, test: bool | None, id_connector: int | None
+    known: DeviceRecord | None,
+    id_received: int | None,
+    test: bool | None,
+    id_connector: int | None,
 ) -> None:
-    one = asked(device=KnownDevice(udid="phone", id_connector=received))
+    one = received(device=KnownDevice(udid="phone", id_connector=id_received))
     device = build_call(one, ENDPOINT, known, 300.0).device
     assert (device.test, device.id_connector) == (test, id_connector)
 
 
 def test_freshness_ends_with_the_detection_s() -> None:
-    assert build_call(asked(), ENDPOINT, None, 300.0).fresh_until == 1_795_169_100.0
+    assert build_call(received(), ENDPOINT, None, 300.0).fresh_until == 1_795_169_100.0
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:

@@ -10,8 +10,7 @@ from api.slots import TrialSlots
 from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
-from connectors.history import CallHistory
-from connectors.trial import Trial
+from connectors.reports import CallHistory, Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +29,9 @@ class Services:
     """Open for as long as the application serves.
 
     `nudge` is called after each commit, so that the index in Redis learns of it at once.
-    `check_url` raises connectors.egress.EgressError for where no connector may lead. Without
+    `check_url` raises connectors.errors.EgressError for where no connector may lead. Without
     `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
-    once, and raises connectors.trial.NothingToTryError; `past_calls` reads the calls that the
+    once, and raises connectors.errors.NothingToTryError; `past_calls` reads the calls that the
     role remembers of a company, and raises what Redis does.
     """
 

@@ -17,11 +17,19 @@ import aiohttp
 import httpx
 
 from benchmarks.connector_role import role
-from connectors.call import Caller, CallLimits, client_context
-from connectors.egress import Egress
-from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place
-from connectors.names import Names
+from connectors.call import CallLimits, ServiceCaller, client_context
+from connectors.egress import EgressGuard
+from connectors.model import (
+    Call,
+    CallBeacon,
+    CallDevice,
+    Endpoint,
+    HttpMethod,
+    NamedReference,
+    ParameterPlace,
+)
 from connectors.request import build_request
+from connectors.resolver import CachingResolver
 from engine.process.lifecycle import tune_garbage_collector
 
 IN_FLIGHT = 512
@@ -56,17 +64,20 @@ def _call(url: str) -> Call:
     return Call(
         id="5b65e1ab-325a-5714-9e85-1624f7c33474",
         company_id=1,
-        campaign=Named(7, "campaign"),
-        venue=Named(8, "venue"),
-        beacon=Beacon(
+        campaign=NamedReference(7, "campaign"),
+        venue=NamedReference(8, "venue"),
+        beacon=CallBeacon(
             id=9, name="door", uuid="f7826da6-4fa2-4e98-8024-bc5b71e0893e", major=1, minor=2
         ),
         proximity="near",
-        device=Device(udid="phone 1", name="android", test=False),
+        device=CallDevice(udid="phone 1", name="android", test=False),
         detected_at="2026-11-20T10:00:00+0000",
         fresh_until=0.0,
         endpoint=Endpoint(
-            url=url, method=Method.POST, place=Place.HEADER, parameters=(("token", "abc"),)
+            url=url,
+            method=HttpMethod.POST,
+            place=ParameterPlace.HEADER,
+            parameters=(("token", "abc"),),
         ),
     )
 
@@ -121,8 +132,8 @@ async def httpx_client_a_company(calls: int, url: str) -> Result:
 
 async def caller(calls: int, url: str) -> Result:
     """connectors/call.py: h11 over connections of its own keeping, guarded."""
-    egress = Egress(allow_networks=[ip_network("127.0.0.0/8")], resolve=Names())
-    one = Caller(
+    egress = EgressGuard(allow_networks=[ip_network("127.0.0.0/8")], resolve=CachingResolver())
+    one = ServiceCaller(
         egress=egress, ssl_context=client_context(), limits=CallLimits(connect=5.0, call=30.0)
     )
     call = _call(url)

@@ -1,10 +1,12 @@
-"""The breaker of a company's service: closed, open, half-open. Pure; clock is an argument.
+"""The breaker of a company's service: closed, open, half-open. Pure; the clock is an argument.
 
-Closed, it keeps the last outcomes. When enough of them are failures it opens: nobody calls for
-`pause` seconds. Then it is half-open: exactly one caller may try, the prober; what that one finds
-closes it, or opens it again. A prober that is not heard of for `lease` seconds has gone.
+A closed breaker keeps the last outcomes. When enough of them are failures it opens: nobody calls
+for `pause` seconds. Then it is half-open: exactly one process may call, the prober, and the outcome
+of that call closes the breaker or opens it again. A prober that does not report for `lease` seconds
+is given up.
 
-The same rules stand in Lua, in Redis, where all workers share them; one suite checks both.
+engine/connector/scripts/breaker.lua has the same rules in Redis, where all processes share the
+breakers; one test suite checks both.
 """
 
 from collections import deque
@@ -16,14 +18,14 @@ from typing import Protocol
 FORGET_SECONDS = 600.0
 
 
-class Wish(StrEnum):
-    """What a report is for, besides its outcomes."""
+class ReportPurpose(StrEnum):
+    """Why a process reports. The values are those of the Lua script."""
 
-    TELL = "tell"  # and to hear how it stands
-    ASK = "ask"  # to be the prober, if it is open and one is due
-    PASSED = "passed"  # the prober's try did well
-    FAILED = "failed"  # it did not
-    LEAVE = "leave"  # the prober made no try after all
+    OUTCOMES = "tell"  # to add outcomes, and to learn the state
+    ASK_TO_PROBE = "ask"  # to become the prober, if the breaker is half-open
+    PROBE_PASSED = "passed"
+    PROBE_FAILED = "failed"
+    PROBE_DROPPED = "leave"  # the prober has made no call after all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,101 +39,96 @@ class BreakerPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What one process tells of a company: outcomes since the last report, True for a failure."""
+class BreakerReport:
+    """One company's outcomes in one process since its last report; True is a failure."""
 
     company_id: int
     outcomes: tuple[bool, ...] = ()
-    wish: Wish = Wish.TELL
+    purpose: ReportPurpose = ReportPurpose.OUTCOMES
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a breaker stands. Open: ask again in `wait` seconds, unless `is_prober`: then call."""
+class BreakerState:
+    """An open breaker: ask again in `wait` seconds, or, as the prober, make one call now."""
 
     is_open: bool = False
     is_prober: bool = False
     wait: float = 0.0
 
 
-CLOSED = Standing()
+CLOSED = BreakerState()
 
 
 class BreakerStore(Protocol):
-    """Where breakers stand. `prober` names the process that reports; `now` is epoch seconds.
+    """Keeps breakers. `prober` names the process that reports; `now` is epoch seconds.
 
-    One standing a report, in order. May raise what its medium raises.
+    Returns one state a report, in order. Raises what its medium raises.
     """
 
     async def exchange(
-        self, reports: Sequence[Report], *, prober: str, now: float
-    ) -> list[Standing]: ...
+        self, reports: Sequence[BreakerReport], *, prober: str, now: float
+    ) -> list[BreakerState]: ...
 
 
 @dataclass(slots=True)
-class _State:
+class _Breaker:
     outcomes: deque[bool] = field(default_factory=deque)
     open_until: float | None = None
     prober: str = ""
     lease_until: float = 0.0
-    touched: float = 0.0
+    reported_at: float = 0.0
 
 
 class LocalBreakers:
-    """Breakers of this process alone: what there is while Redis is away."""
+    """A BreakerStore in this process's memory, for while Redis is away. `exchange` never raises."""
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self._policy = policy
-        self._states: dict[int, _State] = {}
+        self._breakers: dict[int, _Breaker] = {}
 
     async def exchange(
-        self, reports: Sequence[Report], *, prober: str, now: float
-    ) -> list[Standing]:
-        """As BreakerStore says; raises nothing."""
-        return [self._one(report, prober, now) for report in reports]
+        self, reports: Sequence[BreakerReport], *, prober: str, now: float
+    ) -> list[BreakerState]:
+        return [self._apply(report, prober, now) for report in reports]
 
     def forget_old(self, now: float) -> None:
-        """Drop what nobody has reported on for ten minutes."""
-        old = [c for c, state in self._states.items() if state.touched + FORGET_SECONDS <= now]
-        for company_id in old:
-            del self._states[company_id]
+        """Drop the breakers that nobody has reported on for ten minutes."""
+        for company_id, breaker in list(self._breakers.items()):
+            if breaker.reported_at + FORGET_SECONDS <= now:
+                del self._breakers[company_id]
 
-    def _one(self, report: Report, prober: str, now: float) -> Standing:
-        state = self._states.setdefault(report.company_id, _State())
-        state.touched = now
-        if state.open_until is None:
-            self._count(state, report.outcomes, now)
-        else:
-            self._hear_prober(state, report.wish, prober, now)
-        if state.open_until is None:
+    def _apply(self, report: BreakerReport, prober: str, now: float) -> BreakerState:
+        breaker = self._breakers.setdefault(report.company_id, _Breaker())
+        breaker.reported_at = now
+        if breaker.open_until is None:
+            self._count(breaker, report.outcomes, now)
+        elif breaker.prober == prober:
+            self._end_probe(breaker, report.purpose, now)
+        if breaker.open_until is None:
             return CLOSED
-        return self._open(state, report.wish, prober, now)
+        is_probed = breaker.prober not in ("", prober) and now < breaker.lease_until
+        may_probe = now >= breaker.open_until and not is_probed
+        if may_probe and report.purpose is ReportPurpose.ASK_TO_PROBE:
+            breaker.prober = prober
+            breaker.lease_until = now + self._policy.lease
+            return BreakerState(is_open=True, is_prober=True)
+        until = max(breaker.open_until, breaker.lease_until if is_probed else 0.0)
+        return BreakerState(is_open=True, wait=max(0.0, until - now))
 
-    def _count(self, state: _State, outcomes: Sequence[bool], now: float) -> None:
-        state.outcomes.extend(outcomes)
-        while len(state.outcomes) > self._policy.window:
-            state.outcomes.popleft()
-        if sum(state.outcomes) >= self._policy.failures:
-            state.outcomes.clear()
-            state.open_until = now + self._policy.pause
-            state.prober = ""
+    def _count(self, breaker: _Breaker, outcomes: Sequence[bool], now: float) -> None:
+        breaker.outcomes.extend(outcomes)
+        while len(breaker.outcomes) > self._policy.window:
+            breaker.outcomes.popleft()
+        if sum(breaker.outcomes) >= self._policy.failures:
+            breaker.outcomes.clear()
+            breaker.open_until = now + self._policy.pause
+            breaker.prober = ""
 
-    def _hear_prober(self, state: _State, wish: Wish, prober: str, now: float) -> None:
-        """What the prober found; a process that is not the prober any more is not heard."""
-        if state.prober != prober or wish in (Wish.TELL, Wish.ASK):
+    def _end_probe(self, breaker: _Breaker, purpose: ReportPurpose, now: float) -> None:
+        if purpose in (ReportPurpose.OUTCOMES, ReportPurpose.ASK_TO_PROBE):
             return
-        state.prober = ""
-        if wish is Wish.PASSED:
-            state.open_until = None
-        elif wish is Wish.FAILED:
-            state.open_until = now + self._policy.pause
-
-    def _open(self, state: _State, wish: Wish, prober: str, now: float) -> Standing:
-        assert state.open_until is not None  # noqa: S101  # asked only when open
-        probed = state.prober not in ("", prober) and now < state.lease_until
-        if wish is Wish.ASK and now >= state.open_until and not probed:
-            state.prober = prober
-            state.lease_until = now + self._policy.lease
-            return Standing(is_open=True, is_prober=True)
-        until = max(state.open_until, state.lease_until if probed else 0.0)
-        return Standing(is_open=True, wait=max(0.0, until - now))
+        breaker.prober = ""
+        if purpose is ReportPurpose.PROBE_PASSED:
+            breaker.open_until = None
+        elif purpose is ReportPurpose.PROBE_FAILED:
+            breaker.open_until = now + self._policy.pause

@@ -7,6 +7,8 @@ thousand header lines. So the steps of parsing are counted and paced, not only b
 import asyncio
 from collections import OrderedDict, deque
 
+from connectors.errors import ReplyLimitError
+
 FREE_STEPS = 24  # an honest reply takes about six
 STEPS_A_TURN = 8  # some 0.1 ms of processor time
 TURN_SECONDS = 0.001
@@ -14,11 +16,7 @@ _HEAD_LINES_A_STEP = 2
 _LINES_A_STEP = 64  # of a body they cost nothing, but those of a trailer look the same
 
 
-class ReplyLimitError(Exception):
-    """A reply went beyond a limit; the message names the limit."""
-
-
-class ParserTurns:
+class ParserPacer:
     """Lets parsers of long-winded replies go on, one at a time, companies in turn.
 
     One turn of STEPS_A_TURN steps each TURN_SECONDS: however many replies are long-winded,
@@ -60,10 +58,10 @@ class ReplyBudget:
     beyond its limit. Behind FREE_STEPS the asynchronous ones wait for the company's turn.
     """
 
-    def __init__(self, *, wire_bytes: int, steps: int, turns: ParserTurns, company_id: int) -> None:
+    def __init__(self, *, wire_bytes: int, steps: int, pacer: ParserPacer, company_id: int) -> None:
         self._bytes_left = self._wire_bytes = wire_bytes
         self._reads_left = self._events_left = self._lines_left = self._steps = steps
-        self._turns = turns
+        self._pacer = pacer
         self._company_id = company_id
         self._credit = FREE_STEPS
 
@@ -94,5 +92,5 @@ class ReplyBudget:
     async def _pace(self, steps: int) -> None:
         self._credit -= steps
         while self._credit < 0:
-            await self._turns.wait(self._company_id)
+            await self._pacer.wait(self._company_id)
             self._credit += STEPS_A_TURN

@@ -1,22 +1,33 @@
-"""One HTTP exchange with a customer's service. The only file of the project that imports httpx."""
+"""One HTTP exchange with a customer's service. The only file of the product that imports httpx."""
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import h11
 import httpx
+import structlog
 
-from connectors.budget import ParserTurns, ReplyBudget, ReplyLimitError
-from connectors.connection import Connection, Message, PeerError, RawReply
-from connectors.connections import Connections, Origin
-from connectors.egress import Egress, ForbiddenError, UnresolvedError
-from connectors.model import CallError, Fault
-from connectors.names import asker
-from connectors.network import GuardedBackend
-from connectors.request import Request
+from connectors.budget import ParserPacer, ReplyBudget
+from connectors.connection import HttpConnection, RawReply, RawRequest
+from connectors.connection_pool import ConnectionPool, PoolKey
+from connectors.egress import EgressGuard
+from connectors.errors import (
+    CallError,
+    HostUnresolvedError,
+    PeerError,
+    ReplyLimitError,
+    UrlForbiddenError,
+)
+from connectors.model import Call, CallFault, Content, Declined
+from connectors.reply import read_reply
+from connectors.request import Request, build_request
+from connectors.resolver import resolving_company
+
+log = structlog.get_logger(__name__)
 
 _HANDSHAKE_BYTES = 128 * 1024  # a service's certificate, with all that lie between
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -33,8 +44,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Seconds to connect (look-up, TCP and TLS), seconds for the whole call; of a reply the bytes
-    of its body, what may come with it over the wire, and the steps of each kind of parsing."""
+    """`connect` (look-up, TCP and TLS) and `call` (the whole) in seconds. A reply has at most
+    `reply_bytes` of body, `overhead_bytes` more over the wire, and `reply_steps` to be parsed in.
+    """
 
     connect: float = 1.0
     call: float = 3.0
@@ -43,73 +55,72 @@ class CallLimits:
     reply_steps: int = 1000
 
 
-class Caller:
-    """Makes calls: guarded, bounded in time and size, without redirects.
+class ServiceCaller:
+    """Makes calls: guarded, bounded in time and size, without redirects. `close` it.
 
-    No HTTP client stands above the connections: so no cookies, no proxies or credentials from the
-    environment, and no log line with a url. Connections are never shared between companies.
-    `close` it.
+    It uses no HTTP client, and so no cookies, no proxies or credentials from the environment, and
+    no log line with a url.
     """
 
-    def __init__(self, *, egress: Egress, ssl_context: ssl.SSLContext, limits: CallLimits) -> None:
+    def __init__(
+        self, *, egress: EgressGuard, ssl_context: ssl.SSLContext, limits: CallLimits
+    ) -> None:
         self._egress = egress
         self._limits = limits
-        self._connections = Connections(backend=GuardedBackend(egress), ssl_context=ssl_context)
-        self._turns = ParserTurns()
+        self._pool = ConnectionPool(egress=egress, ssl_context=ssl_context)
+        self._pacer = ParserPacer()
 
     async def send(self, company_id: int, request: Request) -> Reply:
-        """The reply to one request. Raises CallError."""
-        asker.set(company_id)
+        """Send one request. Raises CallError."""
+        resolving_company.set(company_id)
         try:
             async with asyncio.timeout(self._limits.call):
                 await self._egress.check(request.url)
                 raw = await self._exchange(company_id, request)
-        except ForbiddenError as error:
-            raise CallError(Fault.FORBIDDEN, str(error)) from None
+        except UrlForbiddenError as error:
+            raise CallError(CallFault.FORBIDDEN, str(error)) from None
         except ReplyLimitError as error:
-            raise CallError(Fault.REPLY_TOO_LARGE, str(error), counts=True) from None
-        except (UnresolvedError, OSError) as error:
+            raise CallError(CallFault.REPLY_TOO_LARGE, str(error), counts=True) from None
+        except (HostUnresolvedError, OSError) as error:
             fault, detail = _network_fault(error)
             raise CallError(fault, detail, retriable=True, counts=True) from None
         except PeerError:
             detail = "the service hung up, or does not speak HTTP/1.1"
-            raise CallError(Fault.UNREACHABLE, detail, retriable=True, counts=True) from None
+            raise CallError(CallFault.UNREACHABLE, detail, retriable=True, counts=True) from None
         except (h11.LocalProtocolError, httpx.InvalidURL, ValueError):
-            raise CallError(Fault.REQUEST, "url or parameters make no valid request") from None
+            raise CallError(CallFault.REQUEST, "url or parameters make no valid request") from None
         return Reply(raw.status, httpx.Headers(raw.headers), raw.body)
 
     async def close_expired(self) -> None:
-        """Close connections that have been idle for too long."""
-        self._connections.close_expired()
+        self._pool.close_expired()
 
     async def close(self) -> None:
-        """Close all connections that are idle."""
-        self._connections.close()
+        self._pool.close()
 
     async def _exchange(self, company_id: int, request: Request) -> RawReply:
-        """Over an idle connection, else over a new one.
+        """Use an idle connection, else a new one.
 
-        An idle one may have been hung up just now: then, once, over a new one. The service knows a
-        repeat by its idempotency-key.
+        The service may have closed the idle one just now: then the request is sent once more over
+        a new one. The service recognises a repeat by its idempotency-key.
         """
         url = httpx.URL(request.url)
         port = url.port or _DEFAULT_PORTS[url.scheme]
-        origin = Origin(company_id, url.scheme, url.raw_host.decode("ascii"), port)
+        key = PoolKey(company_id, url.scheme, url.raw_host.decode("ascii"), port)
         message = _message(url, request)
         limits = self._limits
         budget = self._budget(company_id, limits.reply_bytes + limits.overhead_bytes)
-        idle = self._connections.take_idle(origin)
+        idle = self._pool.take_idle(key)
         if idle is not None:
             try:
-                return await self._over(idle, origin, message, budget)
+                return await self._exchange_over(idle, key, message, budget)
             except (PeerError, ConnectionError):
                 pass
         handshake = self._budget(company_id, _HANDSHAKE_BYTES)
-        fresh = await self._connections.connect(origin, seconds=limits.connect, budget=handshake)
-        return await self._over(fresh, origin, message, budget)
+        fresh = await self._pool.connect(key, seconds=limits.connect, budget=handshake)
+        return await self._exchange_over(fresh, key, message, budget)
 
-    async def _over(
-        self, connection: Connection, origin: Origin, message: Message, budget: ReplyBudget
+    async def _exchange_over(
+        self, connection: HttpConnection, key: PoolKey, message: RawRequest, budget: ReplyBudget
     ) -> RawReply:
         try:
             reply = await connection.exchange(
@@ -118,38 +129,40 @@ class Caller:
         except BaseException:
             connection.close()
             raise
-        self._connections.give_back(origin, connection)
+        self._pool.give_back(key, connection)
         return reply
 
     def _budget(self, company_id: int, wire_bytes: int) -> ReplyBudget:
         return ReplyBudget(
             wire_bytes=wire_bytes,
             steps=self._limits.reply_steps,
-            turns=self._turns,
+            pacer=self._pacer,
             company_id=company_id,
         )
 
 
-def _message(url: httpx.URL, request: Request) -> Message:
+def _message(url: httpx.URL, request: Request) -> RawRequest:
     headers = [(b"host", url.netloc), *request.headers]
     if request.body:
         headers.append((b"content-length", b"%d" % len(request.body)))
-    return Message(method=request.method, target=url.raw_path, headers=headers, body=request.body)
+    return RawRequest(
+        method=request.method, target=url.raw_path, headers=headers, body=request.body
+    )
 
 
-def _network_fault(error: UnresolvedError | OSError) -> tuple[Fault, str]:
+def _network_fault(error: HostUnresolvedError | OSError) -> tuple[CallFault, str]:
     if isinstance(error, TimeoutError):
-        return Fault.TIMEOUT, "no reply in time"
+        return CallFault.TIMEOUT, "no reply in time"
     if isinstance(error, ssl.SSLError):
         reason = getattr(error, "verify_message", None) or error.reason or "failed"
-        return Fault.TLS, f"TLS: {reason}"
-    if isinstance(error, UnresolvedError):
-        return Fault.UNREACHABLE, str(error)
-    return Fault.UNREACHABLE, error.strerror or "the connection failed"
+        return CallFault.TLS, f"TLS: {reason}"
+    if isinstance(error, HostUnresolvedError):
+        return CallFault.UNREACHABLE, str(error)
+    return CallFault.UNREACHABLE, error.strerror or "the connection failed"
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """Verifies servers by the well-known authorities, and by those of a PEM file besides.
+    """Verify services by the well-known authorities, and by those of a PEM file as well.
 
     Raises OSError when the file cannot be read or holds no certificate.
     """
@@ -157,3 +170,40 @@ def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
     if ca_file is not None:
         context.load_verify_locations(cafile=ca_file)
     return context
+
+
+async def call_service(
+    caller: ServiceCaller,
+    call: Call,
+    *,
+    agent: str,
+    clock: Callable[[], float],
+    on_reply: Callable[[Request, Reply], None],
+) -> Content | Declined:
+    """One try of a call: its request, the exchange, its reply. `on_reply` sees the reply first.
+
+    Raises CallError only, whatever the connector holds and the service answers.
+    """
+    try:
+        request = build_request(call, agent=agent, now=clock())
+    except Exception as error:
+        raise _unforeseen(call, error, CallFault.REQUEST, "no valid request") from None
+    try:
+        reply = await caller.send(call.company_id, request)
+        on_reply(request, reply)
+        return read_reply(reply.status, reply.headers, reply.body, now=clock())
+    except CallError:
+        raise
+    except Exception as error:
+        detail = "an answer that cannot be used"
+        raise _unforeseen(call, error, CallFault.REPLY, detail) from None
+
+
+def _unforeseen(call: Call, error: Exception, fault: CallFault, detail: str) -> CallError:
+    """Fail this one call. The log says where the error arose, without the error's message, which
+    may quote what the service sent."""
+    kind = type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    log.error("call_failed_unforeseen", company=call.company_id, error=kind, where=where)
+    return CallError(fault, f"{detail} ({kind})", counts=True)

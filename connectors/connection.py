@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import h11
 
-from connectors.budget import ReplyBudget, ReplyLimitError
-from connectors.streams import PIECE_BYTES, BoundedStream, SendError
+from connectors.budget import ReplyBudget
+from connectors.errors import PeerError, ReplyLimitError, SendError
+from connectors.streams import PIECE_BYTES, BoundedStream
 
 _HEAD_BYTES = 64 * 1024
 _SWITCHING = 101
@@ -14,12 +15,8 @@ _SWITCHING = 101
 RawHeaders = list[tuple[bytes, bytes]]
 
 
-class PeerError(Exception):
-    """The service hung up, or does not speak HTTP/1.1."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class RawRequest:
     """A request as it goes out. Raw: the names in lower case, the target escaped."""
 
     method: str
@@ -37,7 +34,7 @@ class RawReply:
     body: bytes
 
 
-class Connection:
+class HttpConnection:
     """Makes one exchange after the other over a stream that is connected. `aclose` it.
 
     `keep` (seconds) is how long it may be idle.
@@ -50,7 +47,9 @@ class Connection:
         self._idle = False
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
 
-    async def exchange(self, message: Message, *, budget: ReplyBudget, body_bytes: int) -> RawReply:
+    async def exchange(
+        self, message: RawRequest, *, budget: ReplyBudget, body_bytes: int
+    ) -> RawReply:
         """Send a request and read its whole reply, a body of `body_bytes` at most.
 
         Raises PeerError, ReplyLimitError, OSError, and h11.LocalProtocolError for a request that
@@ -79,7 +78,7 @@ class Connection:
         self._idle = False
         self._stream.close()
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: RawRequest) -> None:
         request = h11.Request(method=message.method, target=message.target, headers=message.headers)
         parts = [self._http.send(request)]
         if message.body:

@@ -1,16 +1,33 @@
 """The guard of outgoing calls: which urls, ports and addresses a connector may lead to.
 
-It is asked when a connector is saved, at every call, and once more by the connection itself,
-which goes to an address that this guard gave and to no other. So a name that changes between
-the check and the connection leads nowhere.
+A url is checked when a connector is saved and at every call. The connection asks the guard once
+more, and connects only to an address that the guard returned: a name whose addresses change
+between check and connection leads nowhere.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from connectors.addresses import Network, is_in, is_public, parse_address
-from connectors.names import Names
+from connectors.errors import HostUnresolvedError, UrlForbiddenError
+from connectors.resolver import CachingResolver
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Not public, although `is_global` says so on the oldest Python that is supported.
+_NOT_PUBLIC: tuple[Network, ...] = (
+    IPv4Network("100.64.0.0/10"),  # carrier NAT; one cloud's metadata service too
+    IPv4Network("168.63.129.16/32"),  # another cloud's, on an address that looks public
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),  # relays of 6to4, given up
+    IPv4Network("240.0.0.0/4"),
+    IPv6Network("2001::/23"),  # Teredo among them
+    IPv6Network("3fff::/20"),
+)
 
 RESOLVE_SECONDS = 1.0
 _MOST_ADDRESSES = 64  # each is checked at every call
@@ -20,28 +37,12 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
-class EgressError(Exception):
-    """A url may not, or cannot now, be called. The message is for the person who wrote it.
+class EgressGuard:
+    """Allows public addresses on ports 80 and 443, and `allow_networks` on every port.
 
-    It never holds the addresses: they may be those of the platform's own network.
-    """
-
-
-class ForbiddenError(EgressError):
-    """The url leads where no connector may lead; only another url mends that."""
-
-
-class UnresolvedError(EgressError):
-    """The name does not resolve now; it may later."""
-
-
-class Egress:
-    """What is public is open, on the default port of its scheme.
-
-    `allow_networks` opens others besides, on every port: a port other than 80 and 443 is open
-    only where all addresses of the name lie in them. `deadline` (seconds) bounds one look-up;
-    `resolve` gives the addresses of a name and raises OSError or UnicodeError; without it, names
-    are looked up by threads of this guard's own: make one guard a process, not one a check.
+    `deadline` (seconds) bounds one look-up. `resolve` returns the addresses of a name and raises
+    OSError or UnicodeError. Without `resolve` the guard looks names up in threads of its own: make
+    one guard a process, not one a check.
     """
 
     def __init__(
@@ -52,11 +53,11 @@ class Egress:
         deadline: float = RESOLVE_SECONDS,
     ) -> None:
         self._allowed = tuple(allow_networks)
-        self._resolve = Names() if resolve is None else resolve
+        self._resolve = CachingResolver() if resolve is None else resolve
         self._deadline = deadline
 
     async def check(self, url: str) -> None:
-        """Pass if the url may be called now. Raises ForbiddenError or UnresolvedError."""
+        """Pass if the url may be called now. Raises UrlForbiddenError or HostUnresolvedError."""
         parts = _split(url)
         assert parts.hostname is not None  # noqa: S101  # _split refused it
         port = parts.port or _DEFAULT_PORTS[parts.scheme]
@@ -64,9 +65,9 @@ class Egress:
         await self._addresses(parts.hostname, port, other_port)
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """Every address of `host`, all of them checked: one may connect to any.
+        """Every address of `host`; all are allowed.
 
-        Raises ForbiddenError or UnresolvedError.
+        Raises UrlForbiddenError or HostUnresolvedError.
         """
         return await self._addresses(host, port, port not in _DEFAULT_PORTS.values())
 
@@ -75,13 +76,13 @@ class Egress:
         addresses = [parse_address(text) for text in found]
         allowed = [is_in(address, self._allowed) for address in addresses]
         if other_port and not all(allowed):
-            raise ForbiddenError(
+            raise UrlForbiddenError(
                 f"port {port} is not open to connectors; accepted: 80 for http, 443 for https"
             )
         if not all(
             is_public(address) or opened for address, opened in zip(addresses, allowed, strict=True)
         ):
-            raise ForbiddenError(f"{host} leads to an address that is not public")
+            raise UrlForbiddenError(f"{host} leads to an address that is not public")
         return found
 
     async def _look_up(self, host: str, port: int) -> Sequence[str]:
@@ -89,29 +90,69 @@ class Egress:
             async with asyncio.timeout(self._deadline):
                 found = await self._resolve(host, port)
         except UnicodeError:
-            raise ForbiddenError("the host is not a name that can be looked up") from None
+            raise UrlForbiddenError("the host is not a name that can be looked up") from None
         except TimeoutError:
-            raise UnresolvedError(f"{host} could not be looked up in time") from None
+            raise HostUnresolvedError(f"{host} could not be looked up in time") from None
         except OSError:
-            raise UnresolvedError(f"{host} does not resolve") from None
+            raise HostUnresolvedError(f"{host} does not resolve") from None
         if not found:
-            raise UnresolvedError(f"{host} does not resolve")
+            raise HostUnresolvedError(f"{host} does not resolve")
         if len(found) > _MOST_ADDRESSES:
-            raise ForbiddenError(f"{host} has more than {_MOST_ADDRESSES} addresses")
+            raise UrlForbiddenError(f"{host} has more than {_MOST_ADDRESSES} addresses")
         return found
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a url that may be called as far as its text goes. Raises ForbiddenError."""
+    """The parts of a url that may be called as far as its text goes. Raises UrlForbiddenError."""
     try:
         parts = urlsplit(url)
         hostname, port = parts.hostname, parts.port
     except ValueError:
-        raise ForbiddenError("accepted: an address http:// or https://") from None
+        raise UrlForbiddenError("accepted: an address http:// or https://") from None
     if parts.scheme not in _DEFAULT_PORTS or not hostname or port == 0:
-        raise ForbiddenError("accepted: an address http:// or https://")
+        raise UrlForbiddenError("accepted: an address http:// or https://")
     if len(hostname) > _LONGEST_NAME:
-        raise ForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
+        raise UrlForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
     if parts.username is not None or parts.password is not None:
-        raise ForbiddenError("accepted: an address without a user and password")
+        raise UrlForbiddenError("accepted: an address without a user and password")
     return parts
+
+
+def parse_address(text: str) -> Address:
+    """The address without its scope (`%eth0`). Raises ValueError."""
+    return ip_address(text.partition("%")[0])
+
+
+def is_public(address: Address) -> bool:
+    """Whether the address is on the public internet.
+
+    An IPv6 address that embeds an IPv4 address (mapped, NAT64, 6to4) is as public as that one.
+    """
+    inner = _embedded(address)
+    if inner is not None:
+        return is_public(inner)
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return False
+    return address.is_global and not address.is_multicast and not is_in(address, _NOT_PUBLIC)
+
+
+def is_in(address: Address, networks: Collection[Network]) -> bool:
+    """Whether one of the networks contains the address, or the IPv4 address embedded in it."""
+    inner = _embedded(address)
+    return any(
+        candidate in network
+        for candidate in (address, inner)
+        if candidate is not None
+        for network in networks
+        if network.version == candidate.version
+    )
+
+
+def _embedded(address: Address) -> IPv4Address | None:
+    if isinstance(address, IPv4Address):
+        return None
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.sixtofour

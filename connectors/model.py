@@ -1,4 +1,4 @@
-"""A call as this package understands it, and what can come of it."""
+"""A call to a customer's service, and its possible results."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,15 +8,15 @@ Format = Literal["template", "url", "html"]
 Parameters = tuple[tuple[str, str], ...]
 
 
-class Method(StrEnum):
-    """How the customer's service wants to be asked."""
+class HttpMethod(StrEnum):
+    """The HTTP method that the customer's service expects."""
 
     GET = "GET"
     POST = "POST"
 
 
-class Place(StrEnum):
-    """Where the parameters go; the names are those of the interface's field `auth`."""
+class ParameterPlace(StrEnum):
+    """Where a connector's parameters go; the values are those of the interface's field `auth`."""
 
     HEADER = "header"
     QUERY = "get"
@@ -24,26 +24,26 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where and how to call. `parameters` and `secret` are plain text: never log them."""
+    """Where and how to call. `parameters` and `secret` are decrypted: never log them."""
 
     url: str
-    method: Method
-    place: Place
+    method: HttpMethod
+    place: ParameterPlace
     parameters: Parameters = field(default=(), repr=False)
     secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A campaign or a venue."""
+class NamedReference:
+    """A campaign or a venue, by id and name."""
 
     id: int
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beacon:
-    """The beacon that was heard."""
+class CallBeacon:
+    """The beacon that the device detected."""
 
     id: int
     name: str
@@ -53,8 +53,8 @@ class Beacon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
-    """The phone. `test` is None where the catalog could not be asked."""
+class CallDevice:
+    """The detected device. `test` is None while the catalog cannot be read."""
 
     udid: str
     id_connector: int | None = None
@@ -66,18 +66,18 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One question to a customer's service. `id` is that of the notification it may lead to.
+    """One call of a customer's service. `id` is also the id of the notification it may lead to.
 
-    `detected_at` is written as it goes out. `fresh_until` (epoch s) ends the tries.
+    `detected_at` is text in the format of the request. No try begins after `fresh_until` (epoch s).
     """
 
     id: str
     company_id: int
-    campaign: Named
-    venue: Named
-    beacon: Beacon
+    campaign: NamedReference
+    venue: NamedReference
+    beacon: CallBeacon
     proximity: str
-    device: Device
+    device: CallDevice
     detected_at: str
     fresh_until: float
     endpoint: Endpoint
@@ -85,7 +85,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The service's content. None for title and push: the campaign's own."""
+    """The service's content. Title and push are None where the campaign's own are used."""
 
     format: Format
     content: str
@@ -94,17 +94,17 @@ class Content:
 
     @property
     def size(self) -> int:
-        """Its characters."""
+        """In characters."""
         return len(self.content) + len(self.title or "") + len(self.push or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The service wants no notification."""
+    """The service declined: there will be no notification."""
 
 
-class Fault(StrEnum):
-    """Why a call came to nothing: the closed list behind dead letters and the metric's label."""
+class CallFault(StrEnum):
+    """Why a call failed: the closed list of dead letter reasons and of the metric's labels."""
 
     NO_CONNECTOR = "no_connector"
     SECRET = "connector_secret"  # noqa: S105
@@ -124,33 +124,10 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No content. `detail` is for a person and holds nothing of url, request or reply."""
+    """The call failed. `detail` is for a person and quotes nothing of url, request or reply."""
 
-    fault: Fault
+    fault: CallFault
     detail: str
 
 
-Result = Content | Declined | Failed
-
-
-class CallError(Exception):
-    """One try failed. `retriable`: another may do. `counts`: the breaker hears of it.
-
-    `retry_after` (seconds) is the service's own wish.
-    """
-
-    def __init__(
-        self,
-        fault: Fault,
-        detail: str,
-        *,
-        retriable: bool = False,
-        counts: bool = False,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.fault = fault
-        self.detail = detail
-        self.retriable = retriable
-        self.counts = counts
-        self.retry_after = retry_after
+CallResult = Content | Declined | Failed

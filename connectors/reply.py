@@ -1,4 +1,4 @@
-"""From an HTTP reply to content, a refusal of it, or a fault. Strict, pure."""
+"""Reads a reply: content, a refusal, or a CallError. Strict, pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -6,7 +6,8 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from connectors.model import CallError, Content, Declined, Fault, Format
+from connectors.errors import CallError
+from connectors.model import CallFault, Content, Declined, Format
 
 _OK = 200
 _NO_CONTENT = 204
@@ -18,7 +19,7 @@ _LONGEST_DATE = 64
 
 
 class _Document(msgspec.Struct):
-    """What a service answers. Unknown fields are ignored."""
+    """The JSON document of a service. Unknown fields are ignored."""
 
     format: Format | None = None
     send: bool = True
@@ -35,7 +36,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 def read_reply(
     status: int, headers: Mapping[str, str], body: bytes, *, now: float
 ) -> Content | Declined:
-    """What a complete reply says. `now` (epoch s) is for a Retry-After that names a date.
+    """The result in a complete reply. `now` (epoch s) is for a Retry-After that is a date.
 
     Raises CallError.
     """
@@ -43,14 +44,14 @@ def read_reply(
         return Declined()
     if status != _OK:
         raise CallError(
-            Fault.STATUS,
+            CallFault.STATUS,
             f"status {status}",
             retriable=status in _RETRIED,
             counts=status == _TOO_MANY or status >= _SERVER_ERROR,
             retry_after=retry_after(headers.get("retry-after", ""), now),
         )
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise CallError(Fault.REPLY, "a reply in a content-encoding that was not asked for")
+        raise CallError(CallFault.REPLY, "a reply in a content-encoding that was not asked for")
     return _content(body)
 
 
@@ -59,10 +60,10 @@ def _content(body: bytes) -> Content | Declined:
     if not document.send:
         return Declined()
     if document.format is None:
-        raise CallError(Fault.REPLY, "format is missing; accepted: template, url, html")
+        raise CallError(CallFault.REPLY, "format is missing; accepted: template, url, html")
     content: str | None = getattr(document, document.format)
     if content is None or not content.strip():
-        raise CallError(Fault.REPLY, f"format is {document.format}, but that field is empty")
+        raise CallError(CallFault.REPLY, f"format is {document.format}, but that field is empty")
     return Content(
         format=document.format, content=content, title=document.title, push=document.push
     )
@@ -72,16 +73,16 @@ def _document(body: bytes) -> _Document:
     try:
         return _decode(body)
     except msgspec.ValidationError as error:
-        # Its text may quote a value; the place behind it names our own fields only.
-        _, _, place = str(error).rpartition(" - at ")
-        detail = f"a wrong value at {place}" if " - at " in str(error) else "not a JSON object"
-        raise CallError(Fault.REPLY, detail) from None
+        # The error's text may quote a value; the path behind it names only fields of ours.
+        _, _, path = str(error).rpartition(" - at ")
+        detail = f"a wrong value at {path}" if " - at " in str(error) else "not a JSON object"
+        raise CallError(CallFault.REPLY, detail) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise CallError(Fault.REPLY, "not JSON in UTF-8") from None
+        raise CallError(CallFault.REPLY, "not JSON in UTF-8") from None
 
 
 def retry_after(value: str, now: float) -> float | None:
-    """The seconds that a Retry-After asks for: a number, or a date. None for what is neither."""
+    """The seconds that a Retry-After header asks for; None if it has neither number nor date."""
     value = value.strip()
     if value.isascii() and value.isdigit() and len(value) <= _LONGEST_NUMBER:
         return float(value)
@@ -92,5 +93,5 @@ def retry_after(value: str, now: float) -> float | None:
         at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
         return max(0.0, (at - datetime.fromtimestamp(now, UTC)).total_seconds())
     except (ValueError, OverflowError, TypeError, LookupError):
-        # (The last two are what the parser of e-mail dates has been known to raise.)
+        # The parser of e-mail dates is known to raise the last two as well.
         return None

@@ -1,4 +1,4 @@
-"""From a call to the HTTP request that goes out. Pure."""
+"""Builds the HTTP request of a call. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from connectors.model import Call, Device, Method, Parameters, Place
+from connectors.model import Call, CallDevice, HttpMethod, ParameterPlace, Parameters
 from connectors.signing import signature_headers
 
-# What a parameter may not say: it would change where the request goes, how it is framed, what it
-# claims to be, or its signature.
+# Headers that a parameter must not set: they decide where the request goes, how it is framed, what
+# it contains, or how it is signed.
 RESERVED_HEADERS = frozenset(
     {
         "accept-encoding",
@@ -35,7 +35,7 @@ RESERVED_HEADERS = frozenset(
     }
 )
 _RESERVED_PREFIX = "proxy-"
-# The names under which GET carries the call; a second one of them might be the one that is read.
+# The query names that GET uses itself: a service might read the second value of a name.
 RESERVED_IN_QUERY = frozenset(
     {
         "beacon",
@@ -60,7 +60,7 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Ready to send. Header names are lower case; parameters may be among headers and query."""
+    """A request to send, parameters included. Header names are lower case."""
 
     method: str
     url: str
@@ -73,7 +73,7 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
     endpoint = call.endpoint
     query: list[tuple[str, str]] = []
     body = b""
-    if endpoint.method is Method.GET:
+    if endpoint.method is HttpMethod.GET:
         query += _flat(call)
     else:
         body = msgspec.json.encode(_document(call))
@@ -81,7 +81,7 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
     headers = _headers(call, agent)
     if body:
         headers.append((b"content-type", b"application/json"))
-    if endpoint.place is Place.QUERY:
+    if endpoint.place is ParameterPlace.QUERY:
         query += usable
     else:
         headers += [(n.lower().encode(), v.strip(" \t").encode()) for n, v in usable]
@@ -97,24 +97,24 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
 
 
 def is_reserved(name: str, *, method: str, place: str) -> bool:
-    """Whether a parameter of this name would stand in for something that the request says itself.
+    """Whether the request sets this name itself, so that a parameter must not.
 
-    `method` and `place` as the interface has them, in any case. What is reserved is refused when a
-    connector is saved, and left out where one was stored before that.
+    `method` and `place` as the interface has them, in upper or lower case. Reserved names are
+    refused when a connector is saved; parameters stored before that are left out of the request.
     """
-    if place.lower() == Place.HEADER:
+    if place.lower() == ParameterPlace.HEADER:
         lower = name.lower()
         return lower in RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIX)
-    return method.upper() == Method.GET and name in RESERVED_IN_QUERY
+    return method.upper() == HttpMethod.GET and name in RESERVED_IN_QUERY
 
 
 def usable_parameters(call: Call) -> Parameters:
-    """The parameters that go out: all but those that would stand in for the request's own."""
+    """The parameters that are sent: those whose names are not reserved, and that are valid."""
     endpoint = call.endpoint
     method, place = endpoint.method, endpoint.place
     own = {name for name, _ in endpoint.parameters if is_reserved(name, method=method, place=place)}
     left = tuple(each for each in endpoint.parameters if each[0] not in own)
-    return tuple(p for p in left if _may_be_header(*p)) if place is Place.HEADER else left
+    return tuple(p for p in left if _may_be_header(*p)) if place is ParameterPlace.HEADER else left
 
 
 def _may_be_header(name: str, value: str) -> bool:
@@ -122,7 +122,7 @@ def _may_be_header(name: str, value: str) -> bool:
 
 
 def _headers(call: Call, agent: str) -> Headers:
-    # identity: a reply is read as it comes, so that its size is the size of what is read.
+    # identity: a compressed reply could be much larger than the bytes that are counted.
     return [
         (b"user-agent", agent.encode()),
         (b"accept", b"application/json"),
@@ -144,7 +144,7 @@ def _document(call: Call) -> dict[str, Any]:
 
 
 def _flat(call: Call) -> list[tuple[str, str]]:
-    """The same, flat. Without `id_connector` where there is none."""
+    """The document as query parameters; `id_connector` only where there is one."""
     beacon, device = call.beacon, call.device
     return [
         ("id", call.id),
@@ -161,12 +161,12 @@ def _flat(call: Call) -> list[tuple[str, str]]:
     ]
 
 
-def _id_connector(device: Device) -> list[tuple[str, str]]:
+def _id_connector(device: CallDevice) -> list[tuple[str, str]]:
     return [] if device.id_connector is None else [("id_connector", str(device.id_connector))]
 
 
 def _with_query(url: str, query: list[tuple[str, str]]) -> str:
-    """The url with `query` behind the query it has; its fragment is dropped."""
+    """The url with `query` added to its own query, without its fragment."""
     parts = urlsplit(url)
     added = urlencode(query, quote_via=quote, safe=_SAFE_IN_QUERY)
     whole = "&".join(part for part in (parts.query, added) if part)

@@ -12,14 +12,11 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from connectors.budget import ReplyBudget
+from connectors.errors import SendError
 
 PIECE_BYTES = 16 * 1024
 
 Result = TypeVar("Result")
-
-
-class SendError(OSError):
-    """The connection broke while something was sent."""
 
 
 class BoundedStream(Protocol):

@@ -6,15 +6,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from api.answers import Answer, Count, Id, Text, Timestamp
-from connectors.history import State
-from connectors.model import Content, Fault
-from connectors.trial import Pairs
+from connectors.model import CallFault, Content
+from connectors.reports import BreakerStatus, Pairs
 
 Outcome = Annotated[
     str,
     Field(
         description="What came of it, or why nothing did.",
-        json_schema_extra={"enum": ["published", "declined", *(fault.value for fault in Fault)]},
+        json_schema_extra={
+            "enum": ["published", "declined", *(fault.value for fault in CallFault)]
+        },
     ),
 ]
 Detail = Annotated[str, Field(description="More about a failure.")]
@@ -23,16 +24,16 @@ Seconds = Annotated[Milliseconds | None, Field(description="null when the servic
 
 
 class BreakerAnswer(Answer):
-    """A connectors.history.ShownBreaker."""
+    """A connectors.reports.ShownBreaker."""
 
-    state: State
+    state: BreakerStatus
     calls: Count = Field(description="The last calls, which it looks at; none while open.")
     failures: Count = Field(description="How many of them failed.")
     seconds: Milliseconds = Field(validation_alias="wait", description="Until it lets a call try.")
 
 
 class CallAnswer(Answer):
-    """A connectors.history.PastCall."""
+    """A connectors.reports.PastCall."""
 
     id: str = Field(description="The call's idempotency-key, and its notification's id.")
     create_on: Annotated[
@@ -47,7 +48,7 @@ class CallAnswer(Answer):
 
 
 class ConnectorCallsAnswer(Answer):
-    """A connectors.history.CallHistory."""
+    """A connectors.reports.CallHistory."""
 
     breaker: BreakerAnswer
     calls: list[CallAnswer]

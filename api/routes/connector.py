@@ -23,8 +23,7 @@ from catalog.fields.connector import ConnectorInput, connector_conflicts
 from catalog.load.companies import encrypted
 from catalog.models import Connector
 from catalog.secrets import Cipher
-from connectors.egress import EgressError, UnresolvedError
-from connectors.trial import NothingToTryError
+from connectors.errors import EgressError, HostUnresolvedError, NothingToTryError
 
 router = APIRouter(prefix=PREFIX, tags=["connector"])
 _log = structlog.get_logger(__name__)
@@ -132,7 +131,7 @@ async def _values(caller: AuthorizedCaller) -> dict[str, Any]:
     values = await caller.values(ConnectorInput, connector_conflicts)
     try:
         await caller.services.check_url(values["url"])
-    except UnresolvedError as error:
+    except HostUnresolvedError as error:
         _log.info("a connector's name does not resolve", error=str(error))
     except EgressError as error:
         raise bad_fields({"url": str(error)}) from None

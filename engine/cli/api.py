@@ -35,12 +35,12 @@ async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.errors import SecretKeyError
+    from connectors.errors import CertificatesError
     from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
     from engine.process.lifecycle import stop_on_signals
     from engine.process.metrics import engine_version
     from engine.process.settings_display import shown_servers
     from engine.wiring.api import serve_api
-    from engine.wiring.connector import CertificatesError
 
     stop = asyncio.Event()
     log.info("starting", version=engine_version(), **shown_servers(settings))

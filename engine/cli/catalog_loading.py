@@ -9,7 +9,8 @@ from catalog.index.writer import IndexStore
 from catalog.load import LoadSummary, load_document
 from catalog.redis_connection import connect_redis
 from catalog.secrets import Cipher, open_cipher
-from connectors.egress import Egress, ForbiddenError, UnresolvedError
+from connectors.egress import EgressGuard
+from connectors.errors import HostUnresolvedError, UrlForbiddenError
 from engine.process.settings import Settings
 from engine.wiring.stores import catalog_limits
 
@@ -20,7 +21,7 @@ _PAUSE = 0.1
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
     """Load the document `raw`. Raises SecretKeyError, LoadError, SQLAlchemyError, OSError or
     TimeoutError; then nothing has changed."""
-    egress = Egress(
+    egress = EgressGuard(
         allow_networks=settings.connector_allow_networks,
         deadline=settings.connector_connect_timeout,
     )
@@ -51,13 +52,13 @@ async def update_index(settings: Settings, database: Database) -> None:
         await redis.aclose()
 
 
-async def _url_fault(egress: Egress, url: str) -> str | None:
+async def _url_fault(egress: EgressGuard, url: str) -> str | None:
     """As the interface has it: a name that does not resolve now is accepted."""
     try:
         await egress.check(url)
-    except ForbiddenError as error:
+    except UrlForbiddenError as error:
         return str(error)
-    except UnresolvedError:
+    except HostUnresolvedError:
         return None
     return None
 

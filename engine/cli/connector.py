@@ -51,17 +51,17 @@ async def _test(settings: Settings, company: str, udid: str) -> None:
 
     from catalog.database import open_database
     from catalog.errors import DatabaseUrlError, SecretKeyError
-    from connectors.trial import NothingToTryError
-    from engine.connector.sample_call import sample_call
-    from engine.wiring.connector import CertificatesError, open_endpoints
+    from connectors.errors import CertificatesError, NothingToTryError
+    from engine.connector.trial_call import sample_call
+    from engine.wiring.connector import endpoint_decryptor
 
     try:
         database = open_database(settings.database_url.get_secret_value())
-        opener = open_endpoints(settings)
+        decryptor = endpoint_decryptor(settings)
     except (DatabaseUrlError, SecretKeyError) as error:
         raise CommandError(str(error)) from None
     try:
-        call = await sample_call(database, opener, company, udid)
+        call = await sample_call(database, decryptor, company, udid)
     except NothingToTryError as error:
         raise CommandError(str(error)) from None
     except (SQLAlchemyError, OSError, TimeoutError) as error:

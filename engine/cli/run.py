@@ -82,13 +82,13 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.errors import SecretKeyError
+    from connectors.errors import CertificatesError
     from engine.kafka.errors import TooManyDeadLettersError, TooManyPartitionsError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
     from engine.process.metrics import Metrics, engine_version, finished_work
     from engine.process.settings_display import shown_servers
-    from engine.wiring.connector import CertificatesError
     from engine.wiring.run import run_roles
 
     stop = asyncio.Event()

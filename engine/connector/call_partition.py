@@ -1,14 +1,17 @@
-"""One partition of connector-calls: records are taken in in order and finish in any order."""
+"""One partition of connector-calls: its calls begin in order, finish in any order, and are
+committed up to the first that has not finished."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 
-from connectors.jobs import Job
-from connectors.worker import Worker as CallWorker
+from connectors.scheduled_call import ScheduledCall
+from connectors.scheduler import CallScheduler
+from engine.connector.call_result import CompletedCall, UndecodableRecord
+from engine.connector.finished_calls import WasFinished
 from engine.kafka.offsets import OffsetTracker
 from engine.kafka.partition_worker import Records
 from engine.process.cancelling import cancel
@@ -16,123 +19,140 @@ from engine.process.cancelling import cancel
 _BATCH_RECORDS = 500
 
 
-class TakeIn(Protocol):
-    """Begins what a batch asks for. Whatever it begins is entered in `partition`."""
+class FinishedRecord(NamedTuple):
+    """A record of one assignment of a partition, and what came of it."""
 
-    async def take_in(self, partition: "CallPartition", records: Records) -> None: ...
-    async def recall(self, partition: TopicPartition) -> dict[int, str]: ...
+    partition: "CallPartition"
+    completion: CompletedCall | UndecodableRecord
+
+    @property
+    def offset(self) -> int:
+        return int(self.completion.record.offset)
+
+
+class ResultSink(Protocol):
+    """Publishes results, and calls `finish_offsets` when all that follows from them is done."""
+
+    async def load_finished(self, partition: TopicPartition) -> WasFinished: ...
+    def add(self, finished: FinishedRecord) -> None: ...
+
+
+class CallReceiver(Protocol):
+    """Begins the calls of a batch, after `partition.begin`."""
+
+    async def receive(self, partition: "CallPartition", records: Records) -> None: ...
 
 
 class CallPartition:
-    """Implements the consumer's PartitionWorker. What it holds dies with the assignment."""
+    """One assignment of a partition; implements the consumer's PartitionWorker."""
 
     def __init__(
         self,
         partition: TopicPartition,
-        *,
-        role: TakeIn,
-        calls: CallWorker,
         on_progress: Callable[[], None],
+        *,
+        receiver: CallReceiver,
+        scheduler: CallScheduler,
+        results: ResultSink,
     ) -> None:
         self.partition = partition
-        self.jobs: dict[int, Job] = {}
-        self.finished_before: dict[int, str] = {}
-        self._role = role
-        self._calls = calls
+        self.results = results
+        self.scheduled: dict[int, ScheduledCall] = {}
+        self.offsets = OffsetTracker()
+        self.was_finished: WasFinished = lambda _offset, _id: False
+        self.is_open = True
+        self._receiver = receiver
+        self._scheduler = scheduler
         self._on_progress = on_progress
-        self._offsets = OffsetTracker()
-        self._queue: deque[Records] = deque()
+        self._queue: deque[ConsumerRecord[bytes, bytes]] = deque()
         self._queued = 0
         self._arrived = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._progress = asyncio.Event()
         self._closing = False
-        self._lost = False
         self._task = asyncio.create_task(self._run(), name=f"calls of {partition}")
         self._task.add_done_callback(lambda _: on_progress())
 
     @property
     def pending(self) -> int:
-        """Records offered and not finished."""
-        return self._queued + self._offsets.unfinished
+        """Records offered that have not finished."""
+        return self._queued + self.offsets.unfinished
 
     @property
     def done_offset(self) -> int | None:
-        """Behind what is finished without a gap."""
-        return self._offsets.done
-
-    @property
-    def offsets(self) -> OffsetTracker:
-        """What is begun and not finished; to be looked at only."""
-        return self._offsets
+        """The offset to commit: all records before it have finished."""
+        return self.offsets.done
 
     @property
     def failure(self) -> BaseException | None:
-        """What taking in raised, once it has."""
-        if self._task.done() and not self._task.cancelled():
-            return self._task.exception()
-        return None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether what is under way may still be finished in the partition's name."""
-        return not self._lost
+        """What stopped this partition, once something has."""
+        return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
-        self._queue.append(records)
+        self._queue.extend(records)
         self._queued += len(records)
         self._arrived.set()
 
-    def begun(self, offsets: Sequence[int]) -> None:
-        """These records were taken in."""
+    def begin(self, offsets: Sequence[int]) -> None:
+        """These records were received."""
         for offset in offsets:
-            self._offsets.begin(offset)
+            self.offsets.begin(offset)
         self._queued -= len(offsets)
 
-    def finished(self, offsets: Sequence[int]) -> None:
-        """These records are done with, in whatever order."""
+    def complete(self, completion: CompletedCall | UndecodableRecord) -> None:
+        """A record has its result: hand it on, unless the partition was lost meanwhile."""
+        if self.is_open:
+            self.results.add(FinishedRecord(self, completion))
+
+    def finish_offsets(self, offsets: Sequence[int]) -> None:
+        """All that follows from these records is done."""
         for offset in offsets:
-            self._offsets.finish(offset)
-        self._settled.set()
+            self.offsets.finish(offset)
+        self._progress.set()
         self._on_progress()
 
     async def finish(self, deadline: float) -> None:
-        """Let what is in flight finish and leave, within `deadline` seconds; drop what waits."""
+        """Let tries in flight end and results be published, within `deadline` seconds; drop the
+        calls that wait."""
+        await self._drain(deadline)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End at once. Calls without a result are repeated by the next owner."""
+        self._closing = True
+        self.is_open = False
+        await cancel([self._task])
+        self._scheduler.forget(list(self.scheduled.values()))
+        self.scheduled.clear()
+
+    async def _drain(self, deadline: float) -> None:
         self._closing = True
         self._queue.clear()
         self._arrived.set()
         try:
             async with asyncio.timeout(deadline):
                 await asyncio.wait([self._task])
-                await self._calls.drain(list(self.jobs.values()), deadline)
-                await self._until_departed()
+                await self._scheduler.drain(list(self.scheduled.values()), deadline)
+                forgotten = len(self.scheduled)  # these will have no result
+                while self.offsets.unfinished > forgotten:
+                    self._progress.clear()
+                    await self._progress.wait()
         except TimeoutError:
-            pass  # it is not done, so it is not committed, and the next owner reads it
-        await self.abandon()
-
-    async def abandon(self) -> None:
-        """End at once, whatever is in hand."""
-        self._closing = True
-        self._lost = True
-        await cancel([self._task])
-        self._calls.forget(list(self.jobs.values()))
-        self.jobs.clear()
-
-    async def _until_departed(self) -> None:
-        """Until all that has a result has left. What was forgotten has none and stays open."""
-        forgotten = len(self.jobs)
-        while self._offsets.unfinished > forgotten:
-            self._settled.clear()
-            await self._settled.wait()
+            pass  # what is not done is not committed, and the next owner repeats it
 
     async def _run(self) -> None:
-        self.finished_before = await self._role.recall(self.partition)
+        self.was_finished = await self.results.load_finished(self.partition)
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
-                records = self._queue.popleft()
-                for start in range(0, len(records), _BATCH_RECORDS):
-                    if not self._closing:
-                        await self._role.take_in(self, records[start : start + _BATCH_RECORDS])
+                # All that was fetched meanwhile, in however many fetches: a batch asks Redis
+                # and SQL once, so a slow answer makes batches larger, and no call late.
+                size = min(len(self._queue), _BATCH_RECORDS)
+                await self._receiver.receive(self, [self._queue.popleft() for _ in range(size)])
             if not self._closing:
                 self._arrived.clear()
+
+
+def exception_of(task: asyncio.Task[None]) -> BaseException | None:
+    """What the task raised, once it has."""
+    return task.exception() if task.done() and not task.cancelled() else None

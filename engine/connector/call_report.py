@@ -1,4 +1,4 @@
-"""A call and its reply as a person would want to read them: bounded, and without their secrets."""
+"""A request and a reply for a person to read: clipped, with the secrets masked."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -7,11 +7,11 @@ from urllib.parse import quote, quote_plus
 
 from connectors.call import Reply
 from connectors.model import Call, Content, Declined
+from connectors.reports import Pairs, ReplyReport, RequestReport
 from connectors.request import Request, build_request, usable_parameters
-from connectors.trial import Pairs, ShownReply, ShownRequest
 
 MASK = "*****"
-_SHORTEST_SECRET = 4  # a shorter value says nothing, and stands everywhere
+_SHORTEST_SECRET = 4  # masking a shorter value would mask half of the text
 _LONGEST_BODY = 4000
 _LONGEST_LINE = 2000
 _MOST_HEADERS = 100
@@ -19,14 +19,14 @@ _SIGNATURE = "webhook-signature"
 _SAFE = "/?:@!$'()*,;"
 
 
-def show_request(call: Call, *, agent: str, now: float) -> ShownRequest:
-    """The request. Values of parameters are masked, and so is the signature."""
+def show_request(call: Call, *, agent: str, now: float) -> RequestReport:
+    """The request; parameters' values and the signature are masked."""
     masked = tuple((name, MASK) for name, _ in call.endpoint.parameters)
     endpoint = replace(call.endpoint, parameters=masked)
     request = build_request(replace(call, endpoint=endpoint), agent=agent, now=now)
     headers = [(name.decode(), value.decode()) for name, value in request.headers]
     used = {name for name, _ in usable_parameters(call)}
-    return ShownRequest(
+    return RequestReport(
         method=request.method,
         url=_clipped(request.url, _LONGEST_LINE),
         headers=_headers((name, MASK if name == _SIGNATURE else v) for name, v in headers),
@@ -35,11 +35,10 @@ def show_request(call: Call, *, agent: str, now: float) -> ShownRequest:
     )
 
 
-def show_reply(call: Call, request: Request, reply: Reply) -> ShownReply:
-    """The reply; secrets that it repeats are masked."""
-    secrets = secrets_of(call, request)
+def show_reply(reply: Reply, secrets: Collection[str]) -> ReplyReport:
+    """The reply; the secrets that it repeats are masked."""
     headers = ((name, masked(value, secrets)) for name, value in reply.headers.items())
-    return ShownReply(
+    return ReplyReport(
         status=reply.status,
         headers=_headers(headers),
         body=_clipped(masked(_body(reply.body), secrets), _LONGEST_BODY),
@@ -47,7 +46,7 @@ def show_reply(call: Call, request: Request, reply: Reply) -> ShownReply:
 
 
 def secrets_of(call: Call, request: Request) -> list[str]:
-    """What must not be shown, as it is, as JSON and as a url writes it; the longest first."""
+    """The values to mask, as plain text, in JSON and in urls; the longest first."""
     plain = [value for _, value in call.endpoint.parameters]
     plain += [call.endpoint.secret or ""]
     plain += [value.decode() for name, value in request.headers if name == _SIGNATURE.encode()]
@@ -59,7 +58,7 @@ def secrets_of(call: Call, request: Request) -> list[str]:
 
 
 def masked(text: str, secrets: Collection[str]) -> str:
-    """The text without them."""
+    """The text with the secrets replaced by MASK."""
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, MASK)
@@ -67,10 +66,10 @@ def masked(text: str, secrets: Collection[str]) -> str:
 
 
 def show_content(content: Content, secrets: Collection[str]) -> Content:
-    """What the notification would say."""
+    """The content of the notification."""
 
     def shown(text: str | None) -> str | None:
-        return None if text is None else _clipped(masked(_sound(text), secrets), _LONGEST_BODY)
+        return None if text is None else _clipped(masked(_encodable(text), secrets), _LONGEST_BODY)
 
     return Content(
         format=content.format,
@@ -80,7 +79,7 @@ def show_content(content: Content, secrets: Collection[str]) -> Content:
     )
 
 
-def request_lines(request: ShownRequest) -> Iterator[str]:
+def request_lines(request: RequestReport) -> Iterator[str]:
     """For a terminal."""
     yield f"{request.method} {request.url}"
     yield from _message(request.headers, request.body)
@@ -89,14 +88,14 @@ def request_lines(request: ShownRequest) -> Iterator[str]:
         yield f"(left out, for the request says these itself: {', '.join(request.left_out)})"
 
 
-def reply_lines(reply: ShownReply) -> Iterator[str]:
+def reply_lines(reply: ReplyReport) -> Iterator[str]:
     """For a terminal."""
     yield f"status {reply.status}"
     yield from _message(reply.headers, reply.body)
 
 
 def result_lines(result: Content | Declined) -> Iterator[str]:
-    """What the reply leads to."""
+    """For a terminal."""
     if isinstance(result, Declined):
         yield "no notification: the service declines"
         return
@@ -123,20 +122,20 @@ def _headers(pairs: Iterator[tuple[str, str]]) -> Pairs:
 
 
 def _body(raw: bytes) -> str:
-    """JSON is laid out; what is neither that nor text is only measured."""
+    """JSON is indented; of a body that is no text only the size is shown."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         return f"({len(raw)} bytes that are no text)"
     try:
-        return _sound(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+        return _encodable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):
-        # Shown as it is.
+        # Not JSON: shown as it is.
         return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 
-def _sound(text: str) -> str:
-    """JSON may hold halves of characters, which nothing can write."""
+def _encodable(text: str) -> str:
+    """JSON may contain lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 

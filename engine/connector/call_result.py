@@ -1,13 +1,14 @@
-"""What becomes of a call with its result: the message that leaves, the claim that is settled."""
+"""What a result leads to: a message, an update of the claim, an entry in the history."""
 
 from typing import Any
 
 import msgspec
+from aiokafka import ConsumerRecord
 
-from connectors.history import PastCall
-from connectors.jobs import NO_TRIES, Tries
-from connectors.model import Content, Declined, Failed, Fault, Result
-from engine.connector.call_request import Asked
+from connectors.model import CallFault, CallResult, Content, Declined, Failed
+from connectors.reports import PastCall
+from connectors.scheduled_call import Tries
+from engine.connector.intake import ReceivedCall
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Firing, Notification
 from engine.kafka.publisher import Outgoing
@@ -18,91 +19,119 @@ from engine.redis.devices import DeviceRecord, completed_device
 DECLINED_SECONDS = 60
 
 _encode = msgspec.json.Encoder().encode
-_SHARED_FIELDS = tuple(
+_COPIED_FIELDS = tuple(
     name for name in Firing.__struct_fields__ if name not in ("device", "title", "push")
 )
 
 
-class Answered(msgspec.Struct, gc=False):
-    """A call and its result. `known` is what the catalog says of the device, if it says anything.
+class CompletedCall(msgspec.Struct, gc=False):
+    """A call that has its result. `known` is the catalog's record of the device, if there is one;
+    `tries` is None if the call was never scheduled."""
 
-    `outcome` is the label that it is counted under. `tries` where there were any.
-    """
-
-    asked: Asked
+    received: ReceivedCall
     known: DeviceRecord | None
-    result: Result
+    result: CallResult
     tries: Tries | None = None
 
-    def remembered(self, now: float) -> PastCall:
-        """What the company's account holders are told of it. `now` in epoch seconds."""
-        result, message = self.result, self.asked.message
-        tries, seconds, status = self.tries or NO_TRIES
+    @property
+    def record(self) -> ConsumerRecord[bytes, bytes]:
+        return self.received.record
+
+    @property
+    def id(self) -> str:
+        return self.received.message.id
+
+    @property
+    def company_id(self) -> int:
+        return self.received.message.company.id
+
+    @property
+    def outcome(self) -> str:
+        """The label that the call is counted under: published, declined, or the fault."""
+        if isinstance(self.result, Failed):
+            return self.result.fault.value
+        return "declined" if isinstance(self.result, Declined) else "published"
+
+    @property
+    def content_size(self) -> int:
+        """The characters of content that wait to be published."""
+        return self.result.size if isinstance(self.result, Content) else 0
+
+    def outgoing(self, topics: Topics, now: float) -> Outgoing | None:
+        """The notification or dead letter, if any. `now` in epoch seconds."""
+        if isinstance(self.result, Content):
+            return self._notification(self.result, topics.notifications)
+        if isinstance(self.result, Failed):
+            reason = DeadLetterReason(self.result.fault.value)
+            letter = DeadLetter(self.record, reason, self.result.detail)
+            return letter.outgoing(topics.dead_letters, now)
+        return None
+
+    def too_large(self, size: int) -> "CompletedCall":
+        """The same call, failed because its topic refuses its notification of `size` bytes."""
+        detail = f"the notification would have {size} bytes"
+        failed = Failed(CallFault.TOO_LARGE, detail)
+        return CompletedCall(self.received, self.known, failed, self.tries)
+
+    def claim_update(self) -> ClaimUpdate | None:
+        """Content keeps the claim as it is (None), a refusal shortens it, a failure gives it
+        back."""
+        message = self.received.message
+        keep = 0 if isinstance(self.result, Failed) else DECLINED_SECONDS
+        if isinstance(self.result, Content) or message.delay <= keep:
+            return None
+        return ClaimUpdate(
+            campaign_id=message.campaign.id,
+            udid=message.device.udid,
+            owner=self.received.notification_id,
+            detected_at=self.received.detected_at,
+            delay=message.delay,
+            keep=keep,
+        )
+
+    def past_call(self, now: float) -> PastCall:
+        """The call as the company's account holders see it. `now` in epoch seconds."""
+        tries, seconds, status = self.tries or Tries()
         return PastCall(
             at=now,
-            id=message.id,
-            campaign=message.campaign.id,
+            id=self.id,
+            campaign=self.received.message.campaign.id,
             outcome=self.outcome,
-            detail=result.detail if isinstance(result, Failed) else "",
+            detail=self.result.detail if isinstance(self.result, Failed) else "",
             status=status,
             seconds=seconds,
             tries=tries,
         )
 
+    def _notification(self, content: Content, topic: str) -> Outgoing:
+        message = self.received.message
+        copied: dict[str, Any] = {name: getattr(message, name) for name in _COPIED_FIELDS}
+        notification = Notification(
+            **copied,
+            **{content.format: content.content},  # type: ignore[arg-type]
+            format=content.format,
+            title=message.title if content.title is None else content.title,
+            push=message.push if content.push is None else content.push,
+            device=completed_device(message.device, self.known),
+        )
+        headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
+        udid = message.device.udid.encode()
+        return Outgoing(topic, udid, _encode(notification), headers, self.record.timestamp)
+
+
+class UndecodableRecord(msgspec.Struct, gc=False):
+    """A record of connector-calls that is no call: it takes the same way as a CompletedCall."""
+
+    letter: DeadLetter
+    id: str = ""
+    content_size: int = 0
+
     @property
-    def outcome(self) -> str:
-        """published, declined, or the fault."""
-        if isinstance(self.result, Failed):
-            return self.result.fault.value
-        return "declined" if isinstance(self.result, Declined) else "published"
+    def record(self) -> ConsumerRecord[bytes, bytes]:
+        return self.letter.record
 
-    def unpublishable(self, size: int) -> "Answered":
-        """The same call when its topic does not take its notification of `size` bytes."""
-        detail = f"the notification would have {size} bytes"
-        return Answered(self.asked, self.known, Failed(Fault.TOO_LARGE, detail), self.tries)
+    def outgoing(self, topics: Topics, now: float) -> Outgoing:
+        return self.letter.outgoing(topics.dead_letters, now)
 
-
-def message_of(answered: Answered, topics: Topics, now: float) -> Outgoing | None:
-    """The message that leaves, if one does. `now` in epoch seconds."""
-    asked, result = answered.asked, answered.result
-    if isinstance(result, Content):
-        return _notification(asked, answered.known, result, topics.notifications)
-    if isinstance(result, Failed):
-        letter = DeadLetter(asked.record, DeadLetterReason(result.fault.value), result.detail)
-        return letter.outgoing(topics.dead_letters, now)
-    return None
-
-
-def settlement(answered: Answered) -> ClaimUpdate | None:
-    """What becomes of the claim: kept for content, shortened for a refusal, given back for a
-    failure. None: nothing to do."""
-    message = answered.asked.message
-    keep = 0 if isinstance(answered.result, Failed) else DECLINED_SECONDS
-    if isinstance(answered.result, Content) or message.delay <= keep:
+    def claim_update(self) -> None:
         return None
-    return ClaimUpdate(
-        campaign_id=message.campaign.id,
-        udid=message.device.udid,
-        owner=answered.asked.owner,
-        detected_at=answered.asked.detected_at,
-        delay=message.delay,
-        keep=keep,
-    )
-
-
-def _notification(
-    asked: Asked, known: DeviceRecord | None, content: Content, topic: str
-) -> Outgoing:
-    message = asked.message
-    shared: dict[str, Any] = {name: getattr(message, name) for name in _SHARED_FIELDS}
-    notification = Notification(
-        **shared,
-        **{content.format: content.content},  # type: ignore[arg-type]
-        format=content.format,
-        title=message.title if content.title is None else content.title,
-        push=message.push if content.push is None else content.push,
-        device=completed_device(message.device, known),
-    )
-    headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
-    udid = message.device.udid.encode()
-    return Outgoing(topic, udid, _encode(notification), headers, asked.record.timestamp)

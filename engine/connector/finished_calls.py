@@ -1,15 +1,14 @@
 """Which calls behind the committed offset are finished already, so that a crash repeats few.
 
 Calls finish in any order and commits have no gaps: one call that waits for its service's breaker
-keeps back what finished after it, for minutes. Redis remembers that meanwhile, by record; if it
-cannot, calls are repeated under the same id, which costs the customer's service only.
+holds the committed offset back, for minutes. Redis remembers the calls that finished behind it;
+without Redis they are repeated under the same id, which costs the customer's service only.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
 from redis.asyncio import Redis, RedisCluster
@@ -20,18 +19,21 @@ from engine.process.metrics import Metrics
 _PAUSE_SECONDS = 1.0
 
 
-@dataclass(slots=True)
-class Progress:
-    """Calls of one partition finished just now: offset -> id; and the offset done without gap."""
+# By offset and id (None for a record that is no call): whether the record was finished before.
+WasFinished = Callable[[int, str | None], bool]
 
-    finished: dict[int, str] = field(default_factory=dict)
+
+class PartitionProgress(NamedTuple):
+    """The ids of calls of one partition that have finished, by offset, and the offset to commit."""
+
+    finished: Mapping[int, str]
     done: int | None = None
 
 
-class FinishedCalls:
+class FinishedCallStore:
     """One sorted set a partition: `<offset>:<id>`, by offset. `life` and `deadline` in seconds.
 
-    The id tells a topic that was made anew, which counts from 0 again.
+    The id guards against a topic that was deleted and created again: its offsets start at 0.
     """
 
     def __init__(
@@ -52,6 +54,11 @@ class FinishedCalls:
         self._clock = clock
         self._away_until = float("-inf")
 
+    async def was_finished(self, partition: TopicPartition) -> WasFinished:
+        """As of now. Says no for all calls if Redis does not answer in time."""
+        finished = await self.load(partition)
+        return lambda offset, id_: id_ is not None and finished.get(offset) == id_
+
     async def load(self, partition: TopicPartition) -> dict[int, str]:
         """The ids of finished calls by their offset; empty if Redis does not answer in time."""
         pipeline: Any = self._redis.pipeline(transaction=False)
@@ -63,8 +70,8 @@ class FinishedCalls:
             finished[int(offset)] = id_
         return finished
 
-    async def note(self, progress: Mapping[TopicPartition, Progress]) -> None:
-        """Remember, and forget what lies before `done`. Skipped while Redis does not answer."""
+    async def save(self, progress: Mapping[TopicPartition, PartitionProgress]) -> None:
+        """Add finished calls, and drop those before `done`. Skipped while Redis does not answer."""
         if self._clock() < self._away_until:
             return
         pipeline: Any = self._redis.pipeline(transaction=False)

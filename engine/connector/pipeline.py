@@ -1,124 +1,176 @@
-"""The role `connector`: the way of a call, from the record to the notification.
+"""The role `connector`: the way of a call, from its record to its notification, top to bottom.
 
-decode -> skip what a crash repeats -> look the devices up -> ask the customer's service -> publish
--> settle the claim -> commit. Records are taken in by the batch; from the question on each call
-goes its own way, and only what is finished without a gap is committed.
+    receive         decode a batch, skip what was finished before a crash, look the devices up
+    schedule        hand each call to `connectors.scheduler`; from here each goes its own way
+    publish         the notification, or a dead letter
+    update claims   a failed call gives its claim back, a declined one shortens it
+    remember        in Redis, the calls finished behind the offset that can be committed
+    finish          the consumer commits the offset before which all calls are finished
+
+In this order a crash between two steps repeats calls and loses none: a repeat has the same id, and
+updates no claim that it does not own. With DELIVERY=exactly_once the steps behind `schedule` are
+those of engine/connector/transactional_results.py.
 """
-
-import copy
-from collections.abc import Callable, Container
 
 from aiokafka import TopicPartition
 
-from connectors.model import Failed, Fault, Result
-from connectors.worker import Worker as CallWorker
-from engine.connector.call_partition import CallPartition
-from engine.connector.call_request import Asked, decode_call, question
-from engine.connector.call_result import Answered
-from engine.connector.endpoint_opener import EndpointError, EndpointOpener
-from engine.connector.finished_calls import FinishedCalls
-from engine.connector.result_publisher import ROLE, Departure, Departures
+from connectors.errors import EndpointError
+from connectors.model import CallFault, CallResult, Failed
+from connectors.scheduler import CallScheduler
+from engine.connector.call_partition import CallPartition, FinishedRecord, ResultSink
+from engine.connector.call_result import CompletedCall, UndecodableRecord
+from engine.connector.finished_calls import FinishedCallStore, PartitionProgress, WasFinished
+from engine.connector.intake import EndpointDecryptor, ReceivedCall, build_call, decode_call
+from engine.connector.result_publisher import (
+    ROLE,
+    BatchQueue,
+    ResultMemory,
+    ResultPublisher,
+    run_steps,
+)
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.decoding import decode_records
 from engine.kafka.partition_worker import Records
+from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
+from engine.redis.claims import ClaimUpdate
 from engine.redis.devices import NO_ANSWER, DeviceLookup, DeviceRecord
 
-__all__ = ["ROLE", "Connector"]
 
-
-class Connector:
-    """What the partitions of one process share. Implements TakeIn for all of them."""
+class ConnectorRole:
+    """Receives and schedules the calls of all partitions of a process."""
 
     def __init__(
         self,
         *,
         settings: Settings,
-        calls: CallWorker,
-        opener: EndpointOpener,
+        scheduler: CallScheduler,
+        decryptor: EndpointDecryptor,
         devices: DeviceLookup,
-        departures: Departures,
-        finished: FinishedCalls,
         metrics: Metrics,
     ) -> None:
-        self._settings = settings
-        self._calls = calls
-        self._opener = opener
+        self._fresh_seconds = settings.max_detection_age
+        self._scheduler = scheduler
+        self._decryptor = decryptor
         self._devices = devices
-        self._departures = departures
-        self._finished = finished
-        self._finished_before: Container[int] | None = None
         self._limit = DeadLetterLimit(
             share=settings.dead_letter_share, run=settings.dead_letter_run
         )
         self._metrics = metrics
         self._step = StepTimer(metrics, ROLE)
 
-    def departing_with(
-        self, departures: Departures, finished_before: Container[int]
-    ) -> "Connector":
-        """The same for one assignment whose calls leave in transactions of its own; all else is
-        shared. Kafka itself says what is finished: `finished_before` are offsets."""
-        other = copy.copy(self)
-        other._departures = departures  # noqa: SLF001  # our own
-        other._finished_before = finished_before  # noqa: SLF001
-        return other
-
-    def for_partition(
-        self, partition: TopicPartition, on_progress: Callable[[], None]
-    ) -> CallPartition:
-        """The worker for one assignment of one partition."""
-        return CallPartition(partition, role=self, calls=self._calls, on_progress=on_progress)
-
-    async def recall(self, partition: TopicPartition) -> dict[int, str]:
-        """What a crash would repeat: offsets and ids of calls that are finished already."""
-        return {} if self._finished_before is not None else await self._finished.load(partition)
-
-    async def take_in(self, partition: CallPartition, records: Records) -> None:
-        """Begin every call of a batch. Raises what no retry can mend."""
+    async def receive(self, partition: CallPartition, records: Records) -> None:
+        """Begin every call of a batch. Raises what no retry mends."""
         with self._step("decode"):
-            asked, dead, _ = decode_records(records, decode_call, self._limit)
+            calls, letters, _ = decode_records(records, decode_call, self._limit)
         with self._step("devices"):
-            known = await self._devices.find([each.device_key for each in asked])
-        partition.begun([record.offset for record in records])
-        before: Container[int] = self._finished_before or ()
+            known = await self._devices.find([call.device_key for call in calls])
+        partition.begin([record.offset for record in records])
         repeated = []
-        for letter in dead:
-            if letter.record.offset in before:
+        for letter in letters:
+            if partition.was_finished(letter.record.offset, None):
                 repeated.append(letter.record.offset)
             else:
-                self._departures.add(Departure(partition, letter.record.offset, letter))
-        for each in asked:
-            offset = each.record.offset
-            if offset in before or partition.finished_before.get(offset) == each.message.id:
-                repeated.append(offset)
+                partition.complete(UndecodableRecord(letter))
+        for call in calls:
+            if partition.was_finished(call.record.offset, call.message.id):
+                repeated.append(call.record.offset)
             else:
-                self._ask(partition, each, known[each.device_key])
-        partition.finished(repeated)
+                self._schedule(partition, call, known[call.device_key])
+        partition.finish_offsets(repeated)
         self._metrics.batch_size.observe(len(records))
 
-    def _ask(self, partition: CallPartition, asked: Asked, known: DeviceRecord | None) -> None:
-        """Hand one call over; its result departs when it comes."""
-        offset = asked.record.offset
-        answerable = None if known is NO_ANSWER else known
+    def _schedule(
+        self, partition: CallPartition, received: ReceivedCall, known: DeviceRecord | None
+    ) -> None:
+        """Schedule one call; its result completes the record, at once or whenever it comes."""
+        offset = received.record.offset
+        device = None if known is NO_ANSWER else known
 
-        def on_result(result: Result) -> None:
-            job = partition.jobs.pop(offset, None)
-            if partition.is_open:
-                answered = Answered(asked, answerable, result, None if job is None else job.tries)
-                self._departures.add(Departure(partition, offset, answered))
+        def on_result(result: CallResult) -> None:
+            scheduled = partition.scheduled.pop(offset, None)
+            tries = None if scheduled is None else scheduled.tries
+            partition.complete(CompletedCall(received, device, result, tries))
 
-        endpoint = asked.message.connector
+        endpoint = received.message.connector
         if endpoint is None:
-            on_result(Failed(Fault.NO_CONNECTOR, "the company has no connector"))
+            on_result(Failed(CallFault.NO_CONNECTOR, "the company has no connector"))
             return
         try:
-            opened = self._opener.open(endpoint)
+            decrypted = self._decryptor.decrypt(endpoint)
         except EndpointError as error:
-            on_result(Failed(Fault.SECRET, str(error)))
+            on_result(Failed(CallFault.SECRET, str(error)))
             return
-        call = question(asked, opened, known, self._settings.max_detection_age)
-        job = self._calls.submit(call, on_result)
-        if not job.ended:
-            partition.jobs[offset] = job
+        call = build_call(received, decrypted, known, self._fresh_seconds)
+        scheduled = self._scheduler.submit(call, on_result)
+        if not scheduled.ended:
+            partition.scheduled[offset] = scheduled
+
+
+class AtLeastOnceResults(ResultSink):
+    """What follows from the results of all partitions of a process. `run` must run.
+
+    It raises what no retry mends. No step waits for a later one: while Redis is away calls are
+    still published.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: ResultPublisher,
+        publisher: Publisher,
+        finished_calls: FinishedCallStore,
+        memory: ResultMemory,
+    ) -> None:
+        self._steps = steps
+        self._publisher = publisher
+        self._finished_calls = finished_calls
+        self._memory = memory
+        self._to_publish: BatchQueue[FinishedRecord] = BatchQueue()
+        self._to_update: BatchQueue[tuple[FinishedRecord, ClaimUpdate]] = BatchQueue()
+        self._to_finish: BatchQueue[FinishedRecord] = BatchQueue()
+
+    async def load_finished(self, partition: TopicPartition) -> WasFinished:
+        return await self._finished_calls.was_finished(partition)
+
+    def add(self, finished: FinishedRecord) -> None:
+        self._memory.take(finished.completion.content_size)
+        self._to_publish.put(finished)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await run_steps(
+            self._to_publish.run(self._publish),
+            self._to_update.run(self._update_claims),
+            self._to_finish.run(self._remember_and_finish),
+        )
+
+    async def _publish(self, batch: list[FinishedRecord]) -> None:
+        with self._steps.step("publish"):
+            published = await self._steps.publish(self._publisher, batch)
+        self._memory.give_back(sum(finished.completion.content_size for finished in batch))
+        self._steps.count(published)
+        for finished in published:
+            update = finished.completion.claim_update()
+            if update is None:
+                self._to_finish.put(finished)
+            else:
+                self._to_update.put((finished, update))
+
+    async def _update_claims(self, batch: list[tuple[FinishedRecord, ClaimUpdate]]) -> None:
+        await self._steps.update_claims([update for _, update in batch])
+        self._to_finish.put(*(finished for finished, _ in batch))
+
+    async def _remember_and_finish(self, batch: list[FinishedRecord]) -> None:
+        ids: dict[CallPartition, dict[int, str]] = {}
+        for finished in batch:
+            ids.setdefault(finished.partition, {})[finished.offset] = finished.completion.id
+        await self._finished_calls.save(
+            {
+                partition.partition: PartitionProgress(by_offset, partition.done_offset)
+                for partition, by_offset in ids.items()
+            }
+        )
+        for partition, by_offset in ids.items():
+            partition.finish_offsets(list(by_offset))

@@ -1,27 +1,21 @@
-"""The last steps of calls, for many at once: publish, settle the claims, remember, be done.
-
-In that order, so that a crash at any moment repeats calls and loses none: a repeat has the same
-id, and settles no claim that it does not own.
-"""
+"""The steps that follow a result, for many results at once, whichever delivery is set."""
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
 
 import structlog
-from aiokafka import TopicPartition
 
 from connectors.model import Content, Failed
-from engine.connector.accumulator import Basket
-from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.finished_calls import FinishedCalls, Progress
-from engine.connector.result_memory import RoomToLeave
-from engine.kafka.dead_letters import DeadLetter
+from engine.connector.call_history import CallHistoryWriter
+from engine.connector.call_partition import FinishedRecord
+from engine.connector.call_result import CompletedCall
 from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics
+from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import retry
 from engine.redis.claims import ClaimUpdate, ClaimUpdater
@@ -29,198 +23,150 @@ from engine.redis.claims import ClaimUpdate, ClaimUpdater
 log = structlog.get_logger(__name__)
 
 ROLE = "connector"
+_MOST_BYTES = 64 * 1024 * 1024
+
+Item = TypeVar("Item")
 
 
-class Origin(Protocol):
-    """The assignment of a partition that a call came with."""
+class BatchQueue(Generic[Item]):
+    """Items that are put while a batch is handled are the next batch."""
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+        self._filled = asyncio.Event()
+
+    def put(self, *items: Item) -> None:
+        self._items += items
+        if items:
+            self._filled.set()
+
+    async def run(self, handle: Callable[[list[Item]], Awaitable[None]]) -> None:
+        """Handle batch after batch until cancelled. Raises what `handle` raises."""
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            items, self._items = self._items, []
+            await handle(items)
+
+
+async def run_steps(*steps: Coroutine[Any, Any, None]) -> None:
+    """Run all until cancelled. Raises what one of them raises; the others are cancelled."""
+    tasks = [asyncio.create_task(step) for step in steps]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await cancel(tasks)
+
+
+class ResultMemory:
+    """Bounds the content that waits to be published, over all partitions of a process.
+
+    `on_room` is called when content has been published.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self.on_room: Callable[[], None] = lambda: None
 
     @property
-    def partition(self) -> TopicPartition: ...
-    @property
-    def done_offset(self) -> int | None: ...
-    def finished(self, offsets: Sequence[int]) -> None: ...
+    def has_room(self) -> bool:
+        """Whether more calls may begin: not while Kafka is away and much content waits."""
+        return self._bytes < self._most_bytes
+
+    def take(self, size: int) -> None:
+        self._bytes += size
+
+    def give_back(self, size: int) -> None:
+        self._bytes -= size
+        self.on_room()
 
 
-class Departure(NamedTuple):
-    """A call with its result, or a record that is no call, on its way out."""
+class ResultPublisher:
+    """Publishes results, updates their claims, counts them. `clock` in epoch seconds.
 
-    origin: Origin
-    offset: int
-    cause: Answered | DeadLetter
-
-    @property
-    def id(self) -> str:
-        """By which it is known if it comes again."""
-        return self.cause.asked.message.id if isinstance(self.cause, Answered) else ""
-
-    @property
-    def size(self) -> int:
-        """The characters of content that it holds."""
-        result = self.cause.result if isinstance(self.cause, Answered) else None
-        return result.size if isinstance(result, Content) else 0
-
-    def message(self, topics: Topics, now: float) -> Outgoing | None:
-        """What leaves, if something does."""
-        if isinstance(self.cause, DeadLetter):
-            return self.cause.outgoing(topics.dead_letters, now)
-        return message_of(self.cause, topics, now)
-
-
-class Departures:
-    """Sees calls off. `run` must run; it raises what no retry mends. `clock` in epoch seconds.
-
-    `on_outcome(answered, now)` is called with each call that has left; it does not wait.
+    Raises what no retry mends.
     """
 
     def __init__(
         self,
         *,
         topics: Topics,
-        publisher: Publisher,
         claims: ClaimUpdater,
-        finished: FinishedCalls,
+        history: CallHistoryWriter,
         metrics: Metrics,
-        room: RoomToLeave,
         clock: Callable[[], float] = time.time,
-        on_outcome: Callable[[Answered, float], None] = lambda _answered, _now: None,
     ) -> None:
         self._topics = topics
-        self._publisher = publisher
         self._claims = claims
-        self._finished = finished
+        self._history = history
         self._metrics = metrics
         self._clock = clock
-        self._on_outcome = on_outcome
-        self._room = room
-        self._waiting_bytes = 0
-        self._leaving: Basket[Departure] = Basket()
-        self._unsettled: Basket[tuple[Departure, ClaimUpdate]] = Basket()
-        self._gone: Basket[Departure] = Basket()
-        self._step = StepTimer(metrics, ROLE)
+        self.step = StepTimer(metrics, ROLE)
 
-    def add(self, departure: Departure) -> None:
-        """See it off soon; its origin is told when it is done."""
-        self._take_room(departure.size)
-        self._leaving.put([departure])
-
-    def _take_room(self, size: int) -> None:
-        self._waiting_bytes += size
-        self._room.take(size)
-
-    def _give_room(self, size: int) -> None:
-        self._waiting_bytes -= size
-        self._room.give(size)
-
-    async def run(self) -> None:
-        """Until cancelled. No step waits for a later one: while Redis is away calls still leave."""
-        steps = [
-            asyncio.create_task(self._leaving.empty(self._leave)),
-            asyncio.create_task(self._unsettled.empty(self._settle)),
-            asyncio.create_task(self._gone.empty(self._finish)),
-        ]
-        try:
-            done, _ = await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in steps:
-                task.cancel()
-            await asyncio.gather(*steps, return_exceptions=True)
-            self._give_room(self._waiting_bytes)
-
-    async def _leave(self, batch: list[Departure]) -> None:
-        size = sum(departure.size for departure in batch)
-        with self._step("publish"):
-            batch = await self._publish(batch)
-        self._give_room(size)
-        self._count(batch)
-        for departure in batch:
-            wish = settlement_of(departure)
-            if wish is None:
-                self._gone.put([departure])
-            else:
-                self._unsettled.put([(departure, wish)])
-
-    async def _publish(self, batch: Sequence[Departure]) -> list[Departure]:
-        """Publish what leaves; the departures as they then are."""
+    async def publish(
+        self, publisher: Publisher, batch: Sequence[FinishedRecord]
+    ) -> list[FinishedRecord]:
+        """Publish the messages of the results. Returns the batch; calls whose notification is too
+        large have become failed calls in it, with a dead letter."""
         now = self._clock()
-        leaving = {
+        published = list(batch)
+        unsent = {
             number: message
-            for number, departure in enumerate(batch)
-            if (message := departure.message(self._topics, now)) is not None
+            for number, finished in enumerate(batch)
+            if (message := finished.completion.outgoing(self._topics, now)) is not None
         }
-        departures = list(batch)
-        while leaving:
+        while unsent:
             try:
-                await self._publisher.publish(list(leaving.values()))
+                await publisher.publish(list(unsent.values()))
                 break
             except MessageTooLargeError as error:
                 refused = {id(message) for message in error.messages}
-                leaving = {n: m for n, m in leaving.items() if id(m) in refused}
-                for number, message in leaving.items():
-                    departures[number], leaving[number] = self._smaller(
-                        departures[number], message, now
+                unsent = {n: message for n, message in unsent.items() if id(message) in refused}
+                for number, message in unsent.items():
+                    published[number], unsent[number] = self._smaller(
+                        published[number], message, now
                     )
-        return departures
+        return published
 
     def _smaller(
-        self, departure: Departure, message: Outgoing, now: float
-    ) -> tuple[Departure, Outgoing]:
-        """Instead of a message that its topic does not take: a dead letter, or one without its
-        value, or at last without its key: its headers say where the original lies."""
-        cause = departure.cause
-        size = len(message.value or b"")
-        if isinstance(cause, Answered) and isinstance(cause.result, Content):
-            departure = departure._replace(cause=cause.unpublishable(size))
-            letter = departure.message(self._topics, now)
-            assert letter is not None  # noqa: S101  # a failure has one
-            return departure, letter
+        self, finished: FinishedRecord, message: Outgoing, now: float
+    ) -> tuple[FinishedRecord, Outgoing]:
+        """A dead letter instead of a notification; a dead letter without its value, or at last
+        without its key: its headers say where the original lies."""
+        call = finished.completion
+        if isinstance(call, CompletedCall) and isinstance(call.result, Content):
+            failed = call.too_large(len(message.value or b""))
+            letter = failed.outgoing(self._topics, now)
+            assert letter is not None  # noqa: S101  # a failed call has one
+            return finished._replace(completion=failed), letter
         key = None if message.value is None else message.key
-        return departure, message._replace(key=key, value=None)
+        return finished, message._replace(key=key, value=None)
 
-    async def _settle(self, batch: list[tuple[Departure, ClaimUpdate]]) -> None:
-        await self._settle_claims([wish for _, wish in batch])
-        self._gone.put(departure for departure, _ in batch)
-
-    async def _settle_claims(self, wishes: Sequence[ClaimUpdate]) -> None:
-        with self._step("claims"):
+    async def update_claims(self, updates: Sequence[ClaimUpdate]) -> None:
+        """Waits for Redis."""
+        with self.step("claims"):
             await retry(
-                lambda: self._claims.apply(wishes), self._metrics.redis_errors, "claims to settle"
+                lambda: self._claims.apply(updates), self._metrics.redis_errors, "claims to settle"
             )
 
-    async def _finish(self, batch: list[Departure]) -> None:
-        by_origin: dict[Origin, list[Departure]] = {}
-        for departure in batch:
-            by_origin.setdefault(departure.origin, []).append(departure)
-        await self._finished.note(
-            {
-                origin.partition: Progress({d.offset: d.id for d in gone}, origin.done_offset)
-                for origin, gone in by_origin.items()
-            }
-        )
-        for origin, gone in by_origin.items():
-            origin.finished([departure.offset for departure in gone])
-
-    def _count(self, batch: Sequence[Departure]) -> None:
+    def count(self, published: Sequence[FinishedRecord]) -> None:
+        """Metrics, the log, and the history that account holders see."""
         metrics, now = self._metrics, self._clock()
         failed: Counter[tuple[int, str]] = Counter()
-        for _, _, cause in batch:
-            if isinstance(cause, DeadLetter):
-                metrics.dead_letters.labels(cause.record.topic, cause.reason).inc()
+        for _, call in published:
+            if not isinstance(call, CompletedCall):
+                metrics.dead_letters.labels(call.record.topic, call.letter.reason).inc()
                 continue
-            metrics.connector_calls.labels(cause.outcome).inc()
-            self._on_outcome(cause, now)
-            if isinstance(cause.result, Content):
-                metrics.notifications.labels(cause.result.format).inc()
-                metrics.latency.observe(max(0.0, now - cause.asked.detected_at))
-            elif isinstance(cause.result, Failed):
-                metrics.dead_letters.labels(cause.asked.record.topic, cause.outcome).inc()
-                failed[cause.asked.message.company.id, cause.outcome] += 1
+            metrics.connector_calls.labels(call.outcome).inc()
+            self._history.add(call.company_id, call.past_call(now))
+            if isinstance(call.result, Content):
+                metrics.notifications.labels(call.result.format).inc()
+                metrics.latency.observe(max(0.0, now - call.received.detected_at))
+            elif isinstance(call.result, Failed):
+                metrics.dead_letters.labels(call.record.topic, call.outcome).inc()
+                failed[call.company_id, call.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
-
-
-def settlement_of(departure: Departure) -> ClaimUpdate | None:
-    """What becomes of its claim, if it has one to settle."""
-    cause = departure.cause
-    return settlement(cause) if isinstance(cause, Answered) else None

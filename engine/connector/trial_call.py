@@ -1,71 +1,144 @@
-"""One call with a sample detection, to see what comes of it.
+"""One call about a sample detection, for a person to see what the company's service answers.
 
-Nothing is published, nothing is tried again, and breakers do not count it.
+It is published nowhere, never retried, and breakers do not count it.
 """
 
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 
-import structlog
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
-from connectors.call import Caller
-from connectors.model import Call, CallError, Declined, Fault
-from connectors.reply import read_reply
-from connectors.request import build_request
-from connectors.trial import ShownReply, Trial
+from catalog.models import Beacon, Campaign, Company, Connector, Venue
+from connectors.call import Reply, ServiceCaller, call_service
+from connectors.errors import CallError, EndpointError, NothingToTryError
+from connectors.model import Call, CallBeacon, CallDevice, CallFault, Declined, NamedReference
+from connectors.reports import Trial
+from connectors.request import Request
 from engine.connector.call_report import secrets_of, show_content, show_reply, show_request
-from engine.connector.endpoint_opener import EndpointOpener
-from engine.connector.sample_call import sample_call
-
-log = structlog.get_logger(__name__)
+from engine.connector.intake import EndpointDecryptor
+from engine.kafka.messages import ConnectorEndpoint
+from engine.kafka.timestamps import format_instant
 
 SAMPLE_UDID = "sample-device"
-
-
-async def make_trial(caller: Caller, call: Call, *, agent: str) -> Trial:
-    """Make the call, once, whatever the service answers."""
-    now = time.time()
-    try:
-        request = build_request(call, agent=agent, now=now)
-        shown = show_request(call, agent=agent, now=now)
-    except ValueError:
-        detail = "the connector's url or parameters make no valid request"
-        return Trial(Fault.REQUEST.value, detail)
-    reply: ShownReply | None = None
-    begin, seconds = time.perf_counter(), None
-    try:
-        received = await caller.send(call.company_id, request)
-        seconds = time.perf_counter() - begin
-        reply = show_reply(call, request, received)
-        result = read_reply(received.status, received.headers, received.body, now=time.time())
-    except CallError as error:
-        seconds = time.perf_counter() - begin if seconds is None else seconds
-        return Trial(error.fault.value, error.detail, shown, reply, seconds)
-    except Exception as error:  # as the role does; its message may quote what the service sent
-        return _unforeseen(call, error)._replace(request=shown)
-    if isinstance(result, Declined):
-        return Trial("declined", "", shown, reply, seconds, result)
-    content = show_content(result, secrets_of(call, request))
-    return Trial("published", "", shown, reply, seconds, content)
+_FRESH_SECONDS = 300.0
 
 
 def company_trials(
-    database: Database, opener: EndpointOpener, caller: Caller, *, agent: str
+    database: Database, decryptor: EndpointDecryptor, caller: ServiceCaller, *, agent: str
 ) -> Callable[[int], Awaitable[Trial]]:
-    """Trials by the id of the company. They raise NothingToTryError and what SQL raises."""
+    """A function that tries the connector of a company by its id. It raises NothingToTryError and
+    SQLAlchemy's errors."""
 
-    async def attempt(company_id: int) -> Trial:
-        call = await sample_call(database, opener, company_id, SAMPLE_UDID)
+    async def try_connector(company_id: int) -> Trial:
+        call = await sample_call(database, decryptor, company_id, SAMPLE_UDID)
         try:
             return await make_trial(caller, call, agent=agent)
         finally:
-            await caller.close()  # of what is idle: trials are rare
+            await caller.close()  # idle connections: trials are rare
 
-    return attempt
+    return try_connector
 
 
-def _unforeseen(call: Call, error: Exception) -> Trial:
-    kind = type(error).__name__
-    log.error("call_failed_unforeseen", company=call.company_id, error=kind)
-    return Trial(Fault.REPLY.value, f"an answer that cannot be used ({kind})")
+async def make_trial(caller: ServiceCaller, call: Call, *, agent: str) -> Trial:
+    """Make the call once; whatever the service answers becomes a Trial."""
+    try:
+        trial = Trial("", "", show_request(call, agent=agent, now=time.time()))
+    except ValueError:
+        detail = "the connector's url or parameters make no valid request"
+        return Trial(CallFault.REQUEST.value, detail)
+    begin = time.perf_counter()
+    secrets: list[str] = []
+
+    def on_reply(request: Request, reply: Reply) -> None:
+        nonlocal trial
+        secrets.extend(secrets_of(call, request))
+        seconds = time.perf_counter() - begin
+        trial = trial._replace(reply=show_reply(reply, secrets), seconds=seconds)
+
+    try:
+        result = await call_service(caller, call, agent=agent, clock=time.time, on_reply=on_reply)
+    except CallError as error:
+        seconds = time.perf_counter() - begin if trial.seconds is None else trial.seconds
+        return trial._replace(outcome=error.fault.value, detail=error.detail, seconds=seconds)
+    if isinstance(result, Declined):
+        return trial._replace(outcome="declined", result=result)
+    return trial._replace(outcome="published", result=show_content(result, secrets))
+
+
+async def sample_call(
+    database: Database, decryptor: EndpointDecryptor, company: str | int, udid: str
+) -> Call:
+    """A call about one of the company's own campaigns of format connector, or a made-up one.
+
+    `company` is an id, or a text that is a name or an id. The device `udid` is a test device.
+    Raises NothingToTryError, and SQLAlchemy's errors.
+    """
+    async with database.read() as session:
+        found = await _company(session, company)
+        connector = await session.scalar(select(Connector).where(Connector.company_id == found.id))
+        if connector is None:
+            raise NothingToTryError(f"the company {found.name!r} has no connector")
+        campaign, venue, beacon = await _campaign(session, found.id)
+    fields = ConnectorEndpoint.__struct_fields__
+    endpoint = ConnectorEndpoint(**{name: getattr(connector, name) for name in fields})
+    try:
+        decrypted = decryptor.decrypt(endpoint)
+    except EndpointError as error:
+        raise NothingToTryError(str(error)) from None
+    now = time.time()
+    return Call(
+        id=str(uuid.uuid4()),
+        company_id=found.id,
+        campaign=campaign,
+        venue=venue,
+        beacon=beacon,
+        proximity="near",
+        device=CallDevice(udid=udid, name="android", version="14", model="sample", test=True),
+        detected_at=format_instant(now),
+        fresh_until=now + _FRESH_SECONDS,
+        endpoint=decrypted,
+    )
+
+
+async def _company(session: AsyncSession, wanted: str | int) -> Company:
+    """A number is an id; a text is a name, or else an id."""
+    conditions: list[ColumnElement[bool]] = []
+    if isinstance(wanted, int):
+        conditions.append(Company.id == wanted)
+    else:
+        conditions.append(Company.name == wanted)
+        if wanted.isascii() and wanted.isdigit():
+            conditions.append(Company.id == int(wanted))
+    for condition in conditions:
+        found = await session.scalar(select(Company).where(condition))
+        if found is not None:
+            return found
+    raise NothingToTryError(f"there is no company {wanted!r}")
+
+
+async def _campaign(
+    session: AsyncSession, company_id: int
+) -> tuple[NamedReference, NamedReference, CallBeacon]:
+    """The company's first campaign of format connector that targets a beacon."""
+    row = (
+        await session.execute(
+            select(Campaign.id, Campaign.name, Venue.id, Venue.name, Beacon)
+            .join(Venue, Campaign.venue_id == Venue.id)
+            .join(Campaign.beacons)
+            .where(Venue.company_id == company_id, Campaign.format == "connector")
+            .order_by(Campaign.id, Beacon.id)
+            .limit(1)
+        )
+    ).first()
+    if row is None:
+        nothing = str(uuid.UUID(int=0))
+        heard = CallBeacon(id=0, name="sample beacon", uuid=nothing, major=0, minor=0)
+        return NamedReference(0, "sample campaign"), NamedReference(0, "sample venue"), heard
+    campaign_id, campaign, venue_id, venue, beacon = row
+    heard = CallBeacon(
+        id=beacon.id, name=beacon.name, uuid=beacon.uuid, major=beacon.major, minor=beacon.minor
+    )
+    return NamedReference(campaign_id, campaign), NamedReference(venue_id, venue), heard

@@ -20,9 +20,9 @@ from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
 from api.slots import FairSlots
 from catalog.index.drainer import OutboxDrainer
 from catalog.secrets import open_cipher
-from connectors.egress import Egress
-from connectors.history import CallHistory
-from engine.connector.past_calls import read_past_calls
+from connectors.egress import EgressGuard
+from connectors.reports import CallHistory
+from engine.connector.call_history import read_call_history
 from engine.connector.trial_call import company_trials
 from engine.process.health import HealthServer, ServerProbe
 from engine.process.http_connection import HttpLimits
@@ -30,7 +30,7 @@ from engine.process.http_server import BoundedServer, listen
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
-from engine.wiring.connector import open_caller, open_endpoints, user_agent
+from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
 from engine.wiring.server_watch import sql_probe
 from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
 
@@ -145,7 +145,7 @@ def build_services(
         nudge=drainer.nudge,
         check_url=_egress(settings).check,
         try_connector=company_trials(
-            stores.database, open_endpoints(settings), open_caller(settings), agent=user_agent()
+            stores.database, endpoint_decryptor(settings), open_caller(settings), agent=user_agent()
         ),
         past_calls=partial(_past_calls, stores, settings),
         clock=clock,
@@ -160,7 +160,7 @@ def build_services(
 
 
 async def _past_calls(stores: Stores, settings: Settings, company_id: int) -> CallHistory:
-    return await read_past_calls(
+    return await read_call_history(
         stores.redis,
         settings.redis_prefix,
         company_id,
@@ -169,10 +169,10 @@ async def _past_calls(stores: Stores, settings: Settings, company_id: int) -> Ca
     )
 
 
-def _egress(settings: Settings) -> Egress:
+def _egress(settings: Settings) -> EgressGuard:
     """One guard for the process: how many names it looks up at once is bounded, and it does so
     beside the loop's threads, in which SQL and Redis look up theirs."""
-    return Egress(
+    return EgressGuard(
         allow_networks=settings.connector_allow_networks,
         deadline=settings.connector_connect_timeout,
     )

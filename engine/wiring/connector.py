@@ -5,48 +5,38 @@ import socket
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from aiokafka import TopicPartition
 
 from catalog.secrets import open_cipher
 from connectors.breaker import BreakerPolicy, LocalBreakers
-from connectors.call import Caller, CallLimits, client_context
-from connectors.egress import Egress
-from connectors.gate import Gate
-from connectors.jobs import WorkerLimits
-from connectors.names import Names
-from connectors.retry import RetryPolicy
-from connectors.worker import Worker
-from engine.connector.call_result import Answered
-from engine.connector.endpoint_opener import EndpointOpener
-from engine.connector.finished_calls import FinishedCalls
-from engine.connector.past_calls import PastCalls
-from engine.connector.pipeline import ROLE, Connector
-from engine.connector.result_memory import RoomToLeave
-from engine.connector.result_publisher import Departures
-from engine.connector.shared_breakers import SharedBreakers
-from engine.connector.transactional import TransactionalCalls, TransactionalDepartures
-from engine.kafka.offsets import FinishedRanges
-from engine.kafka.partition_worker import PartitionWorker
+from connectors.breaker_client import BreakerClient
+from connectors.call import CallLimits, ServiceCaller, client_context
+from connectors.egress import EgressGuard
+from connectors.errors import CertificatesError
+from connectors.scheduled_call import RetryPolicy
+from connectors.scheduler import CallScheduler, SchedulerLimits
+from engine.connector.call_history import CallHistoryWriter
+from engine.connector.call_partition import CallPartition
+from engine.connector.finished_calls import FinishedCallStore
+from engine.connector.intake import EndpointDecryptor
+from engine.connector.pipeline import AtLeastOnceResults, ConnectorRole
+from engine.connector.redis_breakers import RedisBreakers
+from engine.connector.result_publisher import ROLE, ResultMemory, ResultPublisher
+from engine.connector.transactional_results import TransactionalCallPartition, TransactionalResults
 from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import redis_may_recover
-from engine.process.metrics import Metrics, engine_version
+from engine.process.metrics import engine_version
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimUpdater
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role, Service
 
-# A breaker that cannot be asked for so long is this process's own for a while.
-_BREAKER_DEADLINE = 0.5
+_BREAKER_DEADLINE = 0.5  # without an answer the process uses breakers of its own for a while
 _FINISHED_DEADLINE = 1.0
 _LEASE_BEYOND_CALL = 2.0
-
-
-class CertificatesError(Exception):
-    """CONNECTOR_CA_FILE cannot be used; the message says why."""
 
 
 def user_agent() -> str:
@@ -54,8 +44,8 @@ def user_agent() -> str:
     return f"proximity-engine/{engine_version()}"
 
 
-def open_caller(settings: Settings) -> Caller:
-    """Calls under the limits of the settings. The caller closes it. Raises CertificatesError."""
+def open_caller(settings: Settings) -> ServiceCaller:
+    """Calls within the limits of the settings. Close it. Raises CertificatesError."""
     try:
         context = client_context(settings.connector_ca_file)
     except OSError as error:
@@ -63,9 +53,8 @@ def open_caller(settings: Settings) -> Caller:
             f"PROXIMITY_CONNECTOR_CA_FILE {settings.connector_ca_file}: "
             f"{error.strerror or 'holds no certificate in PEM'}"
         ) from None
-    egress = Egress(
+    egress = EgressGuard(
         allow_networks=settings.connector_allow_networks,
-        resolve=Names(),
         deadline=settings.connector_connect_timeout,
     )
     limits = CallLimits(
@@ -74,60 +63,48 @@ def open_caller(settings: Settings) -> Caller:
         reply_bytes=settings.connector_reply_bytes,
         reply_steps=settings.connector_reply_steps,
     )
-    return Caller(egress=egress, ssl_context=context, limits=limits)
+    return ServiceCaller(egress=egress, ssl_context=context, limits=limits)
 
 
-def open_endpoints(settings: Settings) -> EndpointOpener:
+def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
     """Decrypts with SECRET_KEY, if it is set. Raises SecretKeyError."""
     key = settings.secret_key
-    return EndpointOpener(None if key is None else open_cipher(key.get_secret_value()))
+    return EndpointDecryptor(None if key is None else open_cipher(key.get_secret_value()))
 
 
 def build_connector(parts: ProcessParts) -> Role:
     """The connector; nothing is started. Raises SecretKeyError, CertificatesError."""
-    settings, metrics = parts.settings, parts.metrics
+    settings, metrics, redis = parts.settings, parts.metrics, parts.stores.redis
     topics = Topics.named(settings.topic_prefix)
     caller = open_caller(settings)
-    finished = _finished(parts)
-    room = RoomToLeave()
-    past = PastCalls(
-        redis=parts.stores.redis,
+    memory = ResultMemory()
+    scheduler = _scheduler(parts, caller, memory)
+    memory.on_room = scheduler.resume
+    role = ConnectorRole(
+        settings=settings,
+        scheduler=scheduler,
+        decryptor=endpoint_decryptor(settings),
+        devices=parts.device_lookup(),
+        metrics=metrics,
+    )
+    history = CallHistoryWriter(
+        redis=redis,
         prefix=settings.redis_prefix,
         deadline=settings.redis_timeout,
         metrics=metrics,
     )
-
-    def remember(answered: Answered, now: float) -> None:
-        past.note(answered.asked.message.company.id, answered.remembered(now))
-
-    departing: dict[str, Any] = {
-        "topics": topics,
-        "claims": ClaimUpdater(
-            redis=parts.stores.redis,
-            prefix=settings.redis_prefix,
-            deadline=settings.redis_timeout,
-        ),
-        "finished": finished,
-        "metrics": metrics,
-        "room": room,
-        "on_outcome": remember,
-    }
-    departures = Departures(publisher=parts.publisher, **departing)
-    calls = _calls(parts, caller, room)
-    room.on_room = calls.go_on
-    role = Connector(
-        settings=settings,
-        calls=calls,
-        opener=open_endpoints(settings),
-        devices=parts.device_lookup(),
-        departures=departures,
-        finished=finished,
-        metrics=metrics,
+    claims = ClaimUpdater(
+        redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
     )
-    background: dict[str, Service] = {
-        "connector departures": departures.run,
-        "past connector calls": past.run,
-    }
+    steps = ResultPublisher(topics=topics, claims=claims, history=history, metrics=metrics)
+
+    async def run_calls() -> None:
+        try:
+            await scheduler.run()
+        finally:
+            await caller.close()
+
+    background: dict[str, Service] = {"connector calls": run_calls, "call history": history.run}
     if settings.delivery == "exactly_once":
 
         def make_worker(
@@ -135,73 +112,69 @@ def build_connector(parts: ProcessParts) -> Role:
             publisher: TransactionalPublisher,
             place: Position,
             on_progress: Callable[[], None],
-        ) -> PartitionWorker:
-            mine = TransactionalDepartures(publisher=publisher, **departing)
-            before = FinishedRanges.read(place.finished_ranges)
-            return TransactionalCalls(
-                role.departing_with(mine, before).for_partition(partition, on_progress),
-                departures=mine,
-                publisher=publisher,
-                topic_id=place.topic_id,
-                finished_before=before,
-                on_progress=on_progress,
+        ) -> CallPartition:
+            results = TransactionalResults(
+                steps=steps, publisher=publisher, place=place, memory=memory
+            )
+            return TransactionalCallPartition(
+                partition, on_progress, receiver=role, scheduler=scheduler, results=results
             )
 
         make, transactions = transactional_consumer(parts, ROLE, make_worker)
         background["connector transactions"] = transactions.run
     else:
-        make = partial(role_consumer(parts, ROLE), worker_for=role.for_partition)
+        results = AtLeastOnceResults(
+            steps=steps,
+            publisher=parts.publisher,
+            finished_calls=_finished_calls(parts),
+            memory=memory,
+        )
+        background["connector results"] = results.run
+        worker_for = partial(CallPartition, receiver=role, scheduler=scheduler, results=results)
+        make = partial(role_consumer(parts, ROLE), worker_for=worker_for)
     consumer = make(
         topics=[topics.connector_calls],
-        # No partition waits for a company: what a company has too much is not taken in.
+        # A partition never waits for one company: calls beyond its share fail at once.
         batch_records=settings.connector_pending,
         in_flight_records=2 * settings.connector_pending,
     )
-
-    async def run_calls() -> None:
-        try:
-            await calls.run()
-        finally:
-            await caller.close()
-
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"connector calls": run_calls} | background,
+        background=background,
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"redis_writes"},
     )
 
 
-def _calls(parts: ProcessParts, caller: Caller, room: RoomToLeave) -> Worker:
+def _scheduler(parts: ProcessParts, caller: ServiceCaller, memory: ResultMemory) -> CallScheduler:
     settings, metrics = parts.settings, parts.metrics
-    retried = metrics.connector_calls.labels("retried")
-    return Worker(
+    return CallScheduler(
         caller=caller,
-        gate=_gate(parts),
+        breakers=_breakers(parts),
         retries=RetryPolicy(tries=settings.connector_tries),
-        limits=WorkerLimits(
+        limits=SchedulerLimits(
             company=settings.connector_company_calls,
             in_all=settings.connector_calls,
             unfinished=settings.connector_pending,
         ),
         agent=user_agent(),
         on_try=metrics.connector_call_seconds.observe,
-        on_retry=retried.inc,
-        may_start=lambda: room.has_room,
+        on_retry=metrics.connector_calls.labels("retried").inc,
+        may_start=lambda: memory.has_room,
     )
 
 
-def _gate(parts: ProcessParts) -> Gate:
-    settings = parts.settings
+def _breakers(parts: ProcessParts) -> BreakerClient:
+    settings, metrics = parts.settings, parts.metrics
     policy = BreakerPolicy(
         window=settings.connector_breaker_window,
         failures=settings.connector_breaker_failures,
         pause=settings.connector_breaker_pause,
         lease=settings.connector_call_timeout + _LEASE_BEYOND_CALL,
     )
-    gate = Gate(
-        store=SharedBreakers(
+    breakers = BreakerClient(
+        store=RedisBreakers(
             redis=parts.stores.redis,
             prefix=settings.redis_prefix,
             policy=policy,
@@ -211,27 +184,23 @@ def _gate(parts: ProcessParts) -> Gate:
         name=f"{socket.gethostname()}-{secrets.token_hex(8)}",
         clock=time.time,
         may_pass=redis_may_recover,
-        on_store_error=parts.metrics.redis_errors.inc,
+        on_store_error=metrics.redis_errors.inc,
     )
-    _show(gate, parts.metrics)
-    return gate
+
+    def count(state: str) -> float:
+        return breakers.counts()[state]
+
+    for state in breakers.counts():
+        metrics.connector_breakers.labels(state).set_function(partial(count, state))
+    return breakers
 
 
-def _show(gate: Gate, metrics: Metrics) -> None:
-    for state in gate.counts():
-        metrics.connector_breakers.labels(state).set_function(partial(_count, gate, state))
-
-
-def _count(gate: Gate, state: str) -> float:
-    return gate.counts()[state]
-
-
-def _finished(parts: ProcessParts) -> FinishedCalls:
+def _finished_calls(parts: ProcessParts) -> FinishedCallStore:
     settings = parts.settings
-    return FinishedCalls(
+    return FinishedCallStore(
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
-        # What is older is not asked again, if it comes again.
+        # An older call is stale: it is not made again, if it is read again.
         life=2 * settings.max_detection_age,
         deadline=_FINISHED_DEADLINE,
         metrics=parts.metrics,

@@ -13,18 +13,22 @@ from catalog.redis_connection import connect_redis
 from connectors.breaker import (
     CLOSED,
     BreakerPolicy,
+    BreakerReport,
+    BreakerState,
     BreakerStore,
     LocalBreakers,
-    Report,
-    Standing,
-    Wish,
+    ReportPurpose,
 )
-from engine.connector.shared_breakers import SharedBreakers
+from engine.connector.redis_breakers import RedisBreakers
 
 POLICY = BreakerPolicy(window=20, failures=10, pause=10.0, lease=5.0)
 NOW = float(int(time.time()))
 GOOD, BAD = (False,), (True,)
-PROBER = Standing(is_open=True, is_prober=True)
+PROBER = BreakerState(is_open=True, is_prober=True)
+
+OUTCOMES, ASK_TO_PROBE = ReportPurpose.OUTCOMES, ReportPurpose.ASK_TO_PROBE
+PROBE_PASSED, PROBE_FAILED = ReportPurpose.PROBE_PASSED, ReportPurpose.PROBE_FAILED
+PROBE_DROPPED = ReportPurpose.PROBE_DROPPED
 
 
 @pytest.fixture(params=["local", "embedded_redis", "redis", "redis_cluster"])
@@ -33,31 +37,31 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[BreakerStore]:
         yield LocalBreakers(POLICY)
         return
     redis = connect_redis(str(request.getfixturevalue(f"{request.param}_url")))
-    yield SharedBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
+    yield RedisBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
     await redis.aclose()
 
 
-def opened(wait: float) -> Standing:
-    return Standing(is_open=True, wait=wait)
+def opened(wait: float) -> BreakerState:
+    return BreakerState(is_open=True, wait=wait)
 
 
 async def tell(
     store: BreakerStore,
     outcomes: tuple[bool, ...] = (),
-    wish: Wish = Wish.TELL,
+    purpose: ReportPurpose = OUTCOMES,
     *,
     at: float = 0.0,
     by: str = "one",
     company: int = 7,
-) -> Standing:
+) -> BreakerState:
     """One report; `at` in seconds from NOW."""
-    report = Report(company_id=company, outcomes=outcomes, wish=wish)
-    (standing,) = await store.exchange([report], prober=by, now=NOW + at)
-    return standing
+    report = BreakerReport(company_id=company, outcomes=outcomes, purpose=purpose)
+    (state,) = await store.exchange([report], prober=by, now=NOW + at)
+    return state
 
 
 async def test_it_begins_closed(store: BreakerStore) -> None:
-    assert await tell(store, wish=Wish.ASK) == CLOSED
+    assert await tell(store, purpose=ASK_TO_PROBE) == CLOSED
 
 
 @pytest.mark.parametrize(
@@ -78,13 +82,13 @@ async def test_it_begins_closed(store: BreakerStore) -> None:
 async def test_it_opens_at_half_of_the_last_twenty(
     store: BreakerStore, outcomes: tuple[bool, ...], opens: bool, one_by_one: bool
 ) -> None:
-    standing = CLOSED
+    state = CLOSED
     if one_by_one:
         for failed in outcomes[-40:]:
-            standing = await tell(store, (failed,))
+            state = await tell(store, (failed,))
     else:
-        standing = await tell(store, outcomes)
-    assert standing == (opened(10.0) if opens else CLOSED)
+        state = await tell(store, outcomes)
+    assert state == (opened(10.0) if opens else CLOSED)
 
 
 async def test_what_all_processes_tell_counts(store: BreakerStore) -> None:
@@ -96,77 +100,81 @@ async def test_what_all_processes_tell_counts(store: BreakerStore) -> None:
 
 async def test_companies_are_apart(store: BreakerStore) -> None:
     reports = [
-        Report(company_id=number, outcomes=BAD * 10 if number % 2 else GOOD * 10)
+        BreakerReport(company_id=number, outcomes=BAD * 10 if number % 2 else GOOD * 10)
         for number in range(40)
     ]
-    standings = await store.exchange(reports, prober="one", now=NOW)
-    assert standings == [opened(10.0) if number % 2 else CLOSED for number in range(40)]
+    states = await store.exchange(reports, prober="one", now=NOW)
+    assert states == [opened(10.0) if number % 2 else CLOSED for number in range(40)]
 
 
 async def test_while_it_is_open_outcomes_change_nothing(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
     assert await tell(store, GOOD * 50, at=3) == opened(7.0)
     assert await tell(store, BAD * 50, at=4) == opened(6.0)
-    assert await tell(store, wish=Wish.ASK, at=9.999) == opened(pytest.approx(0.001, abs=1e-6))  # type: ignore[arg-type]
+    assert await tell(store, purpose=ASK_TO_PROBE, at=9.999) == opened(
+        pytest.approx(0.001, abs=1e-6)  # type: ignore[arg-type]
+    )
 
 
 async def test_then_exactly_one_may_try(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
     asked = [
-        await tell(store, wish=Wish.ASK, at=10 + number / 10, by=f"process {number}")
+        await tell(store, purpose=ASK_TO_PROBE, at=10 + number / 10, by=f"process {number}")
         for number in range(5)
     ]
     assert asked[0] == PROBER
-    assert all(standing.is_open and not standing.is_prober for standing in asked[1:])
-    assert [standing.wait for standing in asked[1:]] == pytest.approx([4.9, 4.8, 4.7, 4.6])
+    assert all(state.is_open and not state.is_prober for state in asked[1:])
+    assert [state.wait for state in asked[1:]] == pytest.approx([4.9, 4.8, 4.7, 4.6])
 
 
 async def test_what_the_prober_found_decides(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
-    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
-    assert await tell(store, wish=Wish.FAILED, at=11) == opened(10.0)
-    assert await tell(store, wish=Wish.ASK, at=20, by="two") == opened(1.0)
-    assert await tell(store, wish=Wish.ASK, at=21, by="two") == PROBER
-    assert await tell(store, wish=Wish.PASSED, at=22, by="two") == CLOSED
+    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
+    assert await tell(store, purpose=PROBE_FAILED, at=11) == opened(10.0)
+    assert await tell(store, purpose=ASK_TO_PROBE, at=20, by="two") == opened(1.0)
+    assert await tell(store, purpose=ASK_TO_PROBE, at=21, by="two") == PROBER
+    assert await tell(store, purpose=PROBE_PASSED, at=22, by="two") == CLOSED
     assert await tell(store, BAD * 9, at=23) == CLOSED
     assert await tell(store, BAD, at=24) == opened(10.0)
 
 
 async def test_a_prober_that_made_no_try_gives_its_turn_back(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
-    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
-    assert await tell(store, wish=Wish.LEAVE, at=11) == opened(0.0)
-    assert await tell(store, wish=Wish.ASK, at=11, by="two") == PROBER
+    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
+    assert await tell(store, purpose=PROBE_DROPPED, at=11) == opened(0.0)
+    assert await tell(store, purpose=ASK_TO_PROBE, at=11, by="two") == PROBER
 
 
 async def test_a_prober_that_is_not_heard_of_has_gone(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
-    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
-    assert not (await tell(store, wish=Wish.ASK, at=14.9, by="two")).is_prober
-    assert await tell(store, wish=Wish.ASK, at=15, by="two") == PROBER
-    assert (await tell(store, wish=Wish.PASSED, at=16)).is_open
-    assert await tell(store, wish=Wish.PASSED, at=17, by="two") == CLOSED
+    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
+    assert not (await tell(store, purpose=ASK_TO_PROBE, at=14.9, by="two")).is_prober
+    assert await tell(store, purpose=ASK_TO_PROBE, at=15, by="two") == PROBER
+    assert (await tell(store, purpose=PROBE_PASSED, at=16)).is_open
+    assert await tell(store, purpose=PROBE_PASSED, at=17, by="two") == CLOSED
 
 
-@pytest.mark.parametrize("wish", [Wish.PASSED, Wish.FAILED, Wish.LEAVE])
-async def test_who_is_not_the_prober_is_not_heard(store: BreakerStore, wish: Wish) -> None:
+@pytest.mark.parametrize("purpose", [PROBE_PASSED, PROBE_FAILED, PROBE_DROPPED])
+async def test_who_is_not_the_prober_is_not_heard(
+    store: BreakerStore, purpose: ReportPurpose
+) -> None:
     await tell(store, BAD * 10)
-    assert await tell(store, wish=wish, at=1, by="two") == opened(9.0)
-    assert await tell(store, wish=Wish.ASK, at=10) == PROBER
-    assert (await tell(store, wish=wish, at=11, by="two")).wait == pytest.approx(4.0)
+    assert await tell(store, purpose=purpose, at=1, by="two") == opened(9.0)
+    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
+    assert (await tell(store, purpose=purpose, at=11, by="two")).wait == pytest.approx(4.0)
 
 
 async def test_many_ask_at_once(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
     asked = await asyncio.gather(
-        *(tell(store, wish=Wish.ASK, at=10, by=f"process {number}") for number in range(20))
+        *(tell(store, purpose=ASK_TO_PROBE, at=10, by=f"process {number}") for number in range(20))
     )
-    assert sum(standing.is_prober for standing in asked) == 1
+    assert sum(state.is_prober for state in asked) == 1
 
 
 async def test_redis_forgets_what_nobody_reports_on(any_redis_url: str) -> None:
     redis = connect_redis(any_redis_url)
-    store = SharedBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
+    store = RedisBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
     await tell(store, BAD * 10)
     await tell(store, GOOD, company=8)
     keys = [key async for key in redis.scan_iter("contract:*")]
@@ -186,10 +194,10 @@ async def test_this_process_forgets_too() -> None:
 
 
 reports = st.builds(
-    Report,
+    BreakerReport,
     company_id=st.integers(1, 2),
     outcomes=st.lists(st.booleans(), max_size=12).map(tuple),
-    wish=st.sampled_from(list(Wish)),
+    purpose=st.sampled_from(list(ReportPurpose)),
 )
 steps = st.lists(
     st.tuples(st.integers(0, 32), st.sampled_from(["one", "two"]), st.lists(reports, max_size=3)),
@@ -205,7 +213,7 @@ steps = st.lists(
 async def test_both_kinds_answer_alike(redis_url: str, taken: list[Any]) -> None:
     redis = connect_redis(redis_url)
     await redis.flushall()
-    shared = SharedBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
+    shared = RedisBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
     local = LocalBreakers(POLICY)
     passed = 0  # eighths of a second, which floating point and milliseconds both hold exactly
     try:

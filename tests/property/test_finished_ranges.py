@@ -1,13 +1,12 @@
 """What stands beside a committed offset: whatever was finished is read back, and it fits."""
 
-from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.connector.transactional import TransactionalDepartures
+from engine.connector.transactional_results import TransactionalResults
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker
 from engine.kafka.positions import Position
 
@@ -72,18 +71,21 @@ def test_what_will_be_finished(records: list[tuple[bool, bool]]) -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2500), st.integers(1, 4))
 def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> None:
-    tracked = OffsetTracker()
+    nothing: Any = None
+    transactional = TransactionalResults(
+        steps=nothing,
+        publisher=nothing,
+        place=Position(0, "0" * 32),
+        memory=nothing,
+    )
     for offset in range(count * spread + 1):
-        tracked.begin(offset)
-    departures = TransactionalDepartures.__new__(TransactionalDepartures)
-    origin: Any = SimpleNamespace(offsets=tracked)
-    departures.begin(origin, None, "0" * 32, FinishedRanges())  # type: ignore[arg-type]
+        transactional.offsets.begin(offset)
     results = [
         number * spread + 1 for number in range(count) if number * spread + 1 < count * spread
     ]
-    fits = departures._fitting(results)
-    assert len(departures._text(results[:fits])) <= MOST_CHARACTERS
+    fits = transactional.fitting(results)
+    assert len(transactional.metadata(results[:fits])) <= MOST_CHARACTERS
     if fits < len(results):
-        assert len(departures._text(results[: fits + 1])) > MOST_CHARACTERS
-    place = Position(0, "0" * 32, departures._text(results[:fits]))
+        assert len(transactional.metadata(results[: fits + 1])) > MOST_CHARACTERS
+    place = Position(0, "0" * 32, transactional.metadata(results[:fits]))
     assert len(place.to_commit().metadata) <= 4096

@@ -48,3 +48,28 @@ def test_offsets_ascend() -> None:
     offsets.begin(5)
     with pytest.raises(ValueError, match="5"):
         offsets.begin(5)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["open", "finishing", "finished"]))))
+def test_what_will_be_done_is_what_is_done_then(records: list[tuple[int, str]]) -> None:
+    """`after` says beforehand what is to be committed once more records finish."""
+    offsets, begun, finishing = OffsetTracker(), [], []
+    offset = 100
+    for gap, state in records:
+        offset += gap
+        begun.append(offset)
+        offsets.begin(offset)
+        if state == "finished":
+            offsets.finish(offset)
+        elif state == "finishing":
+            finishing.append(offset)
+    done, behind = offsets.after(finishing)
+    for each in finishing:
+        offsets.finish(each)
+    open_ = [o for (_, state), o in zip(records, begun, strict=True) if state == "open"]
+    assert (done, offsets.unfinished) == (offsets.done, len(open_))
+    assert done == _plainly(begun, set(begun) - set(open_))
+    # Offsets between those that were begun are nobody's, and count as finished.
+    first_open = open_[0] if open_ else offset
+    plain = set(range(first_open + 1, offset + 1)) - set(open_) if open_ else set()
+    assert {number for each in behind for number in each} == plain

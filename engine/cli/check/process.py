@@ -5,11 +5,12 @@ from ipaddress import ip_network
 
 from catalog.errors import SecretKeyError
 from catalog.secrets import is_published, open_cipher
+from connectors.errors import CertificatesError
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.process.errors import PortInUseError
 from engine.process.http_server import listen
 from engine.process.settings import PREFIX, Settings
-from engine.wiring.connector import CertificatesError, open_caller
+from engine.wiring.connector import open_caller
 
 _PART = "process"
 

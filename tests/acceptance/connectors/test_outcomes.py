@@ -13,7 +13,7 @@ import trustme
 
 from catalog.redis_connection import connect_redis
 from connectors.signing import signature_headers
-from engine.connector.past_calls import read_past_calls
+from engine.connector.call_history import read_call_history
 from engine.kafka.timestamps import parse
 from engine.process.metrics import Metrics
 from engine.redis.claims import ClaimRequest, Claims
@@ -342,7 +342,7 @@ async def _check_past_calls(
     told = {}
     for name, customer in customers.of.items():
         company_id, now = customer.company.id, time.time()
-        history = await read_past_calls(redis, prefix, company_id, now=now, deadline=5.0)
+        history = await read_call_history(redis, prefix, company_id, now=now, deadline=5.0)
         told[name] = history.calls
     await redis.aclose()
     assert {name: {call.id for call in calls} for name, calls in told.items()} == {

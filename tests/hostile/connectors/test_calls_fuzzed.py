@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.migrate import migrate
-from connectors.model import Content, Declined, Failed, Fault
+from connectors.errors import EndpointError
+from connectors.model import CallFault, Content, Declined, Failed
 from connectors.request import build_request
-from engine.connector.call_request import Asked, decode_call, question
-from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.endpoint_opener import EndpointError, EndpointOpener
+from engine.connector.call_result import CompletedCall
+from engine.connector.intake import EndpointDecryptor, ReceivedCall, build_call, decode_call
 from engine.kafka.decoding import decode_records
 from engine.kafka.topics import Topics
 from engine.redis.claims import update_argument
@@ -27,7 +27,7 @@ from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.http_service import content, serving
-from tests.unit.engine.test_connecting import CIPHER, endpoint, message
+from tests.unit.engine.test_connector_calls import CIPHER, endpoint, message
 
 TOPICS = Topics.named("t.")
 GOOD: dict[str, Any] = json.loads(msgspec.json.encode(message(connector=endpoint())))
@@ -82,25 +82,25 @@ def goes_its_way(value: bytes | None) -> bool:
     return bool(asked)
 
 
-def _take_every_step(one: Asked) -> None:
+def _take_every_step(one: ReceivedCall) -> None:
     assert 0 <= one.message.company.id < 2**63, "SQL has no place for it"
     assert "\0" not in one.message.device.udid, "nor for that"
     for result in (
         Content(format="html", content="x"),
         Declined(),
-        Failed(Fault.TIMEOUT, "no reply in time"),
+        Failed(CallFault.TIMEOUT, "no reply in time"),
     ):
-        answered = Answered(one, None, result)
-        message_of(answered, TOPICS, 0.0)
-        if (wish := settlement(answered)) is not None:
+        answered = CompletedCall(one, None, result)
+        answered.outgoing(TOPICS, 0.0)
+        if (wish := answered.claim_update()) is not None:
             assert len(update_argument(wish)) == 16 + 3 * 14
     if one.message.connector is None:
         return
     try:
-        opened = EndpointOpener(CIPHER).open(one.message.connector)
+        opened = EndpointDecryptor(CIPHER).decrypt(one.message.connector)
     except EndpointError:
         return
-    asked = question(one, opened, NO_ANSWER, 300.0)
+    asked = build_call(one, opened, NO_ANSWER, 300.0)
     try:
         build_request(asked, agent="test", now=0.0)
     except ValueError:

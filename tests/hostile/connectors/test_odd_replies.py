@@ -1,4 +1,4 @@
-"""Each odd answer is a failed call of its own kind, and the worker goes on."""
+"""Each odd answer is a failed call of its own kind, and the scheduler goes on."""
 
 import asyncio
 import gzip
@@ -12,11 +12,12 @@ import pytest
 import trustme
 
 from connectors.call import CallLimits, client_context
-from connectors.egress import Egress, EgressError
-from connectors.model import Content, Declined, Failed, Result
-from connectors.retry import RetryPolicy
+from connectors.egress import EgressGuard
+from connectors.errors import EgressError
+from connectors.model import CallResult, Content, Declined, Failed
+from connectors.scheduled_call import RetryPolicy
 from tests.hostile.connectors.services import BURNING, CHUNKED, INTERIM, head
-from tests.integration.connectors.questions import Asking, asking, call_to
+from tests.integration.connectors.scheduling import RunningScheduler, call_to, scheduling
 from tests.servers.http_service import CONTENT, Answer, Heard, content, replying, serving, writing
 from tests.servers.waiting import eventually
 
@@ -108,24 +109,27 @@ FINE: dict[str, Answer] = {
 }
 
 
-async def result_of(one: Asking, url: str) -> Result:
+async def result_of(one: RunningScheduler, url: str) -> CallResult:
     call = call_to(url)
     one.submit(call)
     await eventually(lambda: call.id in one.results, deadline=30, what="its result")
     return one.results[call.id]
 
 
-async def assert_goes_on(one: Asking, service: Any) -> None:
+async def assert_goes_on(one: RunningScheduler, service: Any) -> None:
     service.answer = content()
     assert isinstance(await result_of(one, service.url()), Content)
-    assert one.worker._turns._queue.free == 512
+    assert one.scheduler._dispatcher._queue.free == 512
     assert not one.running.done()
 
 
 @pytest.mark.parametrize("name", ODD)
 async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
     answer, fault = ODD[name]
-    async with serving(answer) as service, asking(retries=ONCE, call_limits=LIMITS) as one:
+    async with (
+        serving(answer) as service,
+        scheduling(retries=ONCE, call_limits=LIMITS) as one,
+    ):
         result = await result_of(one, service.url())
         assert isinstance(result, Failed), result
         assert result.fault.value == fault, result
@@ -134,27 +138,33 @@ async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
 
 @pytest.mark.parametrize("name", FINE)
 async def test_what_is_odd_and_allowed(name: str) -> None:
-    async with serving(FINE[name]) as service, asking(retries=ONCE, call_limits=LIMITS) as one:
+    async with (
+        serving(FINE[name]) as service,
+        scheduling(retries=ONCE, call_limits=LIMITS) as one,
+    ):
         assert isinstance(await result_of(one, service.url()), Content)
         await assert_goes_on(one, service)
 
 
 async def test_send_false_needs_no_content() -> None:
-    async with serving(ok(b'{"send": false, "format": "html"}')) as service, asking() as one:
+    async with (
+        serving(ok(b'{"send": false, "format": "html"}')) as service,
+        scheduling() as one,
+    ):
         assert isinstance(await result_of(one, service.url()), Declined)
 
 
 async def test_what_is_cut_off_counts_for_the_breaker() -> None:
-    async with serving(BURNING["chunks"]) as service, asking(retries=ONCE) as one:
+    async with serving(BURNING["chunks"]) as service, scheduling(retries=ONCE) as one:
         for _ in range(10):
             one.submit(call_to(service.url()))
-        await eventually(lambda: one.gate.is_open(1), what="the breaker opens")
+        await eventually(lambda: one.breakers.is_open(1), what="the breaker opens")
 
 
 async def test_what_was_sent_ahead_does_not_answer_the_next_call() -> None:
     """A second reply behind the first, on a connection that is kept."""
     ahead = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
-    async with serving(head(LENGTH, body=GOOD_BODY + ahead)) as service, asking() as one:
+    async with serving(head(LENGTH, body=GOOD_BODY + ahead)) as service, scheduling() as one:
         service.answer = writing(
             b"HTTP/1.1 200 OK\r\n", LENGTH, b"\r\n\r\n", GOOD_BODY + ahead, close=False
         )
@@ -183,7 +193,7 @@ async def test_under_tls_too(answer: Answer, fault: str) -> None:
     authority.configure_trust(context)
     async with (
         serving(answer, tls=_server_context(authority)) as service,
-        asking(retries=ONCE, ssl_context=context) as one,
+        scheduling(retries=ONCE, ssl_context=context) as one,
     ):
         result = await result_of(one, service.url(host="localhost"))
         assert isinstance(result, Failed)
@@ -204,7 +214,7 @@ async def test_tls_records_of_one_byte_are_counted() -> None:
     authority.configure_trust(context)
     async with (
         serving(dribbling, tls=_server_context(authority)) as service,
-        asking(retries=ONCE, ssl_context=context, call_limits=CallLimits()) as one,
+        scheduling(retries=ONCE, ssl_context=context, call_limits=CallLimits()) as one,
     ):
         result = await result_of(one, service.url(host="localhost"))
         assert isinstance(result, Failed)
@@ -229,7 +239,7 @@ async def test_a_handshake_that_is_none(said: bytes) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with asking(retries=ONCE) as one:
+    async with scheduling(retries=ONCE) as one:
         result = await result_of(one, f"https://127.0.0.1:{port}/")
         assert isinstance(result, Failed)
         assert result.fault.value in ("connector_tls", UNREACHABLE, TIMEOUT)
@@ -245,7 +255,7 @@ async def test_a_service_that_reads_nothing_and_resets() -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with asking(retries=ONCE) as one:
+    async with scheduling(retries=ONCE) as one:
         result = await result_of(one, f"http://127.0.0.1:{port}/")
         assert isinstance(result, Failed)
         assert result.fault.value == UNREACHABLE
@@ -261,10 +271,10 @@ async def test_a_name_with_hundreds_of_addresses(count: int) -> None:
         ]
 
     with pytest.raises(EgressError, match="addresses"):
-        await Egress(resolve=resolve).check("https://many.example/")
+        await EgressGuard(resolve=resolve).check("https://many.example/")
 
 
 @pytest.mark.parametrize("host", ["x" * 254, "a." * 200 + "example", "xn--" + "a" * 5000])
 async def test_a_name_that_is_too_long(host: str) -> None:
     with pytest.raises(EgressError, match="253"):
-        await Egress().check(f"https://{host}/")
+        await EgressGuard().check(f"https://{host}/")

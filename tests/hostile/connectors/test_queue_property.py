@@ -5,7 +5,7 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.queues import FairQueue
+from connectors.fair_queue import FairQueue
 
 COMPANIES = 4
 company = st.integers(1, COMPANIES)

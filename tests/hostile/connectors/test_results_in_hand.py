@@ -5,17 +5,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectors.model import Content
-from engine.connector.call_result import Answered
-from engine.connector.result_memory import RoomToLeave
-from engine.connector.result_publisher import Departure, Departures
+from engine.connector.call_partition import FinishedRecord
+from engine.connector.call_result import CompletedCall
+from engine.connector.pipeline import AtLeastOnceResults
+from engine.connector.result_publisher import ResultMemory, ResultPublisher
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
-from tests.integration.connectors.questions import asking, call_to
+from tests.integration.connectors.scheduling import call_to, scheduling
 from tests.servers.http_service import content, serving
 from tests.servers.waiting import eventually
-from tests.unit.engine.test_connecting import asked
+from tests.unit.engine.test_connector_calls import received
 
 LIMIT = 1_000_000
 SIZE = 50_000
@@ -34,17 +35,20 @@ class AwayPublisher:
 
 
 class NothingRemembered:
-    """In the place of claims and finished calls."""
+    """In the place of claims, finished calls and history."""
 
     async def settle(self, wishes: Sequence[Any]) -> int:
         return len(wishes)
 
-    async def note(self, progress: Any) -> None:
+    async def save(self, progress: Any) -> None:
+        pass
+
+    def add(self, company_id: int, call: Any) -> None:
         pass
 
 
 class Partition:
-    """The origin of all calls."""
+    """The partition of all calls."""
 
     partition: Any = "calls-0"
     done_offset = None
@@ -52,46 +56,49 @@ class Partition:
     def __init__(self) -> None:
         self.done: list[int] = []
 
-    def finished(self, offsets: Sequence[int]) -> None:
+    def finish_offsets(self, offsets: Sequence[int]) -> None:
         self.done += offsets
 
 
 async def test_results_that_wait_for_kafka_are_bounded() -> None:
-    room = RoomToLeave(LIMIT)
-    publisher, origin = AwayPublisher(), Partition()
+    room = ResultMemory(LIMIT)
+    publisher = AwayPublisher()
+    partition: Any = Partition()
     nothing: Any = NothingRemembered()
-    leaving = Departures(
-        topics=Topics.named("t."),
+    leaving = AtLeastOnceResults(
+        steps=ResultPublisher(
+            topics=Topics.named("t."), claims=nothing, history=nothing, metrics=Metrics()
+        ),
         publisher=publisher,  # type: ignore[arg-type]
-        claims=nothing,
-        finished=nothing,
-        metrics=Metrics(),
-        room=room,
+        finished_calls=nothing,
+        memory=room,
     )
     running = asyncio.create_task(leaving.run())
     results: list[Any] = []
-    asked_about = asked()
 
     def on_result(result: Any) -> None:
-        leaving.add(Departure(origin, len(results), Answered(asked_about, None, result)))
+        call = received(offset=len(results))
+        leaving.add(FinishedRecord(partition, CompletedCall(call, None, result)))
         results.append(result)
 
     count = 10 * LIMIT // SIZE
     async with (
         serving(content(template="x" * SIZE)) as service,
-        asking(may_start=lambda: room.has_room) as one,
+        scheduling(may_start=lambda: room.has_room) as one,
     ):
-        room.on_room = one.worker.go_on
+        room.on_room = one.scheduler.resume
         for _ in range(count):
-            one.worker.submit(call_to(service.url()), on_result)
+            one.scheduler.submit(call_to(service.url()), on_result)
         await eventually(lambda: not room.has_room, what="as much waits as may")
-        await eventually(lambda: one.worker._turns._queue.free == 512, what="none is in flight")
+        await eventually(
+            lambda: one.scheduler._dispatcher._queue.free == 512, what="none is in flight"
+        )
         # What was in flight when the bound was met came on top.
         assert sum(result.size for result in results) < LIMIT + 33 * (SIZE + 100)
         assert len(service.heard) == len(results) < count
         publisher.back.set()
         await eventually(lambda: len(results) == count, what="the others are asked when it is back")
-        await eventually(lambda: len(origin.done) == count, what="all are seen off")
+        await eventually(lambda: len(partition.done) == count, what="all are seen off")
         assert all(isinstance(result, Content) for result in results)
         assert publisher.published == count
         assert room._bytes == 0

@@ -8,27 +8,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.breaker import BreakerPolicy, LocalBreakers
+from connectors.breaker_client import BreakerClient
 from connectors.call import Reply
-from connectors.gate import Gate
-from connectors.jobs import Job, WorkerLimits
-from connectors.model import CallError, Content, Failed, Fault, Result
+from connectors.errors import CallError
+from connectors.model import CallFault, CallResult, Content, Failed
 from connectors.request import Request
-from connectors.retry import RetryPolicy
-from connectors.worker import Worker
+from connectors.scheduled_call import RetryPolicy, ScheduledCall
+from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.process.cancelling import cancel
-from tests.integration.connectors.questions import call_to
+from tests.integration.connectors.scheduling import call_to
 
 GOOD = Reply(200, {}, b'{"format": "html", "html": "x"}')
-LIMITS = WorkerLimits(company=2, in_all=3, unfinished=40)
+LIMITS = SchedulerLimits(company=2, in_all=3, unfinished=40)
 POLICY = BreakerPolicy(window=4, failures=2, pause=0.001, lease=0.5)
 
 
 def _timeout() -> Reply:
-    raise CallError(Fault.TIMEOUT, "no reply in time", retriable=True, counts=True)
+    raise CallError(CallFault.TIMEOUT, "no reply in time", retriable=True, counts=True)
 
 
 def _refused() -> Reply:
-    raise CallError(Fault.STATUS, "status 404")
+    raise CallError(CallFault.STATUS, "status 404")
 
 
 def _unforeseen() -> Reply:
@@ -70,11 +70,11 @@ class ScriptedService:
 
 
 class Trial:
-    """A worker over the scripted service."""
+    """A scheduler over the scripted service."""
 
     def __init__(self) -> None:
         local = LocalBreakers(POLICY)
-        self.gate = Gate(
+        self.breakers = BreakerClient(
             store=LocalBreakers(POLICY),
             local=local,
             name="one",
@@ -83,16 +83,16 @@ class Trial:
             on_store_error=lambda: None,
         )
         self.service = ScriptedService()
-        self.worker = Worker(
+        self.scheduler = CallScheduler(
             caller=self.service,  # type: ignore[arg-type]
-            gate=self.gate,
+            breakers=self.breakers,
             retries=RetryPolicy(tries=2, first=0.0),
             limits=LIMITS,
             agent="test",
             clock=asyncio.get_running_loop().time,
         )
-        self.running = asyncio.create_task(self.worker.run())
-        self.jobs: list[Job] = []
+        self.running = asyncio.create_task(self.scheduler.run())
+        self.jobs: list[ScheduledCall] = []
         self.results: Counter[int] = Counter()
         self.faults: Counter[str] = Counter()
 
@@ -100,12 +100,12 @@ class Trial:
         call = call_to("http://service.example/", company=company)
         number = len(self.jobs)
 
-        def on_result(result: Result) -> None:
+        def on_result(result: CallResult) -> None:
             self.results[number] += 1
             self.faults[result.fault if isinstance(result, Failed) else type(result).__name__] += 1
 
         # (Epoch seconds, in which the call says how long it is fresh, lie beyond the loop's time.)
-        self.jobs.append(self.worker.submit(call, on_result))
+        self.jobs.append(self.scheduler.submit(call, on_result))
 
     async def until_started(self) -> None:
         """Until the last job's task has been made, and has not run."""
@@ -118,11 +118,11 @@ class Trial:
     async def settle(self) -> None:
         """Answer everything well until nothing is left, then ask each company once more."""
         for _ in range(2000):
-            if not self.worker.unfinished:
+            if not self.scheduler.unfinished:
                 return
             self.service.answer("good")
             await asyncio.sleep(0.0005)  # a breaker's pause, in which there is nothing to await
-        raise AssertionError(f"{self.worker.unfinished} calls never end: {self.faults}")
+        raise AssertionError(f"{self.scheduler.unfinished} calls never end: {self.faults}")
 
 
 company = st.integers(1, 3)
@@ -155,8 +155,8 @@ async def _every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
                 trial.submit(one)
         await trial.settle()
         assert not trial.running.done(), trial.running
-        assert trial.worker.unfinished == 0
-        assert trial.worker._turns._queue.free == LIMITS.in_all
+        assert trial.scheduler.unfinished == 0
+        assert trial.scheduler._dispatcher._queue.free == LIMITS.in_all
         for number in range(len(trial.jobs)):
             assert trial.results[number] == (0 if number in forgotten else 1)
     finally:
@@ -172,7 +172,7 @@ async def _step(trial: Trial, forgotten: set[int], what: str, value: int | str) 
         for _ in range(int(value)):
             await asyncio.sleep(0)
     elif int(value) < len(trial.jobs) and not trial.jobs[int(value)].ended:
-        trial.worker.forget([trial.jobs[int(value)]])
+        trial.scheduler.forget([trial.jobs[int(value)]])
         forgotten.add(int(value))
 
 
@@ -182,7 +182,7 @@ async def test_a_job_that_is_cancelled_before_its_first_step() -> None:
         for _ in range(4 * LIMITS.in_all):
             trial.submit(1)
             await trial.until_started()
-            trial.worker.forget([trial.jobs[-1]])
+            trial.scheduler.forget([trial.jobs[-1]])
         trial.submit(1)
         await trial.settle()
         assert trial.faults == {"Content": 1}
@@ -195,12 +195,12 @@ async def test_a_probe_that_is_cancelled_before_its_first_step() -> None:
     try:
         for _ in range(POLICY.failures):
             trial.submit(1)
-        while not trial.gate.is_open(1):
+        while not trial.breakers.is_open(1):
             trial.service.answer("unforeseen")
             await asyncio.sleep(0)
         trial.submit(1)
         await trial.until_started()
-        trial.worker.forget([trial.jobs[-1]])
+        trial.scheduler.forget([trial.jobs[-1]])
         trial.submit(1)
         await trial.settle()
         assert trial.faults[Content.__name__] == 1

@@ -4,21 +4,20 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
-
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.process.cancelling import cancel
 from tests.acceptance.rig import Command
-from tests.acceptance.topics import PARTITIONS, TopicSet
+from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import BeaconPlan, World
+from tests.hostile.measuring import Heard, Memory, latencies
+from tests.servers.waiting import eventually
 
+CALM = 120  # detections of B
 TICK = 0.025  # seconds between two detections of the quiet company
 QUIET = b"quiet "
 
@@ -81,74 +80,44 @@ class Neighbours:
         return Message(0, udid.encode(), value)
 
 
-async def create_with_broker_time(bootstrap: str, topics: TopicSet) -> None:
-    """All topics; the broker stamps notifications when it has them."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics(
-            [
-                NewTopic(
-                    topics.name("notifications"),
-                    PARTITIONS,
-                    1,
-                    topic_configs={"message.timestamp.type": "LogAppendTime"},
-                )
-            ]
-        )
-    finally:
-        await admin.close()
-    await topics.create()
+class Scene:
+    """A trigger under measurement, and its memory from now on."""
 
+    def __init__(
+        self, trigger: Command, topics: TopicSet, bootstrap: str, neighbours: Neighbours
+    ) -> None:
+        self.trigger = trigger
+        self.memory = Memory(trigger)
+        self._topics = topics
+        self._bootstrap = bootstrap
+        self._neighbours = neighbours
 
-async def quiet_latencies(bootstrap: str, topics: TopicSet) -> list[tuple[float, float]]:
-    """When each detection of B was made, and the seconds until its notification was stored."""
-    name = topics.name("notifications")
-    found: list[tuple[float, float]] = []
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as consumer:
-        partitions = [TopicPartition(name, number) for number in range(PARTITIONS)]
-        consumer.assign(partitions)
-        await consumer.seek_to_beginning(*partitions)
-        ends = await consumer.end_offsets(partitions)
-        async with asyncio.timeout(120):
-            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-                for batch in (await consumer.getmany(timeout_ms=200)).values():
-                    found += [
-                        (sent, record.timestamp / 1000 - sent)
-                        for record in batch
-                        if record.key.startswith(QUIET)
-                        and (sent := float(record.key.rpartition(b" ")[2]))
-                    ]
-    return found
+    async def b_hears(self, loud: Sequence[Message], leads_to: int, topic: str) -> Heard:
+        """B's seconds in calm, and while `loud` is worked off: so many messages on `topic`."""
+        async with (
+            self._topics.counting("notifications") as notified,
+            self._topics.counting(topic) as count,
+            self._neighbours.quiet_stream(self._topics),
+        ):
+            calm_from, begin = time.time(), await notified()
+            await eventually(
+                lambda: self._at_least(notified, begin + CALM), deadline=60, what="B alone"
+            )
+            loud_from, before = time.time(), await count()
+            # (In a thread: B's phones are not to wait for this process to have sent all of A's.)
+            await asyncio.to_thread(lambda: asyncio.run(self._topics.publish(loud)))
+            await eventually(
+                lambda: self._at_least(count, before + leads_to), deadline=200, what="A's"
+            )
+            loud_until = time.time()
+        await self._topics.until_done()
+        seen = await latencies(self._bootstrap, self._topics, QUIET)
+        calm = [seconds for sent, seconds in seen if calm_from <= sent < loud_from]
+        beside = [seconds for sent, seconds in seen if loud_from <= sent < loud_until]
+        assert len(calm) >= CALM - 1
+        assert beside
+        return Heard(calm, beside)
 
-
-def p99(seconds: Iterable[float]) -> float:
-    """At most one of a hundred is above it."""
-    ordered = sorted(seconds)
-    return ordered[int(0.99 * (len(ordered) - 1))]
-
-
-class Memory:
-    """The memory of a process: what it had, and the most since."""
-
-    def __init__(self, command: Command) -> None:
-        self._status = Path(f"/proc/{command.process.pid}/status")
-        # What it peaked at while starting is not the question.
-        Path(f"/proc/{command.process.pid}/clear_refs").write_text("5")
-        self.before = self._read("VmRSS")
-
-    @property
-    def peak(self) -> int:
-        """The most bytes since the beginning."""
-        return self._read("VmHWM")
-
-    @property
-    def growth(self) -> int:
-        """By how much the peak lies above the beginning."""
-        return self.peak - self.before
-
-    def _read(self, name: str) -> int:
-        for line in self._status.read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-        raise AssertionError(f"no {name}")
+    async def _at_least(self, count: Callable[[], Awaitable[int]], enough: int) -> bool:
+        assert self.trigger.process.poll() is None, self.trigger.output
+        return await count() >= enough

@@ -1,73 +1,19 @@
 """One company's campaigns, however many and however large: bounded memory, and B does not wait."""
 
 import os
-import time
-from typing import Any
 
 import pytest
 
-from tests.acceptance.rig import Command, Rig
+from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
-from tests.acceptance.traffic import Message
-from tests.hostile.trigger.neighbours import (
-    Memory,
-    Neighbours,
-    create_with_broker_time,
-    p99,
-    quiet_latencies,
-)
-from tests.servers.waiting import eventually
+from tests.hostile.measuring import MIB, Memory, assert_not_delayed, create_with_broker_time
+from tests.hostile.trigger.neighbours import Neighbours, Scene
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-MIB = 1024 * 1024
 IN_FLIGHT_BYTES = 32 * MIB
 # In flight, and as much again for what Python, aiokafka and the sockets hold of it.
 MOST_GROWTH = 2 * IN_FLIGHT_BYTES
-BEYOND_CALM = 0.25  # seconds
-CALM = 120  # detections of B
 ROUNDS = 4  # a neighbour that is in the way is so each time; a busy machine is not
-
-
-class Scene:
-    """A trigger under measurement."""
-
-    def __init__(self, trigger: Command, topics: TopicSet, bootstrap: str) -> None:
-        self.trigger = trigger
-        self.topics = topics
-        self.bootstrap = bootstrap
-
-    async def b_sees(self, neighbours: Neighbours, loud: list[Message], leads_to: int) -> str:
-        """B's p99 in calm and while `loud` is worked off; asserts that it does not wait."""
-        async with (
-            self.topics.counting("notifications") as count,
-            neighbours.quiet_stream(self.topics),
-        ):
-            begin = await count()
-            await eventually(
-                lambda: self._at_least(count, begin + CALM), deadline=60, what="B alone"
-            )
-            loud_from, before = time.time(), await count()
-            await self.topics.publish(loud)
-            await eventually(
-                lambda: self._at_least(count, before + leads_to), deadline=200, what="A's"
-            )
-            loud_until = time.time()
-        await self.topics.until_done()
-        seen = await quiet_latencies(self.bootstrap, self.topics)
-        calm = [seconds for sent, seconds in seen if sent < loud_from]
-        beside = [seconds for sent, seconds in seen if loud_from <= sent < loud_until]
-        assert len(calm) >= CALM - 1
-        assert beside
-        figures = (
-            f"{leads_to} messages of A in {loud_until - loud_from:.1f} s; B's p99 of {len(beside)} "
-            f"{1000 * p99(beside):.0f} ms, calm {1000 * p99(calm[-500:]):.0f} ms"
-        )
-        assert p99(beside) - p99(calm[-500:]) < BEYOND_CALM, figures
-        return figures
-
-    async def _at_least(self, count: Any, enough: int) -> bool:
-        assert self.trigger.process.poll() is None, self.trigger.output
-        return bool(await count() >= enough)
 
 
 async def measured(
@@ -84,17 +30,12 @@ async def measured(
     await create_with_broker_time(bootstrap, topics)
     trigger = rig.trigger(**settings, IN_FLIGHT_BYTES=str(IN_FLIGHT_BYTES))
     await trigger.until_ready()
-    memory = Memory(trigger)
-    scene = Scene(trigger, topics, bootstrap)
-    for attempt in range(ROUNDS):
-        try:
-            figures = await scene.b_sees(neighbours, neighbours.of_loud(loud), leads_to)
-            break
-        except AssertionError:
-            if attempt == ROUNDS - 1:
-                raise
-    told = f"{figures}; memory {memory.before // MIB} to {memory.peak // MIB} MiB"
-    assert memory.growth < MOST_GROWTH, told
+    scene = Scene(trigger, topics, bootstrap, neighbours)
+    heard = await assert_not_delayed(
+        lambda: scene.b_hears(neighbours.of_loud(loud), leads_to, "notifications"), ROUNDS
+    )
+    scene.memory.assert_growth_below(MOST_GROWTH)
+    told = f"{leads_to} messages of A: {heard}; {scene.memory}"
     await trigger.stop()
     return told
 
@@ -174,5 +115,5 @@ async def test_a_large_campaign_at_many_beacons(
     await topics.until_done()
     samples = await trigger.metrics()
     assert samples.by("detections", "reason") == {"unknown_proximity": beacons}
-    assert memory.growth < 64 * MIB, f"{memory.growth // MIB} MiB"
+    memory.assert_growth_below(64 * MIB)
     await trigger.stop()

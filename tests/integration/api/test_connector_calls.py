@@ -12,10 +12,10 @@ from redis.exceptions import RedisError
 from api.sessions.sign_in import Passwords
 from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
-from connectors.breaker import BreakerPolicy, Report
-from connectors.history import PastCall
-from engine.connector.past_calls import KEPT, PastCalls, read_past_calls
-from engine.connector.shared_breakers import SharedBreakers
+from connectors.breaker import BreakerPolicy, BreakerReport
+from connectors.reports import PastCall
+from engine.connector.call_history import KEPT, CallHistoryWriter, read_call_history
+from engine.connector.redis_breakers import RedisBreakers
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -53,13 +53,13 @@ async def write(
     api: Harness, settings: Settings, company_id: int, calls: Sequence[PastCall]
 ) -> None:
     """As the role does: what is in hand is written when it stops."""
-    calls_made = PastCalls(
+    calls_made = CallHistoryWriter(
         redis=api.stores.redis, prefix=settings.redis_prefix, deadline=5.0, metrics=Metrics()
     )
     running = asyncio.create_task(calls_made.run())
     await asyncio.sleep(0)
     for call in calls:
-        calls_made.note(company_id, call)
+        calls_made.add(company_id, call)
     await cancel([running])
 
 
@@ -71,11 +71,11 @@ async def told(api: Harness, owner: Headers) -> dict:
 
 async def report(api: Harness, settings: Settings, company_id: int, outcomes: str) -> None:
     """Of calls: 1 for a failure."""
-    breakers = SharedBreakers(
+    breakers = RedisBreakers(
         redis=api.stores.redis, prefix=settings.redis_prefix, policy=POLICY, deadline=5.0
     )
     failed = tuple(each == "1" for each in outcomes)
-    said = Report(company_id=company_id, outcomes=failed)
+    said = BreakerReport(company_id=company_id, outcomes=failed)
     await breakers.exchange([said], prober="one", now=time.time())
 
 
@@ -137,24 +137,24 @@ async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
     """What cannot be written is dropped and counted; the next is written again."""
     redis = connect_redis(own_redis.url, timeout=0.5)
     metrics = Metrics()
-    calls_made = PastCalls(redis=redis, prefix="t:", deadline=0.5, metrics=metrics)
+    calls_made = CallHistoryWriter(redis=redis, prefix="t:", deadline=0.5, metrics=metrics)
     running = asyncio.create_task(calls_made.run())
 
     def failed() -> float:
         return metrics.registry.get_sample_value("proximity_redis_errors_total") or 0.0
 
     async def written() -> int:
-        calls_made.note(1, past(2))
+        calls_made.add(1, past(2))
         with suppress(RedisError, OSError, TimeoutError):
             return int(await redis.llen("t:calls:1"))
         return 0
 
     own_redis.stop()
-    calls_made.note(1, past(1))
+    calls_made.add(1, past(1))
     await eventually(failed, deadline=30, what="a failed write that is counted")
     own_redis.start()
     await eventually(written, deadline=30, what="a call that is written")
-    newest = await read_past_calls(redis, "t:", 1, now=time.time(), deadline=5.0)
+    newest = await read_call_history(redis, "t:", 1, now=time.time(), deadline=5.0)
     assert {call.id for call in newest.calls} == {"call 2"}
     assert not running.done()
     await cancel([running])
@@ -176,13 +176,13 @@ async def test_without_redis_it_is_said(
 
 async def test_on_a_cluster(redis_cluster_url: str):
     redis = connect_redis(redis_cluster_url)
-    calls_made = PastCalls(redis=redis, prefix="t:", deadline=5.0, metrics=Metrics())
+    calls_made = CallHistoryWriter(redis=redis, prefix="t:", deadline=5.0, metrics=Metrics())
     running = asyncio.create_task(calls_made.run())
     for company_id in range(1, 250):
-        calls_made.note(company_id, past(company_id))
+        calls_made.add(company_id, past(company_id))
 
     async def seen() -> bool:
-        last = await read_past_calls(redis, "t:", 249, now=time.time(), deadline=5.0)
+        last = await read_call_history(redis, "t:", 249, now=time.time(), deadline=5.0)
         return [call.id for call in last.calls] == ["call 249"]
 
     await eventually(seen, what="the last company's call")

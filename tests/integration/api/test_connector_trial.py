@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog.models import Company
-from connectors.model import Fault
+from connectors.model import CallFault
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers
 from tests.integration.api.test_companies import Holder, everything
@@ -84,13 +84,13 @@ async def test_what_is_sent_and_what_comes_back(api: Harness, owner: Headers, bo
     ("answer", "outcome", "status"),
     [
         (replying(204), "declined", 204),
-        (replying(503, {"you sent": TOKEN}), Fault.STATUS, 503),
-        (replying(200, f"<p>{TOKEN}</p>".encode(), x_echo=TOKEN), Fault.REPLY, 200),
+        (replying(503, {"you sent": TOKEN}), CallFault.STATUS, 503),
+        (replying(200, f"<p>{TOKEN}</p>".encode(), x_echo=TOKEN), CallFault.REPLY, 200),
         (replying(200, CONTENT | {"template": TOKEN}), "published", 200),
-        (replying(200, b"\xff" * 9), Fault.REPLY, 200),
-        (replying(200, b'{"title": "\\ud800"}'), Fault.REPLY, 200),
-        (replying(200, b"x" * 70_000), Fault.REPLY_TOO_LARGE, None),
-        (resetting, Fault.UNREACHABLE, None),
+        (replying(200, b"\xff" * 9), CallFault.REPLY, 200),
+        (replying(200, b'{"title": "\\ud800"}'), CallFault.REPLY, 200),
+        (replying(200, b"x" * 70_000), CallFault.REPLY_TOO_LARGE, None),
+        (resetting, CallFault.UNREACHABLE, None),
     ],
 )
 async def test_each_outcome(

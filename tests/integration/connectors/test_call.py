@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trustme
 
-from connectors.call import Caller, CallLimits, client_context
-from connectors.connections import Connections
-from connectors.egress import Egress
-from connectors.model import CallError, Fault
-from connectors.network import GuardedBackend
+from connectors.call import CallLimits, ServiceCaller, client_context
+from connectors.connection_pool import ConnectionPool
+from connectors.egress import EgressGuard
+from connectors.errors import CallError
+from connectors.model import CallFault
 from connectors.request import build_request
-from tests.integration.connectors.questions import LOOPBACK, SHORT, call_to, caller, egress
+from tests.integration.connectors.scheduling import LOOPBACK, SHORT, call_to, caller, egress
 from tests.servers.http_service import (
     Heard,
     HttpService,
@@ -33,18 +33,18 @@ PUBLIC = "93.184.216.34"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-async def ask(one: Caller, url: str, company: int = 1) -> bytes:
+async def ask(one: ServiceCaller, url: str, company: int = 1) -> bytes:
     call = call_to(url, company=company)
     return (await one.send(company, build_request(call, agent="test", now=0.0))).body
 
 
-async def fault_of(one: Caller, url: str) -> Fault:
+async def fault_of(one: ServiceCaller, url: str) -> CallFault:
     with pytest.raises(CallError) as caught:
         await ask(one, url)
     return caught.value.fault
 
 
-async def result_of(one: Caller, url: str) -> Fault | None:
+async def result_of(one: ServiceCaller, url: str) -> CallFault | None:
     """The fault of a call, if it had one."""
     try:
         await ask(one, url)
@@ -77,7 +77,7 @@ async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: b
         if fits:
             assert await ask(one, service.url()) == whole
         else:
-            assert await fault_of(one, service.url()) is Fault.REPLY_TOO_LARGE
+            assert await fault_of(one, service.url()) is CallFault.REPLY_TOO_LARGE
 
 
 async def test_a_small_reply_that_unpacks_to_a_large_one_is_not_unpacked() -> None:
@@ -106,7 +106,7 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
     limits = CallLimits(connect=0.3, call=0.3)
     async with serving(answer) as service, caller(limits=limits) as one:
         begin = asyncio.get_running_loop().time()
-        assert await fault_of(one, service.url()) is Fault.TIMEOUT
+        assert await fault_of(one, service.url()) is CallFault.TIMEOUT
         assert asyncio.get_running_loop().time() - begin < 1.0
 
 
@@ -124,14 +124,14 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
 )
 async def test_what_is_not_http_or_breaks_off(answer: Any) -> None:
     async with serving(answer) as service, caller() as one:
-        assert await fault_of(one, service.url()) is Fault.UNREACHABLE
+        assert await fault_of(one, service.url()) is CallFault.UNREACHABLE
 
 
 async def test_nobody_listens() -> None:
     async with serving(content()) as service:
         url = service.url()
     async with caller() as one:
-        assert await fault_of(one, url) is Fault.UNREACHABLE
+        assert await fault_of(one, url) is CallFault.UNREACHABLE
 
 
 async def test_a_service_that_answers_before_it_has_read_is_heard() -> None:
@@ -239,7 +239,7 @@ async def test_a_certificate_for_another_name_or_of_a_stranger(tls: Tls, known: 
         serving(content(), tls=tls.server(name)) as service,
         caller(ssl_context=context) as one,
     ):
-        assert await fault_of(one, service.url(host="localhost")) is Fault.TLS
+        assert await fault_of(one, service.url(host="localhost")) is CallFault.TLS
         assert service.heard == []
 
 
@@ -259,23 +259,23 @@ async def test_a_name_that_turns_to_loopback_reaches_nothing(turn: int) -> None:
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return next(answers)
 
-    guard = Egress(allow_networks=[ip_network("127.0.0.2/32")], resolve=resolve)
+    guard = EgressGuard(allow_networks=[ip_network("127.0.0.2/32")], resolve=resolve)
     async with serving(content()) as inside:
         outside = HttpService(content())
         async with outside.running(host="127.0.0.2", port=inside.port), caller(guard) as one:
             url = inside.url(host="rebinding.example")
             await guard.check(url)  # it is saved
             results = [await result_of(one, url) for _ in range(4)]
-        assert Fault.FORBIDDEN in results
+        assert CallFault.FORBIDDEN in results
         assert (inside.connections, inside.heard) == (0, [])
         assert len(outside.heard) == results.count(None)
 
 
 async def test_of_several_addresses_one_inside_closes_all() -> None:
     async with serving(content()) as inside:
-        guard = Egress(resolve=Dns(PUBLIC, "127.0.0.1"))
+        guard = EgressGuard(resolve=Dns(PUBLIC, "127.0.0.1"))
         async with caller(guard) as one:
-            assert await fault_of(one, inside.url(host="two.example")) is Fault.FORBIDDEN
+            assert await fault_of(one, inside.url(host="two.example")) is CallFault.FORBIDDEN
         assert inside.connections == 0
 
 
@@ -285,7 +285,7 @@ async def test_a_kept_connection_is_not_used_once_the_name_leads_inside() -> Non
     async with serving(content()) as service, caller(guard) as one:
         await ask(one, service.url(host="shop.example"))
         dns.addresses = ("10.0.0.1",)
-        assert await fault_of(one, service.url(host="shop.example")) is Fault.FORBIDDEN
+        assert await fault_of(one, service.url(host="shop.example")) is CallFault.FORBIDDEN
         assert len(service.heard) == 1
 
 
@@ -305,18 +305,16 @@ async def test_the_next_address_is_tried(addresses: tuple[str, ...]) -> None:
 
 async def test_idle_connections_are_closed_in_time() -> None:
     async with serving(content()) as service:
-        kept = Connections(
-            backend=GuardedBackend(egress()), ssl_context=client_context(), keep=0.05, most_idle=2
-        )
-        one = Caller(egress=egress(), ssl_context=client_context(), limits=SHORT)
-        one._connections = kept
+        kept = ConnectionPool(egress=egress(), ssl_context=client_context(), keep=0.05, most_idle=2)
+        one = ServiceCaller(egress=egress(), ssl_context=client_context(), limits=SHORT)
+        one._pool = kept
         for company in range(4):
             await ask(one, service.url(), company)
-        assert len(kept._oldest) == 2
+        assert len(kept._by_age) == 2
 
         async def none_left() -> bool:
             await one.close_expired()
-            return not kept._oldest
+            return not kept._by_age
 
         await eventually(none_left)
         assert await _open_connections(service) == 0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from connectors.addresses import is_public, parse_address
-from connectors.egress import Egress, EgressError, ForbiddenError, UnresolvedError
+from connectors.egress import EgressGuard, is_public, parse_address
+from connectors.errors import EgressError, HostUnresolvedError, UrlForbiddenError
 
 PUBLIC = "93.184.216.34"
 
@@ -87,18 +87,18 @@ def test_public_addresses(address: str) -> None:
 )
 async def test_what_is_not_public_is_closed(address: str) -> None:
     assert not is_public(parse_address(address))
-    with pytest.raises(ForbiddenError):
+    with pytest.raises(UrlForbiddenError):
         await guard(PUBLIC, address).check("https://service.example/")
 
 
-def guard(*addresses: str, allow: Sequence[str] = ()) -> Egress:
+def guard(*addresses: str, allow: Sequence[str] = ()) -> EgressGuard:
     """A guard to whom every name leads to these addresses."""
 
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return addresses
 
     networks = [ip_network(network) for network in allow]
-    return Egress(allow_networks=networks, resolve=resolve)
+    return EgressGuard(allow_networks=networks, resolve=resolve)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_open_urls(url: str) -> None:
     ],
 )
 async def test_closed_urls(url: str) -> None:
-    with pytest.raises(ForbiddenError) as caught:
+    with pytest.raises(UrlForbiddenError) as caught:
         await guard(PUBLIC).check(url)
     assert "password" not in str(caught.value).replace("user and password", "")
 
@@ -169,18 +169,18 @@ async def test_allowed_networks(
         await one.check(f"http://service.example:{port}/")
         assert await one.addresses("service.example", port) == tuple(addresses)
     else:
-        with pytest.raises(ForbiddenError):
+        with pytest.raises(UrlForbiddenError):
             await one.check(f"http://service.example:{port}/")
-        with pytest.raises(ForbiddenError):
+        with pytest.raises(UrlForbiddenError):
             await one.addresses("service.example", port)
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (OSError("no such host"), UnresolvedError),
-        (TimeoutError(), UnresolvedError),
-        (UnicodeError("label too long"), ForbiddenError),
+        (OSError("no such host"), HostUnresolvedError),
+        (TimeoutError(), HostUnresolvedError),
+        (UnicodeError("label too long"), UrlForbiddenError),
     ],
 )
 async def test_a_name_that_does_not_resolve(error: Exception, expected: type) -> None:
@@ -188,11 +188,11 @@ async def test_a_name_that_does_not_resolve(error: Exception, expected: type) ->
         raise error
 
     with pytest.raises(expected):
-        await Egress(resolve=resolve).check("https://service.example/")
+        await EgressGuard(resolve=resolve).check("https://service.example/")
 
 
 async def test_a_name_without_addresses() -> None:
-    with pytest.raises(UnresolvedError):
+    with pytest.raises(HostUnresolvedError):
         await guard().check("https://service.example/")
 
 
@@ -209,4 +209,4 @@ async def test_addresses_are_not_told() -> None:
 async def test_other_spellings_of_loopback(host: str) -> None:
     """Through the system's own resolver."""
     with pytest.raises(EgressError):
-        await Egress().check(f"http://{host}/")
+        await EgressGuard().check(f"http://{host}/")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from connectors.model import CallError, Content, Declined, Fault
+from connectors.errors import CallError
+from connectors.model import CallFault, Content, Declined
 from connectors.reply import read_reply, retry_after
 
 NOW = 1_792_000_000.0
@@ -68,7 +69,7 @@ def test_refusals(status: int, body: Any) -> None:
 def test_what_is_no_content(body: Any) -> None:
     with pytest.raises(CallError) as caught:
         read(body=body)
-    assert (caught.value.fault, caught.value.retriable) == (Fault.REPLY, False)
+    assert (caught.value.fault, caught.value.retriable) == (CallFault.REPLY, False)
     assert not caught.value.counts
 
 
@@ -109,7 +110,7 @@ def test_other_statuses(status: int, retriable: bool, counts: bool) -> None:
     with pytest.raises(CallError) as caught:
         read(status, {"send": False})
     error = caught.value
-    assert (error.fault, error.retriable, error.counts) == (Fault.STATUS, retriable, counts)
+    assert (error.fault, error.retriable, error.counts) == (CallFault.STATUS, retriable, counts)
     assert str(status) in error.detail
 
 

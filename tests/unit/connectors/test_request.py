@@ -6,14 +6,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from connectors.model import Device, Method, Place
+from connectors.model import CallDevice, HttpMethod, ParameterPlace
 from connectors.request import (
     RESERVED_HEADERS,
     RESERVED_IN_QUERY,
     Request,
     build_request,
 )
-from tests.unit.connectors.questions import CALL, ID, call
+from tests.unit.connectors.calls import CALL, ID, call
 
 PARAMETERS = (("X-Token", "abc"), ("lang", "fr é"))
 
@@ -65,7 +65,7 @@ def test_post_carries_the_call_as_json() -> None:
 
 
 def test_get_carries_the_call_flat_in_the_query() -> None:
-    request = built(method=Method.GET)
+    request = built(method=HttpMethod.GET)
     assert request.body == b""
     assert query(request) == [
         ("id", ID),
@@ -83,21 +83,21 @@ def test_get_carries_the_call_flat_in_the_query() -> None:
 
 
 def test_get_names_the_id_connector_that_is_known() -> None:
-    asked = replace(call(method=Method.GET), device=Device(udid="x", id_connector=77))
+    asked = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
     request = build_request(asked, agent="a", now=0.0)
     assert ("id_connector", "77") in query(request)
 
 
-@pytest.mark.parametrize("method", list(Method))
-def test_parameters_as_headers(method: Method) -> None:
+@pytest.mark.parametrize("method", list(HttpMethod))
+def test_parameters_as_headers(method: HttpMethod) -> None:
     request = built(method=method, parameters=PARAMETERS)
     assert headers(request) | {"x-token": "abc", "lang": "fr é"} == headers(request)
     assert "X-Token" not in dict(query(request))
 
 
-@pytest.mark.parametrize("method", list(Method))
-def test_parameters_in_the_query(method: Method) -> None:
-    request = built(method=method, place=Place.QUERY, parameters=PARAMETERS)
+@pytest.mark.parametrize("method", list(HttpMethod))
+def test_parameters_in_the_query(method: HttpMethod) -> None:
+    request = built(method=method, place=ParameterPlace.QUERY, parameters=PARAMETERS)
     assert query(request)[-2:] == list(PARAMETERS)
     assert not {"x-token", "lang"} & headers(request).keys()
 
@@ -113,7 +113,7 @@ def test_parameters_in_the_query(method: Method) -> None:
     ],
 )
 def test_the_url_keeps_its_own_query(url: str, expected: str) -> None:
-    assert built(url=url, place=Place.QUERY, parameters=(("k", "v"),)).url == expected
+    assert built(url=url, place=ParameterPlace.QUERY, parameters=(("k", "v"),)).url == expected
 
 
 @pytest.mark.parametrize("name", [*sorted(RESERVED_HEADERS), "Host", "Proxy-Authorization"])
@@ -124,7 +124,7 @@ def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
 
 
 def test_every_name_of_the_query_is_reserved() -> None:
-    asked = replace(call(method=Method.GET), device=Device(udid="x", id_connector=77))
+    asked = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
     names = {name for name, _ in query(build_request(asked, agent="a", now=0.0))}
     assert names == RESERVED_IN_QUERY
 
@@ -140,14 +140,14 @@ def test_a_parameter_that_is_no_header_is_left_out(parameter: tuple[str, str]) -
 @pytest.mark.parametrize("name", ["id", "campaign", "udid", "detected_at"])
 def test_a_parameter_stands_in_for_no_part_of_the_query(name: str) -> None:
     parameters = ((name, "mine"), ("mine", "1"))
-    request = built(method=Method.GET, place=Place.QUERY, parameters=parameters)
+    request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
     assert "mine" not in dict(query(request)).get(name, "")
     assert query(request)[-1] == ("mine", "1")
 
 
 def test_what_needs_quoting_arrives_as_it_was() -> None:
     parameters = (("a&b=c", "1&2=3 +%#é手"),)
-    request = built(method=Method.GET, place=Place.QUERY, parameters=parameters)
+    request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
     assert query(request)[-1] == parameters[0]
     assert request.url.isascii()
 

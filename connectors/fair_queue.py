@@ -1,7 +1,7 @@
-"""Whose turn it is: calls queue by company, and companies take turns. Pure."""
+"""How companies share what a process has: slots for calls in flight, room for all calls. Pure."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -17,11 +17,11 @@ class _Company(Generic[Item]):
 
 
 class FairQueue(Generic[Item]):
-    """At most `in_all` items run, at most `per_company` of one company, companies in turn.
+    """Gives out at most `in_all` slots, at most `per_company` to one company, companies in turn.
 
-    When slots run short a company may run no more than it leaves free, and the last eighth of the
-    slots is for companies that run nothing yet: though dozens hang, the next one finds a slot.
-    A company that is held waits; its items keep their order.
+    When slots run short a company may use no more than it leaves free, and the last eighth of the
+    slots is for companies that use none yet: though the services of dozens hang, the next company
+    finds a slot. A company that is held waits; its items keep their order.
     """
 
     def __init__(self, *, in_all: int, per_company: int) -> None:
@@ -33,81 +33,81 @@ class FairQueue(Generic[Item]):
         self._ring: deque[int] = deque()
 
     def add(self, company_id: int, item: Item) -> None:
-        """Behind the company's others."""
+        """Queue the item behind the company's others."""
         company = self._company(company_id)
         company.waiting.append(item)
         self.waiting += 1
         self._enter(company_id, company)
 
     def add_first(self, company_id: int, item: Item) -> None:
-        """Before the company's others: it has waited elsewhere."""
+        """Queue the item before the company's others: it has waited for its retry already."""
         company = self._company(company_id)
         company.waiting.appendleft(item)
         self.waiting += 1
         self._enter(company_id, company)
 
-    def take(self) -> tuple[int, Item] | None:
-        """The next item to run, if one may. Say `finished` when it has."""
+    def take(self, but: Collection[int] = ()) -> tuple[int, Item] | None:
+        """The next item to run, if there is one and a slot, `but` none of these companies.
+        `finished` gives the slot back."""
         for _ in range(len(self._ring) if self.free else 0):
             company_id = self._ring.popleft()
             company = self._companies[company_id]
             company.in_ring = False
             if not self._is_ready(company):
-                self._tidy(company_id, company)
+                self._forget_if_idle(company_id, company)
                 continue
-            if company.running and company.running >= self.free - self._kept_back:
+            is_crowding = company.running and company.running >= self.free - self._kept_back
+            if is_crowding or company_id in but:
                 self._enter(company_id, company)
                 continue
             return company_id, self._start(company_id, company)
         return None
 
     def take_of(self, company_id: int) -> Item | None:
-        """The company's next item, also while it is held, if there is one and a slot."""
+        """The next item of a company, which may be held, if there is one and a slot."""
         company = self._companies.get(company_id)
         if company is None or not company.waiting or not self.free:
             return None
         return self._start(company_id, company)
 
     def finished(self, company_id: int) -> None:
-        """An item that was taken has ended."""
+        """An item that was taken has ended: its slot is free."""
         company = self._companies[company_id]
         company.running -= 1
         self.free += 1
         self._enter(company_id, company)
-        self._tidy(company_id, company)
+        self._forget_if_idle(company_id, company)
 
     def hold(self, company_id: int) -> None:
-        """Let the company wait."""
+        """Take no items of the company until `release`."""
         self._company(company_id).held = True
 
     def release(self, company_id: int) -> None:
-        """Let it take its turns again."""
         company = self._companies.get(company_id)
         if company is not None:
             company.held = False
             self._enter(company_id, company)
-            self._tidy(company_id, company)
+            self._forget_if_idle(company_id, company)
 
     def has_waiting(self, company_id: int) -> bool:
-        """Whether the company has an item that waits."""
         company = self._companies.get(company_id)
         return company is not None and bool(company.waiting)
 
     def discard(self, unwanted: Callable[[Item], bool]) -> list[Item]:
-        """Take out the items that wait and are `unwanted`; the others keep their order."""
+        """Take the waiting items out that are `unwanted`; the others keep their order."""
         gone: list[Item] = []
         for company_id, company in list(self._companies.items()):
             kept: deque[Item] = deque()
             for item in company.waiting:
-                # Asked once an item: a clock that moves on may answer otherwise the next time.
+                # `unwanted` may read a clock: asked twice, it might answer otherwise.
                 (gone if unwanted(item) else kept).append(item)
             self.waiting -= len(company.waiting) - len(kept)
             company.waiting = kept
-            self._tidy(company_id, company)
+            self._forget_if_idle(company_id, company)
         return gone
 
     def companies(self) -> Iterator[int]:
-        """Those that have an item waiting or running, or are held."""
+        """The companies that have an item waiting or running, or are held."""
         return iter(self._companies)
 
     def _company(self, company_id: int) -> _Company[Item]:
@@ -129,6 +129,38 @@ class FairQueue(Generic[Item]):
         self._enter(company_id, company)
         return item
 
-    def _tidy(self, company_id: int, company: _Company[Item]) -> None:
+    def _forget_if_idle(self, company_id: int, company: _Company[Item]) -> None:
         if not (company.waiting or company.running or company.held or company.in_ring):
             del self._companies[company_id]
+
+
+class AdmissionControl:
+    """Bounds the calls that have not ended, by company and in all.
+
+    A company may have as many as there is room left for all (the dynamic threshold of Choudhury
+    and Hahne): each company whose service hangs leaves half of the room that it found to others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.total = 0
+        self._most = most
+        self._of: Counter[int] = Counter()
+
+    def admit(self, company_id: int) -> bool:
+        """Count one more call of the company, if there is room for it."""
+        if self._of[company_id] >= self._most - self.total:
+            return False
+        self._of[company_id] += 1
+        self.total += 1
+        return True
+
+    def leave(self, company_id: int) -> None:
+        """A call of the company has ended."""
+        self.total -= 1
+        self._of[company_id] -= 1
+        if not self._of[company_id]:
+            del self._of[company_id]
+
+    def of(self, company_id: int) -> int:
+        """How many calls the company has."""
+        return self._of[company_id]

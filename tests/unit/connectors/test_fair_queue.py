@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from connectors.jobs import Intake
-from connectors.queues import FairQueue
+from connectors.fair_queue import AdmissionControl, FairQueue
 
 
 def queue(*, in_all: int = 100, per_company: int = 100) -> FairQueue[str]:
@@ -113,13 +112,13 @@ def test_nothing_is_left_of_companies_that_are_done() -> None:
 
 
 def test_a_company_alone_may_hold_half_of_all() -> None:
-    intake = Intake(1000)
+    intake = AdmissionControl(1000)
     assert sum(intake.admit(1) for _ in range(2000)) == 500
 
 
 @pytest.mark.parametrize("hanging", [1, 9, 99])
 def test_however_many_hang_there_is_room_for_the_next(hanging: int) -> None:
-    intake = Intake(10_000)
+    intake = AdmissionControl(10_000)
     for _ in range(10_000):
         for company in range(hanging):
             intake.admit(company)
@@ -129,7 +128,7 @@ def test_however_many_hang_there_is_room_for_the_next(hanging: int) -> None:
 
 
 def test_room_comes_back() -> None:
-    intake = Intake(2)
+    intake = AdmissionControl(2)
     assert [intake.admit(1), intake.admit(1)] == [True, False]
     intake.leave(1)
     assert (intake.total, intake.of(1)) == (0, 0)

@@ -1,7 +1,7 @@
 """The last outcomes of each company's connector calls, for its account holders to see.
 
-Kept in Redis, a short list a company. Nothing waits for it: outcomes are gathered and written a
-few times a second, and what cannot be written is dropped.
+Redis keeps a short list a company. Calls do not wait for it: outcomes are gathered and written a
+few times a second, and dropped if they cannot be written.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ import msgspec
 from redis.exceptions import RedisError
 
 from catalog.redis_connection import RedisClient
-from connectors.history import CallHistory, PastCall, ShownBreaker
-from engine.connector.shared_breakers import breaker_key
+from connectors.reports import BreakerSummary, CallHistory, PastCall
+from engine.connector.redis_breakers import breaker_key
 from engine.process.metrics import Metrics
 
 KEPT = 50
 _KEPT_SECONDS = 24 * 3600
 _GATHER_SECONDS = 0.25
-_MOST_COMPANIES = 2000  # in hand at a time
+_MOST_COMPANIES = 2000  # gathered at a time
 _COMPANIES_A_WRITE = 100
 _WHAT = "past calls"
 
@@ -27,8 +27,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PastCall).decode
 
 
-class PastCalls:
-    """Takes outcomes in; `run` must run. `deadline` (seconds) bounds one write."""
+class CallHistoryWriter:
+    """Gathers outcomes and writes them. `run` must run. `deadline` (seconds) bounds one write."""
 
     def __init__(
         self, *, redis: RedisClient, prefix: str, deadline: float, metrics: Metrics
@@ -37,21 +37,21 @@ class PastCalls:
         self._prefix = prefix
         self._deadline = deadline
         self._errors = metrics.redis_errors
-        self._in_hand: dict[int, deque[PastCall]] = {}
+        self._to_write: dict[int, deque[PastCall]] = {}
         self._arrived = asyncio.Event()
 
-    def note(self, company_id: int, call: PastCall) -> None:
-        """Remember it soon. Only the newest of a company are worth it."""
-        calls = self._in_hand.get(company_id)
+    def add(self, company_id: int, call: PastCall) -> None:
+        """Write the call soon; of each company only the newest KEPT are written."""
+        calls = self._to_write.get(company_id)
         if calls is None:
-            if len(self._in_hand) >= _MOST_COMPANIES:
+            if len(self._to_write) >= _MOST_COMPANIES:
                 return
-            calls = self._in_hand[company_id] = deque(maxlen=KEPT)
+            calls = self._to_write[company_id] = deque(maxlen=KEPT)
         calls.append(call)
         self._arrived.set()
 
     async def run(self) -> None:
-        """Write what is in hand, until cancelled; then what is left."""
+        """Write what is gathered until cancelled, and then the rest."""
         try:
             while True:
                 await self._arrived.wait()
@@ -62,7 +62,7 @@ class PastCalls:
 
     async def _write(self) -> None:
         self._arrived.clear()
-        gathered, self._in_hand = self._in_hand, {}
+        gathered, self._to_write = self._to_write, {}
         companies = list(gathered.items())
         for start in range(0, len(companies), _COMPANIES_A_WRITE):
             pipeline: Any = self._redis.pipeline(transaction=False)
@@ -75,16 +75,17 @@ class PastCalls:
                 async with asyncio.timeout(self._deadline):
                     await pipeline.execute()
             except (RedisError, OSError, TimeoutError) as error:
-                # Whatever it is, no call waits for it.
+                # Dropped: no call waits for its history.
                 self._errors.failed(error, _WHAT)
                 return
             self._errors.answered(_WHAT)
 
 
-async def read_past_calls(
+async def read_call_history(
     redis: RedisClient, prefix: str, company_id: int, *, now: float, deadline: float
 ) -> CallHistory:
-    """What Redis knows. `now` in epoch seconds. Raises RedisError, OSError or TimeoutError."""
+    """The last calls, and the breaker as of `now` (epoch s). Raises RedisError, OSError or
+    TimeoutError."""
     pipeline: Any = redis.pipeline(transaction=False)
     pipeline.lrange(_key(prefix, company_id), 0, KEPT - 1)
     pipeline.hmget(breaker_key(prefix, company_id), "w", "u")
@@ -95,20 +96,20 @@ async def read_past_calls(
 
 
 def _read(written: bytes) -> PastCall | None:
-    """None for what another version wrote."""
+    """None for an entry of another version."""
     try:
         return _decode(written)
     except msgspec.DecodeError:
         return None
 
 
-def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> ShownBreaker:
+def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> BreakerSummary:
     """As scripts/breaker.lua keeps it."""
     told = outcomes or b""
     if open_until is None:
-        return ShownBreaker("closed", len(told), told.count(b"1"), 0.0)
+        return BreakerSummary("closed", len(told), told.count(b"1"), 0.0)
     wait = max(0.0, int(open_until) / 1000 - now)
-    return ShownBreaker("open" if wait else "half_open", 0, 0, wait)
+    return BreakerSummary("open" if wait else "half_open", 0, 0, wait)
 
 
 def _key(prefix: str, company_id: int) -> str:

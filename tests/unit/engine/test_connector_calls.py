@@ -8,10 +8,18 @@ import pytest
 from aiokafka import ConsumerRecord
 
 from catalog.secrets import open_cipher
-from connectors.model import Content, Declined, Failed, Fault, Method, Place, Result
-from engine.connector.call_request import Asked, decode_call, question
-from engine.connector.call_result import Answered, message_of, settlement
-from engine.connector.endpoint_opener import EndpointError, EndpointOpener
+from connectors.errors import EndpointError
+from connectors.model import (
+    CallFault,
+    CallResult,
+    Content,
+    Declined,
+    Failed,
+    HttpMethod,
+    ParameterPlace,
+)
+from engine.connector.call_result import CompletedCall
+from engine.connector.intake import EndpointDecryptor, ReceivedCall, build_call, decode_call
 from engine.kafka.dead_letters import DeadLetterReason
 from engine.kafka.decoding import decode_records
 from engine.kafka.messages import (
@@ -26,7 +34,7 @@ from engine.kafka.messages import (
 )
 from engine.kafka.topics import Topics
 from engine.redis.devices import NO_ANSWER, DeviceRecord
-from tests.unit.connectors.questions import ENDPOINT, ID
+from tests.unit.connectors.calls import ENDPOINT, ID
 
 CIPHER = open_cipher("a passphrase for tests")
 TOPICS = Topics.named("t.")
@@ -54,17 +62,19 @@ def message(**fields: Any) -> ConnectorCall:
     return ConnectorCall(**(values | fields))
 
 
-def asked(**fields: Any) -> Asked:
+def received(offset: int = 5, **fields: Any) -> ReceivedCall:
     value = msgspec.json.encode(message(**fields))
-    record: Any = ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, len(value), len(value), ())
+    record: Any = ConsumerRecord(
+        "calls", 3, offset, 0, 0, b"key", value, 0, len(value), len(value), ()
+    )
     decoded = decode_records([record], decode_call)
     assert decoded.dead_letters == []
     (one,) = decoded.messages
     return one
 
 
-def answered(result: Result, known: DeviceRecord | None = None, **fields: Any) -> Answered:
-    return Answered(asked(**fields), known, result)
+def answered(result: CallResult, known: DeviceRecord | None = None, **fields: Any) -> CompletedCall:
+    return CompletedCall(received(**fields), known, result)
 
 
 def endpoint(**fields: Any) -> ConnectorEndpoint:
@@ -85,14 +95,14 @@ def test_an_endpoint_is_opened() -> None:
         parameters=CIPHER.encrypt('[{"key": "a", "value": "é"}, {"key": "b", "value": ""}]'),
         secret=CIPHER.encrypt("whsec_x"),
     )
-    opened = EndpointOpener(CIPHER).open(stored)
-    assert (opened.method, opened.place) == (Method.GET, Place.QUERY)
+    opened = EndpointDecryptor(CIPHER).decrypt(stored)
+    assert (opened.method, opened.place) == (HttpMethod.GET, ParameterPlace.QUERY)
     assert opened.parameters == (("a", "é"), ("b", ""))
     assert opened.secret == "whsec_x"
 
 
 def test_what_holds_no_secret_opens_without_a_key() -> None:
-    assert EndpointOpener(None).open(endpoint()).parameters == ()
+    assert EndpointDecryptor(None).decrypt(endpoint()).parameters == ()
 
 
 @pytest.mark.parametrize(
@@ -109,17 +119,17 @@ def test_what_holds_no_secret_opens_without_a_key() -> None:
 )
 def test_an_endpoint_that_cannot_be_used(fields: dict[str, str]) -> None:
     with pytest.raises(EndpointError) as caught:
-        EndpointOpener(CIPHER).open(endpoint(**fields))
+        EndpointDecryptor(CIPHER).decrypt(endpoint(**fields))
     assert "in the clear" not in str(caught.value)
 
 
 def test_without_a_key_secrets_stay_closed() -> None:
     with pytest.raises(EndpointError, match="PROXIMITY_SECRET_KEY"):
-        EndpointOpener(None).open(endpoint(parameters=CIPHER.encrypt("[]")))
+        EndpointDecryptor(None).decrypt(endpoint(parameters=CIPHER.encrypt("[]")))
 
 
 @pytest.mark.parametrize(
-    ("known", "received", "test", "id_connector"),
+    ("known", "id_received", "test", "id_connector"),
     [
         (None, None, False, None),
         (None, 5, False, 5),
@@ -130,19 +140,22 @@ def test_without_a_key_secrets_stay_closed() -> None:
     ],
 )
 def test_what_the_service_is_told_of_a_device(
-    known: DeviceRecord | None, received: int | None, test: bool | None, id_connector: int | None
+    known: DeviceRecord | None,
+    id_received: int | None,
+    test: bool | None,
+    id_connector: int | None,
 ) -> None:
-    one = asked(device=KnownDevice(udid="phone", id_connector=received))
-    device = question(one, ENDPOINT, known, 300.0).device
+    one = received(device=KnownDevice(udid="phone", id_connector=id_received))
+    device = build_call(one, ENDPOINT, known, 300.0).device
     assert (device.test, device.id_connector) == (test, id_connector)
 
 
 def test_freshness_ends_with_the_detection_s() -> None:
-    assert question(asked(), ENDPOINT, None, 300.0).fresh_until == 1_795_169_100.0
+    assert build_call(received(), ENDPOINT, None, 300.0).fresh_until == 1_795_169_100.0
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
-    out = message_of(answered(CONTENT, DeviceRecord(4, 77, False)), TOPICS, 0.0)
+    out = answered(CONTENT, DeviceRecord(4, 77, False)).outgoing(TOPICS, 0.0)
     assert out is not None
     assert (out.topic, out.key) == ("t.notifications", "phone é".encode())
     assert out.headers == [("id", ID.encode()), ("campaign", b"7")]
@@ -160,22 +173,22 @@ def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
 
 
 def test_title_and_push_default_to_the_campaign_s() -> None:
-    out = message_of(answered(Content(format="html", content="x")), TOPICS, 0.0)
+    out = answered(Content(format="html", content="x")).outgoing(TOPICS, 0.0)
     body = json.loads((out and out.value) or b"")
     assert (body["title"], body["push"], body["html"]) == ("campaign's", "campaign's push", "x")
 
 
 def test_a_refusal_sends_nothing() -> None:
-    assert message_of(answered(Declined()), TOPICS, 0.0) is None
+    assert answered(Declined()).outgoing(TOPICS, 0.0) is None
 
 
-@pytest.mark.parametrize("fault", list(Fault))
-def test_every_fault_is_a_reason_of_dead_letters(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", list(CallFault))
+def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
     one = answered(Failed(fault, "why"))
-    out = message_of(one, TOPICS, 0.0)
+    out = one.outgoing(TOPICS, 0.0)
     assert out is not None
     assert dict(out.headers)["reason"].decode() == DeadLetterReason(fault.value) == one.outcome
-    assert (out.topic, out.key, out.value) == ("t.dead-letters", b"key", one.asked.record.value)
+    assert (out.topic, out.key, out.value) == ("t.dead-letters", b"key", one.record.value)
 
 
 @pytest.mark.parametrize(
@@ -187,19 +200,19 @@ def test_every_fault_is_a_reason_of_dead_letters(fault: Fault) -> None:
         (Declined(), 60, None),
         (Declined(), 5, None),
         (Declined(), 0, None),
-        (Failed(Fault.TIMEOUT, ""), 3600, 0),
-        (Failed(Fault.TIMEOUT, ""), 1, 0),
-        (Failed(Fault.TIMEOUT, ""), 0, None),
+        (Failed(CallFault.TIMEOUT, ""), 3600, 0),
+        (Failed(CallFault.TIMEOUT, ""), 1, 0),
+        (Failed(CallFault.TIMEOUT, ""), 0, None),
     ],
 )
-def test_what_becomes_of_the_claim(result: Result, delay: int, keep: int | None) -> None:
-    wish = settlement(answered(result, delay=delay))
+def test_what_becomes_of_the_claim(result: CallResult, delay: int, keep: int | None) -> None:
+    wish = answered(result, delay=delay).claim_update()
     assert (None if wish is None else wish.keep) == keep
 
 
 def test_a_notification_too_large_is_a_failure() -> None:
-    one = answered(CONTENT).unpublishable(5_000_000)
+    one = answered(CONTENT).too_large(5_000_000)
     assert one.outcome == "too_large"
-    wish = settlement(one)
+    wish = one.claim_update()
     assert wish is not None
     assert wish.keep == 0

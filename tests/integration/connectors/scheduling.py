@@ -9,14 +9,22 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from connectors.breaker import BreakerPolicy, BreakerStore, LocalBreakers
-from connectors.call import Caller, CallLimits, client_context
-from connectors.egress import Egress, Resolve
-from connectors.gate import Gate
-from connectors.jobs import WorkerLimits
-from connectors.model import Beacon, Call, Device, Endpoint, Method, Named, Place, Result
-from connectors.names import Names
-from connectors.retry import RetryPolicy
-from connectors.worker import Worker
+from connectors.breaker_client import BreakerClient
+from connectors.call import CallLimits, ServiceCaller, client_context
+from connectors.egress import EgressGuard, Resolve
+from connectors.model import (
+    Call,
+    CallBeacon,
+    CallDevice,
+    CallResult,
+    Endpoint,
+    HttpMethod,
+    NamedReference,
+    ParameterPlace,
+)
+from connectors.resolver import CachingResolver
+from connectors.scheduled_call import RetryPolicy
+from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.process.cancelling import cancel
 
 LOOPBACK = (IPv4Network("127.0.0.0/8"),)
@@ -27,78 +35,78 @@ _numbers = itertools.count(1)
 def call_to(url: str, *, company: int = 1, fresh: float = 60.0, **endpoint: Any) -> Call:
     """A call about a detection that is fresh for so many seconds more."""
     number = next(_numbers)
-    fields: dict[str, Any] = {"method": Method.POST, "place": Place.HEADER, **endpoint}
+    fields: dict[str, Any] = {"method": HttpMethod.POST, "place": ParameterPlace.HEADER, **endpoint}
     return Call(
         id=f"00000000-0000-5000-8000-{number:012d}",
         company_id=company,
-        campaign=Named(7, "Café"),
-        venue=Named(8, "Hall"),
-        beacon=Beacon(id=9, name="door", uuid="f7826da6", major=1, minor=2),
+        campaign=NamedReference(7, "Café"),
+        venue=NamedReference(8, "Hall"),
+        beacon=CallBeacon(id=9, name="door", uuid="f7826da6", major=1, minor=2),
         proximity="near",
-        device=Device(udid=f"phone {number}", test=False),
+        device=CallDevice(udid=f"phone {number}", test=False),
         detected_at="2026-11-20T10:00:00+0000",
         fresh_until=time.time() + fresh,
         endpoint=Endpoint(url=url, **fields),
     )
 
 
-def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> Egress:
-    return Egress(allow_networks=allow, resolve=resolve or Names())
+def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> EgressGuard:
+    return EgressGuard(allow_networks=allow, resolve=resolve or CachingResolver())
 
 
 @asynccontextmanager
 async def caller(
-    guard: Egress | None = None, ssl_context: Any = None, limits: CallLimits = SHORT
-) -> AsyncIterator[Caller]:
+    guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = SHORT
+) -> AsyncIterator[ServiceCaller]:
     """A caller that closes what it opened."""
     context = ssl_context or client_context()
-    one = Caller(egress=guard or egress(), ssl_context=context, limits=limits)
+    one = ServiceCaller(egress=guard or egress(), ssl_context=context, limits=limits)
     try:
         yield one
     finally:
         await one.close()
 
 
-class Asking:
-    """A worker that runs; `results` by the call's id."""
+class RunningScheduler:
+    """A scheduler that runs; `results` by the call's id."""
 
-    def __init__(self, worker: Worker, gate: Gate) -> None:
-        self.running = asyncio.create_task(worker.run())
-        self.worker = worker
-        self.gate = gate
-        self.results: dict[str, Result] = {}
+    def __init__(self, scheduler: CallScheduler, breakers: BreakerClient) -> None:
+        self.running = asyncio.create_task(scheduler.run())
+        self.scheduler = scheduler
+        self.breakers = breakers
+        self.results: dict[str, CallResult] = {}
         self.times: dict[str, float] = {}
 
     def submit(self, call: Call) -> None:
-        def on_result(result: Result) -> None:
+        def on_result(result: CallResult) -> None:
             assert call.id not in self.results, "a second result"
             self.results[call.id] = result
             self.times[call.id] = time.time()
 
-        self.worker.submit(call, on_result)
+        self.scheduler.submit(call, on_result)
 
 
 @asynccontextmanager
-async def asking(
+async def scheduling(
     *,
     store: BreakerStore | None = None,
     policy: BreakerPolicy | None = None,
-    limits: WorkerLimits | None = None,
+    limits: SchedulerLimits | None = None,
     retries: RetryPolicy | None = None,
     call_limits: CallLimits = SHORT,
     ssl_context: Any = None,
-    guard: Egress | None = None,
+    guard: EgressGuard | None = None,
     name: str = "one",
     may_pass: Callable[[Exception], bool] = lambda _error: False,
     fails: type[Exception] | None = None,
     may_start: Callable[[], bool] = lambda: True,
-) -> AsyncIterator[Asking]:
-    """A worker as the role has it, with breakers of its own unless a store is given.
+) -> AsyncIterator[RunningScheduler]:
+    """A scheduler as the role has it, with breakers of its own unless a store is given.
 
     It must live to the end of the context, unless it `fails` as expected.
     """
     policy = policy or BreakerPolicy()
-    gate = Gate(
+    breakers = BreakerClient(
         store=store or LocalBreakers(policy),
         local=LocalBreakers(policy),
         name=name,
@@ -107,15 +115,15 @@ async def asking(
         on_store_error=lambda: None,
     )
     async with caller(guard, ssl_context, call_limits) as calling:
-        worker = Worker(
+        scheduler = CallScheduler(
             caller=calling,
-            gate=gate,
+            breakers=breakers,
             retries=retries or RetryPolicy(first=0.05),
-            limits=limits or WorkerLimits(),
+            limits=limits or SchedulerLimits(),
             agent="proximity-engine/test",
             may_start=may_start,
         )
-        one = Asking(worker, gate)
+        one = RunningScheduler(scheduler, breakers)
         try:
             yield one
             if fails is None:
@@ -126,4 +134,12 @@ async def asking(
             await cancel([one.running])
 
 
-__all__ = ["LOOPBACK", "SHORT", "Asking", "asking", "call_to", "caller", "egress"]
+__all__ = [
+    "LOOPBACK",
+    "SHORT",
+    "RunningScheduler",
+    "call_to",
+    "caller",
+    "egress",
+    "scheduling",
+]

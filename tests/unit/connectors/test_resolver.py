@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from connectors.names import Names, asker
+from connectors.resolver import CachingResolver, resolving_company
 from tests.servers.waiting import eventually
 
 
@@ -29,7 +29,7 @@ class Server:
 
 async def test_all_who_ask_wait_for_one_look_up() -> None:
     server = Server()
-    names = Names(look_up=server.look_up)
+    names = CachingResolver(look_up=server.look_up)
     asking = [asyncio.create_task(names("slow", 80)) for _ in range(50)]
     await eventually(lambda: server.asked["slow"])
     assert await names("quick", 80) == ["quick 1"]
@@ -41,14 +41,14 @@ async def test_all_who_ask_wait_for_one_look_up() -> None:
     assert server.asked["slow"] == 1
 
 
-async def ask_as(company_id: int, names: Names, host: str) -> Sequence[str]:
-    asker.set(company_id)
+async def ask_as(company_id: int, names: CachingResolver, host: str) -> Sequence[str]:
+    resolving_company.set(company_id)
     return await names(host, 80)
 
 
 async def test_names_that_hang_keep_no_other_waiting() -> None:
     server = Server()
-    names = Names(look_up=server.look_up)
+    names = CachingResolver(look_up=server.look_up)
     hanging = [
         asyncio.create_task(ask_as(number, names, f"slow {number} {name}"))
         for number in range(15)
@@ -62,7 +62,7 @@ async def test_names_that_hang_keep_no_other_waiting() -> None:
 
 async def test_a_company_has_few_names_looked_up_at_once() -> None:
     server = Server()
-    names = Names(look_up=server.look_up)
+    names = CachingResolver(look_up=server.look_up)
     hanging = [asyncio.create_task(ask_as(1, names, f"slow {number}")) for number in range(4)]
     await eventually(lambda: len(server.asked) == 4)
     with pytest.raises(OSError, match="too many names"):
@@ -78,7 +78,7 @@ async def test_a_company_has_few_names_looked_up_at_once() -> None:
 async def test_the_process_has_no_more_threads_than_it_may() -> None:
     """Who finds all of them hanging waits by his own deadline, and takes no thread away."""
     server = Server()
-    names = Names(look_up=server.look_up, threads=8)
+    names = CachingResolver(look_up=server.look_up, threads=8)
     before = threading.active_count()
     hanging = [asyncio.create_task(names(f"slow {number}", 80)) for number in range(100)]
     await eventually(lambda: len(server.asked) == 8)
@@ -94,13 +94,13 @@ async def test_the_process_has_no_more_threads_than_it_may() -> None:
 @pytest.mark.parametrize(("remember", "looked_up"), [(60.0, 1), (0.0, 2)])
 async def test_an_answer_is_remembered_for_a_while(remember: float, looked_up: int) -> None:
     server = Server()
-    names = Names(look_up=server.look_up, remember=remember)
+    names = CachingResolver(look_up=server.look_up, cache_seconds=remember)
     assert [await names("a", 80), await names("a", 443)] == [["a 1"], [f"a {looked_up}"]]
 
 
 async def test_a_failure_is_remembered_too() -> None:
     server = Server()
-    names = Names(look_up=server.look_up)
+    names = CachingResolver(look_up=server.look_up)
     for _ in range(3):
         with pytest.raises(OSError, match="no such host"):
             await names("missing", 80)

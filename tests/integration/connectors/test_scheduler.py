@@ -1,4 +1,4 @@
-"""The worker over real sockets: tries, breaker, fairness, what is withdrawn."""
+"""The scheduler over real sockets: tries, breaker, fairness, what is withdrawn."""
 
 import asyncio
 import time
@@ -8,12 +8,17 @@ from typing import Any
 from catalog.redis_connection import connect_redis
 from connectors.breaker import BreakerPolicy
 from connectors.call import CallLimits
-from connectors.jobs import WorkerLimits
-from connectors.model import Content, Failed, Fault
-from connectors.retry import RetryPolicy
-from engine.connector.shared_breakers import SharedBreakers
+from connectors.model import CallFault, Content, Failed
+from connectors.scheduled_call import RetryPolicy
+from connectors.scheduler import SchedulerLimits
+from engine.connector.redis_breakers import RedisBreakers
 from engine.process.failures import redis_may_recover
-from tests.integration.connectors.questions import SHORT, Asking, asking, call_to
+from tests.integration.connectors.scheduling import (
+    SHORT,
+    RunningScheduler,
+    call_to,
+    scheduling,
+)
 from tests.servers.http_service import Heard, content, hanging, replying, serving
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
@@ -22,14 +27,14 @@ POLICY = BreakerPolicy(window=20, failures=10, pause=0.5, lease=2.0)
 ONCE = RetryPolicy(tries=1)
 
 
-def faults(one: Asking) -> Counter[str]:
+def faults(one: RunningScheduler) -> Counter[str]:
     return Counter(
         result.fault.value if isinstance(result, Failed) else type(result).__name__
         for result in one.results.values()
     )
 
 
-async def until_all(one: Asking, count: int, deadline: float = 15.0) -> None:
+async def until_all(one: RunningScheduler, count: int, deadline: float = 15.0) -> None:
     await eventually(lambda: len(one.results) >= count, deadline=deadline, what=f"{count} results")
 
 
@@ -45,7 +50,7 @@ async def test_another_try_may_do() -> None:
         seen[heard.id] += 1
         await (content() if seen[heard.id] == 3 else replying(502))(heard, writer)
 
-    async with serving(third_time_lucky) as service, asking() as one:
+    async with serving(third_time_lucky) as service, scheduling() as one:
         one.submit(call_to(service.url()))
         await until_all(one, 1)
         assert faults(one) == {"Content": 1}
@@ -54,22 +59,25 @@ async def test_another_try_may_do() -> None:
 
 
 async def test_a_call_that_waits_for_another_try_holds_no_slot() -> None:
-    limits = WorkerLimits(company=1, in_all=1)
+    limits = SchedulerLimits(company=1, in_all=1)
     retries = RetryPolicy(first=60.0)
 
     async def by_path(heard: Heard, writer: Any) -> None:
         await (replying(503) if heard.path == "/busy" else content())(heard, writer)
 
-    async with serving(by_path) as service, asking(limits=limits, retries=retries) as one:
+    async with (
+        serving(by_path) as service,
+        scheduling(limits=limits, retries=retries) as one,
+    ):
         one.submit(call_to(service.url("/busy")))
         one.submit(call_to(service.url("/next")))
         await until_all(one, 1)
         assert faults(one) == {"Content": 1}
-        assert one.worker.unfinished == 1
+        assert one.scheduler.unfinished == 1
 
 
 async def test_retry_after_beyond_freshness_is_the_end() -> None:
-    async with serving(replying(503, retry_after="61")) as service, asking() as one:
+    async with serving(replying(503, retry_after="61")) as service, scheduling() as one:
         one.submit(call_to(service.url(), fresh=60))
         await until_all(one, 1)
         assert faults(one) == {"connector_status": 1}
@@ -77,7 +85,7 @@ async def test_retry_after_beyond_freshness_is_the_end() -> None:
 
 
 async def test_what_is_old_is_not_asked() -> None:
-    async with serving(content()) as service, asking() as one:
+    async with serving(content()) as service, scheduling() as one:
         one.submit(call_to(service.url(), fresh=-1))
         await until_all(one, 1)
         assert faults(one) == {"connector_stale": 1}
@@ -85,11 +93,14 @@ async def test_what_is_old_is_not_asked() -> None:
 
 
 async def test_the_breaker_spares_a_service_that_fails_and_finds_out_when_it_is_back() -> None:
-    async with serving(replying(500)) as service, asking(policy=POLICY, retries=ONCE) as one:
+    async with (
+        serving(replying(500)) as service,
+        scheduling(policy=POLICY, retries=ONCE) as one,
+    ):
         for _ in range(10):
             one.submit(call_to(service.url()))
         await until_all(one, 10)
-        await eventually(lambda: one.gate.is_open(1))
+        await eventually(lambda: one.breakers.is_open(1))
         asked = len(service.heard)
         for _ in range(20):
             one.submit(call_to(service.url(), fresh=60))
@@ -102,11 +113,14 @@ async def test_the_breaker_spares_a_service_that_fails_and_finds_out_when_it_is_
 
 async def test_what_waits_for_an_open_breaker_ends_with_its_freshness() -> None:
     policy = BreakerPolicy(window=20, failures=10, pause=60.0)
-    async with serving(replying(500)) as service, asking(policy=policy, retries=ONCE) as one:
+    async with (
+        serving(replying(500)) as service,
+        scheduling(policy=policy, retries=ONCE) as one,
+    ):
         for _ in range(10):
             one.submit(call_to(service.url()))
         await until_all(one, 10)
-        await eventually(lambda: one.gate.is_open(1))
+        await eventually(lambda: one.breakers.is_open(1))
         for _ in range(5):
             one.submit(call_to(service.url(), fresh=0.5))
         await until_all(one, 15)
@@ -119,20 +133,20 @@ async def test_two_workers_find_out_once(redis_url: str) -> None:
     policy = BreakerPolicy(window=20, failures=10, pause=30.0)
     redis = connect_redis(redis_url)
 
-    def store() -> SharedBreakers:
-        return SharedBreakers(redis=redis, prefix="t:", policy=policy, deadline=2.0)
+    def store() -> RedisBreakers:
+        return RedisBreakers(redis=redis, prefix="t:", policy=policy, deadline=2.0)
 
     async with (
         serving(replying(500)) as service,
-        asking(store=store(), policy=policy, retries=ONCE, name="one") as one,
-        asking(store=store(), policy=policy, retries=ONCE, name="two") as two,
+        scheduling(store=store(), policy=policy, retries=ONCE, name="one") as one,
+        scheduling(store=store(), policy=policy, retries=ONCE, name="two") as two,
     ):
         for _ in range(10):
             one.submit(call_to(service.url()))
         await until_all(one, 10)
-        await eventually(lambda: one.gate.is_open(1))
+        await eventually(lambda: one.breakers.is_open(1))
         two.submit(call_to(service.url()))
-        await eventually(lambda: two.gate.is_open(1))
+        await eventually(lambda: two.breakers.is_open(1))
         assert (len(service.heard), two.results) == (10, {})
     await redis.aclose()
 
@@ -140,18 +154,18 @@ async def test_two_workers_find_out_once(redis_url: str) -> None:
 async def test_of_two_workers_one_tries_and_both_go_on(redis_url: str) -> None:
     redis = connect_redis(redis_url)
 
-    def store() -> SharedBreakers:
-        return SharedBreakers(redis=redis, prefix="t:", policy=POLICY, deadline=2.0)
+    def store() -> RedisBreakers:
+        return RedisBreakers(redis=redis, prefix="t:", policy=POLICY, deadline=2.0)
 
     async with (
         serving(replying(500)) as service,
-        asking(store=store(), policy=POLICY, retries=ONCE, name="one") as one,
-        asking(store=store(), policy=POLICY, retries=ONCE, name="two") as two,
+        scheduling(store=store(), policy=POLICY, retries=ONCE, name="one") as one,
+        scheduling(store=store(), policy=POLICY, retries=ONCE, name="two") as two,
     ):
         for _ in range(10):
             one.submit(call_to(service.url()))
         await until_all(one, 10)
-        await eventually(lambda: one.gate.is_open(1))
+        await eventually(lambda: one.breakers.is_open(1))
         service.answer = hanging
         for each in (one, two):
             for _ in range(5):
@@ -170,10 +184,10 @@ async def test_of_two_workers_one_tries_and_both_go_on(redis_url: str) -> None:
 
 async def test_without_redis_breakers_are_the_process_s_own(own_redis: RedisServer) -> None:
     redis = connect_redis(own_redis.url, timeout=0.5)
-    store = SharedBreakers(redis=redis, prefix="t:", policy=POLICY, deadline=0.5)
+    store = RedisBreakers(redis=redis, prefix="t:", policy=POLICY, deadline=0.5)
     async with (
         serving(content()) as service,
-        asking(store=store, policy=POLICY, retries=ONCE, may_pass=redis_may_recover) as one,
+        scheduling(store=store, policy=POLICY, retries=ONCE, may_pass=redis_may_recover) as one,
     ):
         one.submit(call_to(service.url()))
         await until_all(one, 1)
@@ -182,7 +196,7 @@ async def test_without_redis_breakers_are_the_process_s_own(own_redis: RedisServ
         for _ in range(10):
             one.submit(call_to(service.url()))
         await until_all(one, 11)
-        await eventually(lambda: one.gate.is_open(1))
+        await eventually(lambda: one.breakers.is_open(1))
         service.answer = content()
         one.submit(call_to(service.url()))
         await until_all(one, 12)
@@ -191,9 +205,12 @@ async def test_without_redis_breakers_are_the_process_s_own(own_redis: RedisServ
 
 
 async def test_a_service_that_hangs_keeps_nobody_else_waiting() -> None:
-    limits = WorkerLimits(company=8, in_all=32)
+    limits = SchedulerLimits(company=8, in_all=32)
     slow = CallLimits(connect=5.0, call=5.0)
-    async with serving(hangs_by_path) as service, asking(limits=limits, call_limits=slow) as one:
+    async with (
+        serving(hangs_by_path) as service,
+        scheduling(limits=limits, call_limits=slow) as one,
+    ):
         for company in range(2, 7):
             for _ in range(50):
                 one.submit(call_to(service.url("/hangs"), company=company))
@@ -206,22 +223,25 @@ async def test_a_service_that_hangs_keeps_nobody_else_waiting() -> None:
 
 
 async def test_ten_thousand_calls_of_one_company_do_not_delay_another() -> None:
-    limits = WorkerLimits(company=32, in_all=64)
-    async with serving(content(after=0.01)) as service, asking(limits=limits) as one:
+    limits = SchedulerLimits(company=32, in_all=64)
+    async with serving(content(after=0.01)) as service, scheduling(limits=limits) as one:
         for _ in range(10_000):
             one.submit(call_to(service.url("/many"), company=1))
         await until_all(one, 1)
         other = call_to(service.url("/one"), company=2)
         one.submit(other)
         await eventually(lambda: other.id in one.results)
-        assert one.worker.unfinished > 9000
+        assert one.scheduler.unfinished > 9000
         assert isinstance(one.results[other.id], Content)
 
 
 async def test_what_is_too_much_of_one_company_fails_at_once() -> None:
-    limits = WorkerLimits(company=4, in_all=16, unfinished=100)
+    limits = SchedulerLimits(company=4, in_all=16, unfinished=100)
     slow = CallLimits(connect=5.0, call=5.0)
-    async with serving(hangs_by_path) as service, asking(limits=limits, call_limits=slow) as one:
+    async with (
+        serving(hangs_by_path) as service,
+        scheduling(limits=limits, call_limits=slow) as one,
+    ):
         for _ in range(80):
             one.submit(call_to(service.url("/hangs"), company=1))
         assert faults(one) == {"connector_overload": 30}
@@ -240,39 +260,41 @@ async def test_in_flight_is_bounded() -> None:
         await content(after=0.02)(heard, writer)
         together -= 1
 
-    limits = WorkerLimits(company=5, in_all=500)
-    async with serving(counting) as service, asking(limits=limits) as one:
+    limits = SchedulerLimits(company=5, in_all=500)
+    async with serving(counting) as service, scheduling(limits=limits) as one:
         for _ in range(100):
             one.submit(call_to(service.url()))
         await until_all(one, 100)
-        assert (most, one.worker.unfinished) == (5, 0)
+        assert (most, one.scheduler.unfinished) == (5, 0)
 
 
 async def test_what_drains_ends_and_what_waits_is_forgotten() -> None:
-    limits = WorkerLimits(company=2, in_all=2)
-    async with serving(content(after=0.1)) as service, asking(limits=limits) as one:
-        jobs = [one.worker.submit(call_to(service.url()), lambda _result: None) for _ in range(10)]
+    limits = SchedulerLimits(company=2, in_all=2)
+    async with serving(content(after=0.1)) as service, scheduling(limits=limits) as one:
+        jobs = [
+            one.scheduler.submit(call_to(service.url()), lambda _result: None) for _ in range(10)
+        ]
         await eventually(lambda: len(service.heard) == 2)
-        await one.worker.drain(jobs, 5.0)
-        assert one.worker.unfinished == 0
+        await one.scheduler.drain(jobs, 5.0)
+        assert one.scheduler.unfinished == 0
         assert len(service.heard) == 2
         one.submit(call_to(service.url()))
         await until_all(one, 1)
         assert isinstance(next(iter(one.results.values())), Content)
 
 
-async def test_an_error_of_ours_ends_the_worker() -> None:
+async def test_an_error_of_ours_ends_the_scheduler() -> None:
     def broken(_result: Any) -> None:
         raise LookupError("a fault of the engine")
 
-    async with serving(content()) as service, asking(fails=LookupError) as one:
-        one.worker.submit(call_to(service.url()), broken)
+    async with serving(content()) as service, scheduling(fails=LookupError) as one:
+        one.scheduler.submit(call_to(service.url()), broken)
         await eventually(one.running.done)
 
 
 async def test_a_url_that_makes_no_request() -> None:
-    async with asking(call_limits=SHORT) as one:
+    async with scheduling(call_limits=SHORT) as one:
         one.submit(call_to("http://[::1/"))
         one.submit(call_to("http://127.0.0.1:1/\ud800"))
         await until_all(one, 2)
-        assert set(faults(one)) <= {Fault.REQUEST.value, Fault.FORBIDDEN.value}
+        assert set(faults(one)) <= {CallFault.REQUEST.value, CallFault.FORBIDDEN.value}

@@ -2,8 +2,9 @@
 
 import pytest
 
-from connectors.model import CallError, Fault
-from connectors.retry import RetryPolicy
+from connectors.errors import CallError
+from connectors.model import CallFault
+from connectors.scheduled_call import RetryPolicy
 
 POLICY = RetryPolicy(tries=3, first=0.5)
 
@@ -11,7 +12,7 @@ POLICY = RetryPolicy(tries=3, first=0.5)
 def at(
     tried: int, chance: float = 0.0, after: float | None = None, fresh: float = 100.0
 ) -> float | None:
-    error = CallError(Fault.STATUS, "", retriable=True, retry_after=after)
+    error = CallError(CallFault.STATUS, "", retriable=True, retry_after=after)
     return POLICY.next_try(tried=tried, error=error, now=10.0, fresh_until=fresh, chance=chance)
 
 
@@ -43,5 +44,5 @@ def test_no_try_is_made_for_what_is_old_by_then(fresh: float, expected: float | 
 
 
 def test_some_failures_are_final() -> None:
-    error = CallError(Fault.REPLY, "")
+    error = CallError(CallFault.REPLY, "")
     assert POLICY.next_try(tried=1, error=error, now=0.0, fresh_until=100.0, chance=0.0) is None

@@ -1,4 +1,4 @@
-"""The breakers of customers' services, in Redis, so that workers need not each find out."""
+"""The breakers of customers' services in Redis: all processes share what each has found out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 
-from connectors.breaker import FORGET_SECONDS, BreakerPolicy, Report, Standing
+from connectors.breaker import FORGET_SECONDS, BreakerPolicy, BreakerReport, BreakerState
 
 _SCRIPT = files("engine.connector").joinpath("scripts/breaker.lua").read_text(encoding="utf-8")
 _TAGS = 16  # slots over which a cluster spreads companies
 
 
-class SharedBreakers:
+class RedisBreakers:
     """A BreakerStore in Redis: one script call, in a cluster one a slot.
 
     `deadline` in seconds. Raises RedisError or TimeoutError.
@@ -29,24 +29,26 @@ class SharedBreakers:
         self._script = redis.register_script(_SCRIPT)
 
     async def exchange(
-        self, reports: Sequence[Report], *, prober: str, now: float
-    ) -> list[Standing]:
+        self, reports: Sequence[BreakerReport], *, prober: str, now: float
+    ) -> list[BreakerState]:
         """As BreakerStore says."""
         by_tag: dict[int, list[int]] = {}
         for position, report in enumerate(reports):
             tag = report.company_id % _TAGS if self._clustered else 0
             by_tag.setdefault(tag, []).append(position)
-        standings: dict[int, Standing] = {}
+        states: dict[int, BreakerState] = {}
         async with asyncio.timeout(self._deadline):
             for positions in by_tag.values():
-                answered = await self._call([reports[i] for i in positions], prober, now)
-                standings.update(zip(positions, answered, strict=True))
-        return [standings[position] for position in range(len(reports))]
+                answers = await self._call([reports[i] for i in positions], prober, now)
+                states.update(zip(positions, answers, strict=True))
+        return [states[position] for position in range(len(reports))]
 
-    async def _call(self, reports: Sequence[Report], prober: str, now: float) -> list[Standing]:
+    async def _call(
+        self, reports: Sequence[BreakerReport], prober: str, now: float
+    ) -> list[BreakerState]:
         policy = self._policy
         replies: Any = await self._script(
-            keys=[self._key(report.company_id) for report in reports],
+            keys=[breaker_key(self._prefix, report.company_id) for report in reports],
             args=[
                 round(now * 1000),
                 policy.window,
@@ -55,24 +57,21 @@ class SharedBreakers:
                 round(policy.lease * 1000),
                 round(FORGET_SECONDS * 1000),
                 prober,
-                *(part for report in reports for part in _told(report)),
+                *(part for report in reports for part in _arguments(report)),
             ],
         )
         threes = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
         return [
-            Standing(is_open=bool(is_open), is_prober=bool(is_prober), wait=wait / 1000)
+            BreakerState(is_open=bool(is_open), is_prober=bool(is_prober), wait=wait / 1000)
             for is_open, is_prober, wait in threes
         ]
 
-    def _key(self, company_id: int) -> str:
-        return breaker_key(self._prefix, company_id)
-
 
 def breaker_key(prefix: str, company_id: int) -> str:
-    """The hash that scripts/breaker.lua keeps."""
+    """The key of the hash that scripts/breaker.lua reads and writes."""
     return f"{prefix}breaker:{{{company_id % _TAGS}}}:{company_id}"
 
 
-def _told(report: Report) -> tuple[str, str]:
+def _arguments(report: BreakerReport) -> tuple[str, str]:
     outcomes = "".join("1" if failed else "0" for failed in report.outcomes)
-    return report.wish.value, outcomes
+    return report.purpose.value, outcomes

@@ -1,0 +1,121 @@
+"""Starts calls when their company has its turn and its breaker lets them."""
+
+import asyncio
+from collections.abc import Callable
+
+from connectors.breaker import BreakerState
+from connectors.breaker_client import BreakerClient
+from connectors.fair_queue import FairQueue
+from connectors.scheduled_call import ScheduledCall
+
+_ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
+_ASK_SOONEST_SECONDS = 0.01
+# Calls begun in one pass of the event loop; then whatever is ready has its next step. In the long
+# run a pass goes through as many calls as begin in it. So of each company it is one: a service that
+# answers at once, and wrongly, has slots free in each pass, and others' calls wait for each pass.
+_STARTS_A_PASS = 16
+
+
+class CallDispatcher:
+    """Queues calls and starts them with `start(call, is_probe)`; `finished` frees the slot again.
+
+    A company waits while its breaker is open, and until the breaker is known to be closed. When
+    this process is the prober of an open breaker, one call starts as the probe. Other calls start
+    only while `may_start()`; call `dispatch` when it has become true.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: FairQueue[ScheduledCall],
+        breakers: BreakerClient,
+        start: Callable[[ScheduledCall, bool], None],
+        may_start: Callable[[], bool],
+    ) -> None:
+        self._queue = queue
+        self._may_start = may_start
+        self._breakers = breakers
+        self._start = start
+        self._stopped = False
+        self._begun: set[int] = set()  # companies of which a call has begun in this pass
+        # Companies whose breaker is being asked for, will be by a timer, or is being probed.
+        self._asking: dict[int, asyncio.TimerHandle | None] = {}
+        breakers.on_state = self._on_state
+
+    def add(self, call: ScheduledCall, *, first: bool = False) -> None:
+        """Queue the call behind its company's others, or `first`."""
+        company_id = call.company_id
+        (self._queue.add_first if first else self._queue.add)(company_id, call)
+        if self._breakers.is_closed(company_id):
+            self.dispatch()
+            return
+        self._queue.hold(company_id)
+        if company_id not in self._asking:
+            self._asking[company_id] = None
+            self._breakers.ask(company_id)
+
+    def finished(self, company_id: int, *, is_probe: bool, failed: bool | None) -> None:
+        """A try has ended. `failed` is what the breaker counts; None: nothing to count."""
+        if is_probe:
+            self._breakers.report_probe(company_id, failed)
+        elif failed is not None:
+            self._breakers.report(company_id, failed)
+        self._queue.finished(company_id)
+        self.dispatch()
+
+    def discard(self, unwanted: Callable[[ScheduledCall], bool]) -> list[ScheduledCall]:
+        """Take the queued calls out that are `unwanted`."""
+        return self._queue.discard(unwanted)
+
+    def stop(self) -> None:
+        """Start nothing more."""
+        self._stopped = True
+
+    def dispatch(self) -> None:
+        """Start what may start now."""
+        while len(self._begun) < _STARTS_A_PASS and not self._stopped and self._may_start():
+            if (taken := self._queue.take(self._begun)) is None:
+                return
+            company_id, call = taken
+            if not self._begun:
+                asyncio.get_running_loop().call_soon(self._begin_pass)
+            self._begun.add(company_id)
+            self._start(call, False)
+
+    def _begin_pass(self) -> None:
+        self._begun.clear()
+        self.dispatch()
+
+    def _on_state(self, company_id: int, state: BreakerState) -> None:
+        timer = self._asking.pop(company_id, None)
+        if timer is not None:
+            timer.cancel()
+        if not state.is_open:
+            self._queue.release(company_id)
+            self.dispatch()
+            return
+        self._queue.hold(company_id)
+        if state.is_prober:
+            self._probe(company_id)
+        else:
+            self._ask_later(company_id, min(state.wait, _ASK_AGAIN_SECONDS))
+
+    def _ask_later(self, company_id: int, seconds: float) -> None:
+        def ask() -> None:
+            self._asking[company_id] = None
+            if self._queue.has_waiting(company_id):
+                self._breakers.ask(company_id)
+            else:
+                del self._asking[company_id]
+
+        loop = asyncio.get_running_loop()
+        self._asking[company_id] = loop.call_later(max(seconds, _ASK_SOONEST_SECONDS), ask)
+
+    def _probe(self, company_id: int) -> None:
+        # The breaker is asked again when the outcome of the probe has been reported.
+        self._asking[company_id] = None
+        call = None if self._stopped else self._queue.take_of(company_id)
+        if call is None:
+            self._breakers.report_probe(company_id, None)
+        else:
+            self._start(call, True)

@@ -1,0 +1,70 @@
+"""What can go wrong with a customer's connector, and what a caller can do about it."""
+
+from connectors.model import CallFault
+
+
+class ConnectorError(Exception):
+    """Base of all errors below. The message never quotes a url, a request or a reply."""
+
+
+class CallError(ConnectorError):
+    """One try of a call failed. The scheduler tries again, or the call fails with `fault`.
+
+    `retriable`: another try may succeed. `counts`: the breaker counts the failure. `retry_after`
+    (seconds) is what the service asked for.
+    """
+
+    def __init__(
+        self,
+        fault: CallFault,
+        detail: str,
+        *,
+        retriable: bool = False,
+        counts: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.fault = fault
+        self.detail = detail
+        self.retriable = retriable
+        self.counts = counts
+        self.retry_after = retry_after
+
+
+class EgressError(ConnectorError):
+    """A url must not or cannot be called. The message is for the person who wrote the url.
+
+    It never holds the addresses: they may be those of the platform's own network.
+    """
+
+
+class UrlForbiddenError(EgressError):
+    """The url leads where no connector may lead: only another url helps."""
+
+
+class HostUnresolvedError(EgressError):
+    """The host name does not resolve now: the same url may work later."""
+
+
+class ReplyLimitError(ConnectorError):
+    """A reply exceeds a limit; the message names the limit. The connection has to be closed."""
+
+
+class PeerError(ConnectorError):
+    """The service hung up, or does not speak HTTP/1.1. Another connection may do."""
+
+
+class SendError(ConnectorError, OSError):
+    """The connection broke while a request was sent. A reply may have come before."""
+
+
+class EndpointError(ConnectorError):
+    """A stored connector cannot be used: its owner has to save it again, or SECRET_KEY is wrong."""
+
+
+class NothingToTryError(ConnectorError):
+    """There is no connector that a trial call could go to; the message says why."""
+
+
+class CertificatesError(ConnectorError):
+    """CONNECTOR_CA_FILE cannot be used: the process must not start."""

@@ -1,0 +1,67 @@
+"""Company A's service in a process of its own: what it burns there is not taken from company B's
+service, nor from what measures B."""
+
+import asyncio
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.hostile.connectors.services import HOSTILE, together
+from tests.servers.http_service import Answer, Heard, serving
+from tests.servers.waiting import wait_until
+
+_PROCESSES = multiprocessing.get_context("spawn")
+_START_SECONDS = 30.0
+_END_SECONDS = 10.0
+
+
+class ServiceElsewhere:
+    """A service that runs. `asked`: how many requests it has had."""
+
+    def __init__(self, port: Any, asked: Any) -> None:
+        self._port = port
+        self._asked = asked
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self._port.value}/"
+
+    @property
+    def asked(self) -> int:
+        """How many requests it has had."""
+        return int(self._asked.value)
+
+
+@contextmanager
+def serving_elsewhere(kind: str, at_once: int) -> Iterator[ServiceElsewhere]:
+    """A service that is hostile in this way as soon as `at_once` have asked."""
+    port, asked = _PROCESSES.Value("i", 0), _PROCESSES.Value("i", 0)
+    process = _PROCESSES.Process(target=_serve, args=(kind, at_once, port, asked), daemon=True)
+    process.start()
+    try:
+        wait_until(lambda: port.value > 0, deadline=_START_SECONDS, what="A's service")
+        yield ServiceElsewhere(port, asked)
+        assert process.is_alive()
+    finally:
+        process.terminate()
+        process.join(_END_SECONDS)
+        process.close()
+
+
+def _serve(kind: str, at_once: int, port: Any, asked: Any) -> None:
+    asyncio.run(_until_terminated(together(HOSTILE[kind], at_once), port, asked))
+
+
+async def _until_terminated(answer: Answer, port: Any, asked: Any) -> None:
+    async def counted(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        asked.value += 1
+        await answer(heard, writer)
+
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    async with serving(counted) as service:
+        port.value = service.port
+        await ended.wait()

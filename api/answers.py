@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -84,9 +85,14 @@ def time_of_day(minute: int) -> str:
 
 def fill_texts(records: Iterable[Record], model: type[Answer]) -> None:
     """Make each null an empty text where `model` says that a text is always there."""
-    fields = model.model_fields.items()
-    texts = [name for name, field in fields if field.annotation is str and field.is_required()]
+    texts = _texts(model)
     for record in records:
         for name in texts:
             if record.get(name, "") is None:
                 record[name] = ""
+
+
+@cache
+def _texts(model: type[Answer]) -> list[str]:
+    fields = model.model_fields.items()
+    return [name for name, field in fields if field.annotation is str and field.is_required()]

@@ -29,7 +29,7 @@ class BeaconKey(NamedTuple):
     minor: int
 
 
-class Heard(msgspec.Struct, gc=False):
+class DecodedDetection(msgspec.Struct, gc=False):
     """A decoded detection. `detected_at` in epoch seconds: the message's, else the record's."""
 
     record: ConsumerRecord[bytes, bytes]
@@ -39,28 +39,30 @@ class Heard(msgspec.Struct, gc=False):
     detected_at: float
 
 
-class Decoded(msgspec.Struct):
+class DecodedBatch(msgspec.Struct):
     """A decoded batch. `dead_positions` are those of the dead letters in it, ascending."""
 
-    heard: list[Heard]
-    dead: list[DeadLetter]
+    detections: list[DecodedDetection]
+    dead_letters: list[DeadLetter]
     dead_positions: list[int]
 
 
-def decode_batch(records: Records, path_loss_exponent: float) -> Decoded:
+def decode_batch(records: Records, path_loss_exponent: float) -> DecodedBatch:
     """Decode every record; what cannot be decoded becomes a dead letter, in its place."""
-    batch = Decoded([], [], [])
-    keep = batch.heard.append
+    batch = DecodedBatch([], [], [])
+    keep = batch.detections.append
     for position, record in enumerate(records):
         try:
             keep(decode_record(record, path_loss_exponent))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            batch.dead.append(DeadLetter(record, failure_reason(error), str(error)))
+            batch.dead_letters.append(DeadLetter(record, failure_reason(error), str(error)))
             batch.dead_positions.append(position)
     return batch
 
 
-def decode_record(record: ConsumerRecord[bytes, bytes], path_loss_exponent: float) -> Heard:
+def decode_record(
+    record: ConsumerRecord[bytes, bytes], path_loss_exponent: float
+) -> DecodedDetection:
     """One detection.
 
     Raises msgspec.DecodeError (not JSON), RecursionError (JSON nested too deep to be read) or
@@ -71,7 +73,7 @@ def decode_record(record: ConsumerRecord[bytes, bytes], path_loss_exponent: floa
     if "\0" in message.device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
     detected_at = message.detected_at
-    return Heard(
+    return DecodedDetection(
         record,
         message,
         BeaconKey(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from aiokafka import ConsumerRecord
 
-from engine.kafka.detections import BeaconKey, Heard
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import Device
 from engine.recorder.local_days import DayRule
 from engine.recorder.rows import (
@@ -38,7 +38,7 @@ _LAST = 253_402_300_799
 class Counted(NamedTuple):
     """A detection that counts, where it was made and by which device."""
 
-    heard: Heard
+    heard: DecodedDetection
     place: Place
     device: DeviceKey
 
@@ -50,7 +50,9 @@ class Statistics(NamedTuple):
     devices: set[StatisticDevice]
 
 
-def counted_detections(heard: Iterable[Heard], places: Mapping[BeaconKey, Place]) -> list[Counted]:
+def counted_detections(
+    heard: Iterable[DecodedDetection], places: Mapping[BeaconKey, Place]
+) -> list[Counted]:
     """The detections of active beacons at active venues."""
     found = []
     for detection in heard:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from prometheus_client import Counter
 
-from engine.kafka.detections import Heard, decode_batch
+from engine.kafka.detections import DecodedDetection, decode_batch
 from engine.kafka.partition_worker import Records
 from engine.recorder.aggregate import (
     counted_detections,
@@ -43,15 +43,15 @@ class DetectionReader:
     async def read(self, records: Records) -> "DetectionBatch":
         """Decode the records."""
         decoded = decode_batch(records, self._path_loss_exponent)
-        if decoded.dead:
-            self._skipped.inc(len(decoded.dead))
-        return DetectionBatch(decoded.heard, self._trace, self._rule)
+        if decoded.dead_letters:
+            self._skipped.inc(len(decoded.dead_letters))
+        return DetectionBatch(decoded.detections, self._trace, self._rule)
 
 
 class DetectionBatch:
-    """Decoded detections; which of them count is decided in the transaction that counts them."""
+    """DecodedBatch detections; which of them count is decided in the transaction that counts them."""
 
-    def __init__(self, heard: list[Heard], trace: Trace, rule: DayRule) -> None:
+    def __init__(self, heard: list[DecodedDetection], trace: Trace, rule: DayRule) -> None:
         self._heard = heard
         self._trace = trace
         self._rule = rule

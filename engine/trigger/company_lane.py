@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
-from engine.kafka.detections import BeaconKey, Heard
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
 from engine.kafka.topics import Topics
 from engine.process.failures import until_redis_answers
@@ -53,7 +53,7 @@ Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 class Waiting(NamedTuple):
     """A detection that may fire, its beacon, and the version of the cache that had it so."""
 
-    heard: Heard
+    heard: DecodedDetection
     beacon: IndexedBeacon | None
     version: int
 
@@ -61,7 +61,7 @@ class Waiting(NamedTuple):
 class Grant(NamedTuple):
     """A campaign that passed every check for a detection, and the id its message would have."""
 
-    heard: Heard
+    heard: DecodedDetection
     beacon: IndexedBeacon
     campaign: Campaign
     decision: Decision

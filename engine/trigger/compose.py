@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from catalog.index.entries import ConnectorEntry
-from engine.kafka.detections import Heard
+from engine.kafka.detections import DecodedDetection
 from engine.kafka.messages import (
     CampaignReference,
     ConnectorCall,
@@ -33,7 +33,7 @@ _ZONE_NAMES: dict[Zone, ZoneThatTriggers] = {
 _encode = msgspec.json.Encoder().encode
 
 
-def notification_id(heard: Heard, campaign: Campaign) -> bytes:
+def notification_id(heard: DecodedDetection, campaign: Campaign) -> bytes:
     """The 16 bytes of a UUID (version 5) of campaign, device and detection record.
 
     The record is topic, partition, offset and detected_at: the last one because a topic that is
@@ -59,7 +59,7 @@ class Composer:
 
     def compose(
         self,
-        heard: Heard,
+        heard: DecodedDetection,
         beacon: IndexedBeacon,
         campaign: Campaign,
         owner: bytes,
@@ -82,7 +82,12 @@ class Composer:
         return Outgoing(topic, udid, value, headers)
 
     def _firing(
-        self, heard: Heard, beacon: IndexedBeacon, campaign: Campaign, id_: str, now: float
+        self,
+        heard: DecodedDetection,
+        beacon: IndexedBeacon,
+        campaign: Campaign,
+        id_: str,
+        now: float,
     ) -> dict[str, Any]:
         """The fields of a Firing, but for the device."""
         return {

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from aiokafka import TopicPartition
 
 from engine.kafka.dead_letters import DeadLetterLimit
-from engine.kafka.detections import BeaconKey, Decoded, Heard, decode_batch
+from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection, decode_batch
 from engine.kafka.offsets import Offsets
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher
@@ -200,9 +200,11 @@ class PartitionTrigger:
         shared.limit.note(records, batch.dead_positions)
         version = shared.index.cache.version
         with self._step("resolve"):
-            beacons = await shared.index.resolve({h.key for h in batch.heard}, len(batch.heard))
+            beacons = await shared.index.resolve(
+                {h.key for h in batch.detections}, len(batch.detections)
+            )
         with self._step("decide"):
-            firing, refused = self._sort(batch.heard, beacons, version)
+            firing, refused = self._sort(batch.detections, beacons, version)
         self._begin(records, batch, firing)
         refused.record(shared.metrics)
         shared.metrics.batch_size.observe(len(records))
@@ -210,7 +212,7 @@ class PartitionTrigger:
 
     def _sort(
         self,
-        heard: list[Heard],
+        heard: list[DecodedDetection],
         beacons: Mapping[BeaconKey, IndexedBeacon | None],
         version: int,
     ) -> tuple[list[tuple[Waiting, int]], Outcome]:
@@ -238,10 +240,12 @@ class PartitionTrigger:
                 refused.append(decision)
         return firing, Outcome(refused)
 
-    def _begin(self, records: Records, batch: Decoded, firing: list[tuple[Waiting, int]]) -> None:
+    def _begin(
+        self, records: Records, batch: DecodedBatch, firing: list[tuple[Waiting, int]]
+    ) -> None:
         """Hand what is not finished to the lanes; the other records are finished now."""
         opened = [waiting.heard.record for waiting, _ in firing] + [
-            each.record for each in batch.dead
+            each.record for each in batch.dead_letters
         ]
         self._open(records, {record.offset for record in opened})
         self._ahead.take(records[-1].offset + 1, len(records))
@@ -251,7 +255,7 @@ class PartitionTrigger:
         for waiting, company in firing:
             touched.add(company)
             self._lane(company).add(waiting)
-        for letter in batch.dead:
+        for letter in batch.dead_letters:
             touched.add(DEAD_LETTERS)
             self._lane(DEAD_LETTERS).add_letter(letter)
         for company in touched:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from engine.kafka.detections import BeaconKey, Heard, decode_batch
+from engine.kafka.detections import BeaconKey, DecodedDetection, decode_batch
 from engine.recorder.rows import DeviceKey, KnownDevice, Place
 from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 
@@ -47,12 +47,12 @@ class Scene(NamedTuple):
     test_devices: frozenset[DeviceKey]
 
     @property
-    def heard(self) -> list[Heard]:
+    def heard(self) -> list[DecodedDetection]:
         """The batch as the recorder gets it."""
         records = [record(_body(message)) for message in self.messages]
         decoded = decode_batch(records, 2.0)
-        assert decoded.dead == []
-        return decoded.heard
+        assert decoded.dead_letters == []
+        return decoded.detections
 
     def place(self, message: Message) -> Place | None:
         """Where it was made."""

@@ -117,13 +117,13 @@ def test_unknown_fields_are_ignored():
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff\xfe", b"nonsense", b'{"uuid":'])
 def test_what_is_no_json(value: bytes | None):
-    (letter,) = decode_batch([record(value)], 2.0).dead
+    (letter,) = decode_batch([record(value)], 2.0).dead_letters
     assert letter.reason == DeadLetterReason.MALFORMED_JSON
 
 
 @pytest.mark.parametrize("value", [b"[]", b"null", b"5", b"{}", b'"text"'])
 def test_json_that_is_no_detection(value: bytes):
-    (letter,) = decode_batch([record(value)], 2.0).dead
+    (letter,) = decode_batch([record(value)], 2.0).dead_letters
     assert letter.reason == DeadLetterReason.INVALID_FIELD
 
 
@@ -135,8 +135,8 @@ def test_a_batch_keeps_the_order_and_the_places_of_the_dead():
         record(b"[]", offset=13),
     ]
     batch = decode_batch(records, 2.0)
-    assert [h.record.offset for h in batch.heard] == [10, 12]
-    assert [letter.record.offset for letter in batch.dead] == [11, 13]
+    assert [h.record.offset for h in batch.detections] == [10, 12]
+    assert [letter.record.offset for letter in batch.dead_letters] == [11, 13]
     assert batch.dead_positions == [1, 3]
 
 
@@ -151,6 +151,6 @@ def reason_of(**fields: Any) -> DeadLetterReason:
             message.pop(name)
         else:
             message[name] = value
-    (letter,) = decode_batch([record(message)], 2.0).dead
+    (letter,) = decode_batch([record(message)], 2.0).dead_letters
     assert letter.detail
     return letter.reason

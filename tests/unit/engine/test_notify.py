@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from catalog.index.entries import ConnectorEntry
-from engine.kafka.detections import Heard, decode_record
+from engine.kafka.detections import DecodedDetection, decode_record
 from engine.kafka.topics import Topics
 from engine.redis.devices import completed
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -51,7 +51,7 @@ def campaign(**fields: Any) -> Campaign:
     return msgspec.structs.replace(plain, **fields)
 
 
-def heard(**fields: Any) -> Heard:
+def heard(**fields: Any) -> DecodedDetection:
     return decode_record(records.record(records.detection(**fields)), 2.0)
 
 

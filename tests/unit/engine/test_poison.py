@@ -26,10 +26,10 @@ WHOLE = (record(detection()).value or b"")[:-1]
 )
 def test_one_dead_letter(value: bytes, reason: str) -> None:
     batch = decode_batch([record(detection()), record(value), record(detection())], 2.0)
-    assert [letter.reason.value for letter in batch.dead] == [reason]
+    assert [letter.reason.value for letter in batch.dead_letters] == [reason]
     assert batch.dead_positions == [1]
-    assert len(batch.heard) == 2
-    assert batch.dead[0].outgoing("dead", 0.0).value == value
+    assert len(batch.detections) == 2
+    assert batch.dead_letters[0].outgoing("dead", 0.0).value == value
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_one_dead_letter(value: bytes, reason: str) -> None:
 )
 def test_what_is_only_strange_is_a_detection(extra: bytes) -> None:
     batch = decode_batch([record(WHOLE + extra + b"}")], 2.0)
-    assert batch.dead == []
-    assert len(batch.heard) == 1
+    assert batch.dead_letters == []
+    assert len(batch.detections) == 1

@@ -82,7 +82,7 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.secrets import SecretKeyError
-    from engine.kafka.dead_letters import TooManyDeadLettersError
+    from engine.kafka.dead_letter_limit import TooManyDeadLettersError
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.garbage_collection import settle_garbage_collector
     from engine.process.lifecycle import ServiceDiedError, stop_on_signals

@@ -15,11 +15,11 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from engine.kafka.batch_sender import TopicLimits
 from engine.kafka.connection import connection_options
 from engine.kafka.partition_worker import Records, Worker
 from engine.kafka.positions import Place
 from engine.kafka.starting_points import GroupOffsets
-from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
 from engine.process.cancelling import cancel
 from engine.process.failures import describe

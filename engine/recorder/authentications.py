@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Authentication
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse

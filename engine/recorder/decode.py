@@ -6,7 +6,8 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import failure_reason
 from engine.kafka.partition_worker import Records
 

@@ -49,7 +49,7 @@ class DetectionReader:
 
 
 class DetectionBatch:
-    """DecodedBatch detections; which of them count is decided in the transaction that counts them."""
+    """Decoded detections; which of them count is decided in the transaction that counts them."""
 
     def __init__(self, heard: list[DecodedDetection], trace: Trace, rule: DayRule) -> None:
         self._heard = heard

@@ -7,7 +7,8 @@ from uuid import UUID
 import msgspec
 from prometheus_client import Counter
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Device, Timestamp
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader

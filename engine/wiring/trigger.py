@@ -1,6 +1,7 @@
 """The role trigger, put together."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -9,6 +10,7 @@ from redis.exceptions import RedisError
 
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
+from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.exactly_once import TransactionalWorker
 from engine.kafka.partition_worker import Worker
 from engine.kafka.positions import Place
@@ -21,9 +23,14 @@ from engine.redis.claim_settlement import ClaimSettler
 from engine.redis.claims import Claims
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
-from engine.trigger.in_flight import size_of
+from engine.trigger.claim_memory import ClaimMemory
+from engine.trigger.claim_step import ClaimStep
+from engine.trigger.compose import Composer
+from engine.trigger.fair_turns import FairTurns
+from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
-from engine.trigger.pipeline import ROLE, Trigger
+from engine.trigger.partition import TriggerRole
+from engine.trigger.pipeline import ROLE, TriggerPipeline
 from engine.wiring.devices import device_lookup
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import Parts, Role
@@ -35,22 +42,8 @@ _REBUILD_PAUSE = 1.0
 def build_trigger(parts: Parts) -> Role:
     """The trigger and the watch that keeps its view of the index fresh; nothing is started."""
     settings = parts.settings
-    topics = Topics.named(settings.topic_prefix)
-    index = _index(parts)
-    trigger = Trigger(
-        settings=settings,
-        topics=topics,
-        index=index,
-        claims=_claims(parts),
-        settler=ClaimSettler(
-            redis=parts.stores.redis,
-            prefix=settings.redis_prefix,
-            deadline=settings.redis_timeout,
-        ),
-        devices=device_lookup(parts),
-        publisher=parts.publisher,
-        metrics=parts.metrics,
-    )
+    trigger = trigger_role(parts)
+    index = trigger.pipeline.index
     background = {"index watch": _watch(parts, index).run}
     if settings.delivery == "exactly_once":
         make, transactions = transactional_consumer(
@@ -58,9 +51,9 @@ def build_trigger(parts: Parts) -> Role:
         )
         background["transactions"] = transactions.run
     else:
-        make = partial(role_consumer(parts, ROLE), worker_for=trigger.for_partition)
+        make = partial(role_consumer(parts, ROLE), worker_for=trigger.worker_for)
     consumer = make(
-        topics=[topics.detections],
+        topics=[Topics.named(settings.topic_prefix).detections],
         has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
@@ -78,6 +71,41 @@ def build_trigger(parts: Parts) -> Role:
     )
 
 
+def trigger_role(parts: Parts, clock: Callable[[], float] = time.time) -> TriggerRole:
+    """What the partitions of the process share; `clock` gives epoch seconds."""
+    settings, metrics = parts.settings, parts.metrics
+    in_flight = InFlightBytes(settings.in_flight_bytes)
+    topics = Topics.named(settings.topic_prefix)
+    composer = Composer(
+        topics=topics,
+        lifetime=settings.notification_lifetime,
+        devices=device_lookup(parts),
+        turn_bytes=in_flight.turn_bytes,
+        clock=clock,
+    )
+    pipeline = TriggerPipeline(
+        index=_index(parts),
+        claims=_claim_step(parts, clock),
+        composer=composer,
+        publisher=parts.publisher,
+        dead_letter_limit=DeadLetterLimit(
+            share=settings.dead_letter_share, run=settings.dead_letter_run
+        ),
+        dead_letter_topic=topics.dead_letters,
+        metrics=metrics,
+        path_loss_exponent=settings.path_loss_exponent,
+        max_age=settings.max_detection_age,
+        clock=clock,
+    )
+    return TriggerRole(
+        pipeline=pipeline,
+        claim_memory=ClaimMemory(settings.held_claims),
+        turns=FairTurns(in_flight.turns),
+        in_flight=in_flight,
+        batch_records=settings.batch_records,
+    )
+
+
 def _fires(parts: Parts) -> bool:
     """Whether this process's clock lets anything fire: see engine.process.clock_skew."""
     clocks = parts.clocks
@@ -85,7 +113,7 @@ def _fires(parts: Parts) -> bool:
 
 
 def _transactional_worker(
-    trigger: Trigger,
+    trigger: TriggerRole,
     partition: TopicPartition,
     publisher: TransactionalPublisher,
     place: Place,
@@ -95,11 +123,11 @@ def _transactional_worker(
     return TransactionalWorker(
         partition,
         publisher=publisher,
-        inner=partial(trigger.publishing_with(publisher).for_partition, partition),
+        inner=partial(trigger.publishing_with(publisher).worker_for, partition),
         topic_id=place.topic_id,
-        batch_records=trigger.settings.batch_records,
+        batch_records=trigger.batch_records,
         on_progress=on_progress,
-        hold=lambda records, sign: trigger.in_flight.hold(sign * size_of(records)),
+        hold=lambda records, sign: trigger.in_flight.hold(sign * value_bytes(records)),
     )
 
 
@@ -114,16 +142,20 @@ def _index(parts: Parts) -> BeaconIndex:
     )
 
 
-def _claims(parts: Parts) -> Claims:
-    settings = parts.settings
-    return Claims(
-        redis=parts.stores.redis,
+def _claim_step(parts: Parts, clock: Callable[[], float]) -> ClaimStep:
+    settings, redis = parts.settings, parts.stores.redis
+    claims = Claims(
+        redis=redis,
         prefix=settings.redis_prefix,
         # What is older than max_detection_age triggers nothing when it is delivered again.
         retain=2 * settings.max_detection_age,
         deadline=settings.redis_timeout,
         metrics=parts.metrics,
     )
+    settler = ClaimSettler(
+        redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
+    )
+    return ClaimStep(claims=claims, settler=settler, metrics=parts.metrics, clock=clock)
 
 
 def _watch(parts: Parts, index: BeaconIndex) -> IndexWatch:

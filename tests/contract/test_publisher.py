@@ -7,7 +7,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher, _hash
+from engine.kafka.batch_sender import _hash
+from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
 from engine.process.settings import Settings, load_settings
 from tests.servers.kafka.server import KafkaServer
 

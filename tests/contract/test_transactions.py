@@ -10,10 +10,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from engine.kafka.batch_sender import TopicLimits
 from engine.kafka.connection import connection_options
 from engine.kafka.positions import Place
 from engine.kafka.publisher import MessageTooLargeError, Outgoing
-from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import TransactionalPublisher, TransactionLostError
 from engine.process.settings import Settings, load_settings
 from tests.servers.waiting import eventually

@@ -13,7 +13,7 @@ import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
 from catalog.database import Database, open_database
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics
 from engine.recorder.authentications import AuthenticationReader

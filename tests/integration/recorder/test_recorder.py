@@ -19,7 +19,7 @@ from catalog.models import (
     Reception,
     Statistic,
 )
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
 from engine.kafka.timestamps import format_instant

@@ -5,13 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.kafka.dead_letters import (
-    PATIENCE,
-    DeadLetter,
-    DeadLetterLimit,
-    DeadLetterReason,
-    TooManyDeadLettersError,
-)
+from engine.kafka.dead_letter_limit import PATIENCE, DeadLetterLimit, TooManyDeadLettersError
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from tests.unit.engine.records import record
 
 

@@ -13,12 +13,15 @@ from engine.kafka.detections import DecodedDetection, decode_record
 from engine.kafka.topics import Topics
 from engine.redis.devices import completed
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.compose import Composer, notification_id
-from rules.model import Beacon, Campaign, Venue, Zone
+from engine.trigger.compose import Composer
+from engine.trigger.grants import Grant, notification_id
+from rules.decision import Decision
+from rules.model import Beacon, Campaign, Reason, Venue, Zone
 from tests.unit.engine import records
 
 NOW = 1_795_165_260.0
 TOPICS = Topics.named("proximity.")
+NO_LOOKUP: Any = None  # `compose` is given the device
 VENUE = Venue(id=3, name="Mall", company_id=9, active=True)
 BEACON = Beacon(
     id=5,
@@ -59,9 +62,11 @@ def composed(sent: Campaign, connector: ConnectorEntry | None = None, **fields: 
     detection = heard(**fields)
     owner = notification_id(detection, sent)
     beacon = IndexedBeacon(BEACON, [sent], connector)
-    composer = Composer(topics=TOPICS, lifetime=300)
-    device = completed(detection.message.device, None)
-    outgoing = composer.compose(detection, beacon, sent, owner, device, NOW)
+    composer = Composer(
+        topics=TOPICS, lifetime=300, devices=NO_LOOKUP, turn_bytes=0, clock=lambda: NOW
+    )
+    grant = Grant(detection, beacon, sent, Decision(Reason.GRANTED, granted=(sent,)), owner)
+    outgoing = composer.compose(grant, completed(detection.message.device, None), NOW)
     assert outgoing.key == b"device-1"
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}
     return outgoing.topic, orjson.loads(outgoing.value or b"")

@@ -1,7 +1,8 @@
 """Dead letters: what cannot be processed, or not be published, is set aside with a reason, and
 never stops a partition."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -11,6 +12,7 @@ from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.publisher import MessageTooLargeError, Outgoing, Publisher
 from engine.kafka.timestamps import format_instant
+from engine.process.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
@@ -76,74 +78,94 @@ Message = TypeVar("Message", bound=MessageOfRecord)
 
 class Published(NamedTuple, Generic[Message]):
     """`sent` left as they are. For each of `refused`, which its topic does not take, a dead letter
-    left in its place; `dead_letters` are all that left."""
+    left in its place."""
 
     sent: list[Message]
     refused: list[Message]
-    dead_letters: list[DeadLetter]
 
 
-async def publish_or_dead_letter(
-    publisher: Publisher, messages: Sequence[Message], *, topic: str, failed_at: float
-) -> Published[Message]:
-    """Publish all, acknowledged by the brokers; what is too large for its topic becomes a dead
-    letter of its record, on `topic`. Raises what `Publisher.publish` does, but for the size."""
-    outgoing = [each.message for each in messages]
-    try:
-        await publisher.publish(outgoing)
-    except MessageTooLargeError as error:
-        too_large = {id(message) for message in error.messages}
-    else:
-        return Published(list(messages), [], [])
-    sent, refused = list[Message](), list[Message]()
-    for each, message in zip(messages, outgoing, strict=True):
-        (refused if id(message) in too_large else sent).append(each)
-    letters = [_too_large(each) for each in refused]
-    letters = await publish_dead_letters(publisher, letters, topic=topic, failed_at=failed_at)
-    return Published(sent, refused, letters)
+class DeadLetterPublisher:
+    """Publishes messages or dead letters in their place, and counts the dead letters.
 
-
-async def publish_dead_letters(
-    publisher: Publisher, letters: Sequence[DeadLetter], *, topic: str, failed_at: float
-) -> list[DeadLetter]:
-    """Publish all, acknowledged by the brokers; the letters as they left.
-
-    One that is itself too large leaves without its value, and if that is not enough without its
-    key: its headers say where the original lies.
+    `topic` is that of the dead letters, `clock` epoch seconds. Everything is acknowledged by the
+    brokers when a method returns. Raises what `Publisher.publish` does, but for the size.
     """
-    left = list(letters)
-    unsent = {number: each.outgoing(topic, failed_at) for number, each in enumerate(left)}
-    while unsent:
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        publisher: Publisher,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._topic = topic
+        self._publisher = publisher
+        self._metrics = metrics
+        self._clock = clock
+
+    def publishing_with(self, publisher: Publisher) -> "DeadLetterPublisher":
+        """The same, which publishes with `publisher`."""
+        return DeadLetterPublisher(
+            topic=self._topic, publisher=publisher, metrics=self._metrics, clock=self._clock
+        )
+
+    async def publish_or_dead_letter(self, messages: Sequence[Message]) -> Published[Message]:
+        """Publish all; for what is too large for its topic, a dead letter of its record."""
+        outgoing = [each.message for each in messages]
         try:
-            await publisher.publish(list(unsent.values()))
-            break
-        except InvalidTimestampError:
-            if any(message.timestamp is not None for message in unsent.values()):
-                raise
-            # This host's clock is wrong by an hour or more; Kafka took what the records say.
-            log.error("Kafka refuses this host's clock: it is wrong")  # noqa: TRY400
-            for number, message in unsent.items():
-                unsent[number] = message._replace(timestamp=left[number].record.timestamp)
+            await self._publisher.publish(outgoing)
         except MessageTooLargeError as error:
             too_large = {id(message) for message in error.messages}
-            unsent = {n: message for n, message in unsent.items() if id(message) in too_large}
-            for number, message in unsent.items():
-                left_out = message.key if message.value is None else message.value
-                if left_out is None:
+        else:
+            return Published(list(messages), [])
+        sent, refused = list[Message](), list[Message]()
+        for each, message in zip(messages, outgoing, strict=True):
+            (refused if id(message) in too_large else sent).append(each)
+        await self.publish([_too_large(each) for each in refused])
+        return Published(sent, refused)
+
+    async def publish(self, letters: Sequence[DeadLetter]) -> None:
+        """Publish all. One that is itself too large leaves without its value, and if that is not
+        enough without its key: its headers say where the original lies."""
+        failed_at = self._clock()
+        left = list(letters)
+        unsent = {n: letter.outgoing(self._topic, failed_at) for n, letter in enumerate(left)}
+        while unsent:
+            try:
+                await self._publisher.publish(list(unsent.values()))
+                break
+            except InvalidTimestampError:
+                if any(message.timestamp is not None for message in unsent.values()):
                     raise
-                left[number] = _without(left_out, left[number])
-                key = None if message.value is None else message.key
-                smaller = left[number].outgoing(topic, failed_at)
-                unsent[number] = smaller._replace(key=key, value=None, timestamp=message.timestamp)
-    return left
+                # This host's clock is wrong by an hour or more; Kafka took what the records say.
+                log.error("Kafka refuses this host's clock: it is wrong")  # noqa: TRY400
+                for n, message in unsent.items():
+                    unsent[n] = message._replace(timestamp=left[n].record.timestamp)
+            except MessageTooLargeError as error:
+                too_large = {id(message) for message in error.messages}
+                unsent = {n: message for n, message in unsent.items() if id(message) in too_large}
+                for n, message in unsent.items():
+                    if message.key is None and message.value is None:
+                        raise
+                    left[n], unsent[n] = _smaller(left[n], message, failed_at)
+        for letter in left:
+            self._metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()
+
+
+def _smaller(
+    letter: DeadLetter, message: Outgoing, failed_at: float
+) -> tuple[DeadLetter, Outgoing]:
+    """The letter without its value, or, if it has none, without its key."""
+    left_out = message.key if message.value is None else message.value
+    detail = f"{letter.reason}: {letter.detail}; left without its {len(left_out or b'')} bytes"
+    letter = DeadLetter(letter.record, DeadLetterReason.TOO_LARGE, detail)
+    headers = letter.outgoing(message.topic, failed_at).headers
+    key = None if message.value is None else message.key
+    return letter, message._replace(key=key, value=None, headers=headers)
 
 
 def _too_large(refused: MessageOfRecord) -> DeadLetter:
     message = refused.message
     detail = f"the message for {message.topic} would have {len(message.value or b'')} bytes"
     return DeadLetter(refused.record, DeadLetterReason.TOO_LARGE, detail)
-
-
-def _without(left_out: bytes, letter: DeadLetter) -> DeadLetter:
-    detail = f"{letter.reason}: {letter.detail}; left without its {len(left_out)} bytes"
-    return DeadLetter(letter.record, DeadLetterReason.TOO_LARGE, detail)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.kafka.dead_letter_limit import DeadLetterLimit
-from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
 from engine.kafka.messages import Authentication
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
@@ -20,7 +20,6 @@ from engine.recorder.rows import (
     DeviceKey,
     DeviceNews,
 )
-from engine.recorder.unusable_records import Asides
 
 _decode = msgspec.json.Decoder(Authentication).decode
 
@@ -47,12 +46,12 @@ class AuthenticationReader:
         self,
         *,
         ledger: Ledger,
-        asides: Asides,
+        dead_letters: DeadLetterPublisher,
         limit: DeadLetterLimit,
         rule: DayRule,
     ) -> None:
         self._ledger = ledger
-        self._asides = asides
+        self._dead_letters = dead_letters
         self._limit = limit
         self._rule = rule
 
@@ -70,7 +69,7 @@ class AuthenticationReader:
                 # Never the key itself: dead letters are read by people.
                 detail = "the api_key opens no application that is active and not expired"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
-        await self._asides.publish(dead)
+        await self._dead_letters.publish(dead)
         return AuthenticationBatch(found, self._rule)
 
 

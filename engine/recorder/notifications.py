@@ -8,7 +8,7 @@ import msgspec
 from prometheus_client import Counter
 
 from engine.kafka.dead_letter_limit import DeadLetterLimit
-from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
 from engine.kafka.messages import Device, Timestamp
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
@@ -27,7 +27,6 @@ from engine.recorder.rows import (
     StatisticDevice,
     StatisticKey,
 )
-from engine.recorder.unusable_records import Asides
 
 # What SQL can hold: a greater one names nothing that there is.
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -76,13 +75,13 @@ class NotificationReader:
         self,
         *,
         ledger: Ledger,
-        asides: Asides,
+        dead_letters: DeadLetterPublisher,
         limit: DeadLetterLimit,
         skipped: Counter,
         rule: DayRule,
     ) -> None:
         self._ledger = ledger
-        self._asides = asides
+        self._dead_letters = dead_letters
         self._limit = limit
         self._repeats = skipped.labels("repeated_notification")
         self._rule = rule
@@ -99,7 +98,7 @@ class NotificationReader:
             else:
                 detail = f"no company has the id {sent.company.id}"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_COMPANY, detail))
-        await self._asides.publish(dead)
+        await self._dead_letters.publish(dead)
         return NotificationBatch(found, self._repeats.inc, self._rule)
 
 

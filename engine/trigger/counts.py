@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.kafka.dead_letters import DeadLetter, Published
 from engine.process.metrics import Metrics
 from engine.trigger.grants import GrantMessage
 from rules.decision import Decision
@@ -51,21 +50,13 @@ class DecisionCounts:
         return detections, decisions
 
 
-def count_published(metrics: Metrics, published: Published[GrantMessage], now: float) -> None:
+def count_sent(metrics: Metrics, messages: Iterable[GrantMessage], now: float) -> None:
     """Messages that left, at `now` (epoch s)."""
     formats: Counter[str] = Counter()
-    for each in published.sent:
-        grant = each.grant
+    for _, grant in messages:
         formats[grant.campaign.format] += 1
         if not grant.is_call:
             metrics.latency.observe(max(0.0, now - grant.detection.detected_at))
     metrics.connector_handovers.inc(formats.pop("connector", 0))
     for name, count in formats.items():
         metrics.notifications.labels(name).inc(count)
-    count_dead_letters(metrics, published.dead_letters)
-
-
-def count_dead_letters(metrics: Metrics, letters: Iterable[DeadLetter]) -> None:
-    """Dead letters that left."""
-    for letter in letters:
-        metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()

@@ -8,6 +8,7 @@ take turns. Dead letters have a lane, too.
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from aiokafka import ConsumerRecord
 
@@ -21,7 +22,7 @@ from engine.trigger.grants import Candidate, Grant
 DEAD_LETTERS = 0  # the number of their lane; companies count from 1
 _LETTERS = 256  # the most of one turn
 
-Record = ConsumerRecord[bytes, bytes]
+Record: TypeAlias = ConsumerRecord[bytes, bytes]
 OnFinished = Callable[[list[Record]], None]
 
 

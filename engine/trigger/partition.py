@@ -34,7 +34,8 @@ class TriggerRole:
 
     def publishing_with(self, publisher: Publisher) -> "TriggerRole":
         """The same, which publishes with `publisher`; all else is shared."""
-        return replace(self, pipeline=replace(self.pipeline, publisher=publisher))
+        letters = self.pipeline.publisher.publishing_with(publisher)
+        return replace(self, pipeline=replace(self.pipeline, publisher=letters))
 
     def worker_for(
         self, partition: TopicPartition, on_progress: Callable[[], None]

@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from itertools import islice
 
 from engine.kafka.dead_letter_limit import DeadLetterLimit
-from engine.kafka.dead_letters import DeadLetter, publish_dead_letters, publish_or_dead_letter
+from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher
 from engine.kafka.detections import BeaconKey, DecodedBatch, decode_batch
 from engine.kafka.partition_worker import Records
-from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
-from engine.trigger.counts import DecisionCounts, count_dead_letters, count_published
+from engine.trigger.counts import DecisionCounts, count_sent
 from engine.trigger.grants import Candidate, Grant, GrantMessage, TakenIn, decider, grants_of
 from engine.trigger.lanes import CompanyLane
 from rules.decision import Decision
@@ -46,9 +45,8 @@ class TriggerPipeline:
     index: BeaconIndex
     claims: ClaimStep
     composer: Composer
-    publisher: Publisher
+    publisher: DeadLetterPublisher
     dead_letter_limit: DeadLetterLimit
-    dead_letter_topic: str
     metrics: Metrics
     path_loss_exponent: float
     max_age: float
@@ -117,21 +115,16 @@ class TriggerPipeline:
         return grants, decisions
 
     async def _publish(self, messages: list[GrantMessage], remembered: RememberedClaims) -> None:
-        """Publish, acknowledged by the brokers, and count."""
-        published = await publish_or_dead_letter(
-            self.publisher, messages, topic=self.dead_letter_topic, failed_at=self.clock()
-        )
+        """Publish, acknowledged by the brokers, and count. What is refused keeps no claim."""
+        published = await self.publisher.publish_or_dead_letter(messages)
         if published.refused:
             await self.claims.give_back([each.grant for each in published.refused], remembered)
-        count_published(self.metrics, published, self.clock())
+        count_sent(self.metrics, published.sent, self.clock())
 
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:
-        """What could not be decoded, acknowledged by the brokers, and counted."""
+        """What could not be decoded, acknowledged by the brokers."""
         with self.timed("publish"):
-            left = await publish_dead_letters(
-                self.publisher, letters, topic=self.dead_letter_topic, failed_at=self.clock()
-            )
-        count_dead_letters(self.metrics, left)
+            await self.publisher.publish(letters)
 
     def timed(self, step: str) -> AbstractContextManager[object]:
         """Around a step: its seconds, in the metrics."""

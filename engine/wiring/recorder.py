@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
@@ -20,7 +21,6 @@ from engine.recorder.recorded_positions import RecordedPlaces
 from engine.recorder.retention import Retention, Store
 from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteStore
-from engine.recorder.unusable_records import Asides
 from engine.wiring.kafka import role_consumer
 from engine.wiring.role import Parts, Role
 
@@ -61,7 +61,9 @@ def build_recorder(parts: Parts) -> Role:
 def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]:
     settings, metrics = parts.settings, parts.metrics
     topics = Topics.named(settings.topic_prefix)
-    asides = Asides(topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics)
+    dead_letters = DeadLetterPublisher(
+        topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
+    )
 
     reach = settings.trace_retention * _DAY_SECONDS
     # One a topic, over all its partitions: a partition with little traffic is soon full of junk.
@@ -79,14 +81,14 @@ def _readers(parts: Parts, ledger: Ledger) -> Mapping[str, Callable[[], Reader]]
         ),
         topics.notifications: lambda: NotificationReader(
             ledger=ledger,
-            asides=asides,
+            dead_letters=dead_letters,
             limit=sent,
             skipped=metrics.recorder_skipped,
             rule=DayRule(_longest_way(settings), reach),
         ),
         topics.authentications: lambda: AuthenticationReader(
             ledger=ledger,
-            asides=asides,
+            dead_letters=dead_letters,
             limit=opened,
             rule=DayRule(settings.max_detection_age, reach),
         ),

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.exactly_once import TransactionalWorker
 from engine.kafka.partition_worker import Worker
 from engine.kafka.positions import Place
@@ -87,11 +88,12 @@ def trigger_role(parts: Parts, clock: Callable[[], float] = time.time) -> Trigge
         index=_index(parts),
         claims=_claim_step(parts, clock),
         composer=composer,
-        publisher=parts.publisher,
+        publisher=DeadLetterPublisher(
+            topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
+        ),
         dead_letter_limit=DeadLetterLimit(
             share=settings.dead_letter_share, run=settings.dead_letter_run
         ),
-        dead_letter_topic=topics.dead_letters,
         metrics=metrics,
         path_loss_exponent=settings.path_loss_exponent,
         max_age=settings.max_detection_age,

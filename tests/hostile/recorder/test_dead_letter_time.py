@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.metrics import Metrics
 from engine.process.settings import load_settings
-from engine.recorder.unusable_records import Asides
 from tests.acceptance.topics import TopicSet
 from tests.integration.recorder.test_recorder import NOTIFICATIONS, record
 
@@ -46,11 +45,13 @@ class WrongClock:
 async def test_it_carries_the_time_of_its_record(topics: TopicSet, publisher: Publisher) -> None:
     await topics.create()
     wrong: Any = WrongClock(publisher)
-    asides = Asides(topic=topics.name("dead-letters"), publisher=wrong, metrics=Metrics())
+    dead_letters = DeadLetterPublisher(
+        topic=topics.name("dead-letters"), publisher=wrong, metrics=Metrics()
+    )
     bad = [record(NOTIFICATIONS, offset, b"no json %d" % offset) for offset in range(20)]
     letters = [DeadLetter(each, DeadLetterReason.MALFORMED_JSON, "-") for each in bad]
-    await asides.publish(letters)
-    await asides.publish(letters[:1])  # the producer has lost count, and goes on
+    await dead_letters.publish(letters)
+    await dead_letters.publish(letters[:1])  # the producer has lost count, and goes on
     found = await topics.read("dead-letters")
     assert {each.value for each in found} == {each.value for each in bad}
     assert {each.timestamp for each in found} == {bad[0].timestamp}

@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiokafka import ConsumerRecord, TopicPartition
 
@@ -27,7 +27,7 @@ from tests.unit.rules.records import UUID
 
 NOW = 1_795_200_000_000  # epoch ms; the trigger's clock stands there until a test moves it
 
-Record = ConsumerRecord[bytes, bytes]
+Record: TypeAlias = ConsumerRecord[bytes, bytes]
 
 
 def detection(udid: str = "phone", *, seconds: float = 0, minor: int = 2, **more: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,13 @@ from tests.servers.waiting import eventually
 from tests.unit.rules.records import venue
 
 
-def bodies(records: list[Record]) -> list[dict[str, object]]:
+def bodies(records: list[Record]) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in records]
 
 
 def header(record: Record, name: str) -> str:
-    return dict(record.headers)[name].decode()
+    headers: dict[str, bytes] = dict(record.headers)
+    return headers[name].decode()
 
 
 async def test_a_detection_that_fires_leaves_as_a_notification(trigger: PushedTrigger) -> None:
@@ -210,11 +212,13 @@ async def test_finishing_works_off_what_was_taken_in_and_drops_the_rest(
     assert len(await trigger.left("notifications")) == 1
 
 
-async def test_too_many_dead_letters_stop_the_worker(trigger: PushedTrigger) -> None:
-    def raise_limit(*_: object) -> None:
+async def test_too_many_dead_letters_stop_the_worker(
+    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
         raise TooManyDeadLettersError("limit")
 
-    trigger.role.pipeline.dead_letter_limit.note = raise_limit  # type: ignore[method-assign]
+    monkeypatch.setattr(trigger.role.pipeline.dead_letter_limit, "note", refuse)
     await trigger.write_index({})
     with pytest.raises(TooManyDeadLettersError):
         await trigger.push(b"no json")

@@ -14,6 +14,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from catalog.database import Database, open_database
 from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics
 from engine.recorder.authentications import AuthenticationReader
@@ -24,7 +25,6 @@ from engine.recorder.notifications import NotificationReader
 from engine.recorder.pipeline import Recorder
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.sqlite import SqliteLedger
-from engine.recorder.unusable_records import Asides
 from tests.acceptance.recorder.estate import Estate, build_estate
 from tests.acceptance.recorder.flood import FRESH_MS, Flood, Message
 from tests.acceptance.recorder.written import assert_written
@@ -80,7 +80,7 @@ def recorder_of(database: Database, metrics: Metrics) -> Recorder:
     """A recorder of its own, as of one process."""
     is_sqlite = database.dialect == "sqlite"
     ledger: Ledger = (SqliteLedger if is_sqlite else PostgresLedger)(database.engine)
-    asides = Asides(topic="dead", publisher=Letters(), metrics=metrics)  # type: ignore[arg-type]
+    dead_letters = DeadLetterPublisher(topic="dead", publisher=Letters(), metrics=metrics)  # type: ignore[arg-type]
     limit = DeadLetterLimit(share=1, run=10_000)
     skipped = metrics.recorder_skipped
     return Recorder(
@@ -91,13 +91,13 @@ def recorder_of(database: Database, metrics: Metrics) -> Recorder:
             ),
             "notifications": lambda: NotificationReader(
                 ledger=ledger,
-                asides=asides,
+                dead_letters=dead_letters,
                 limit=limit,
                 skipped=skipped,
                 rule=RULE._replace(max_age=FRESH_MS["notifications"] / 1000),
             ),
             "authentications": lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit, rule=RULE
+                ledger=ledger, dead_letters=dead_letters, limit=limit, rule=RULE
             ),
         },
         metrics=metrics,

@@ -20,6 +20,7 @@ from catalog.models import (
     Statistic,
 )
 from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
 from engine.kafka.timestamps import format_instant
@@ -30,7 +31,6 @@ from engine.recorder.ledger import Entry, Ledger
 from engine.recorder.local_days import DayRule
 from engine.recorder.notifications import NotificationReader
 from engine.recorder.pipeline import OffsetsError, PartitionRecorder, Recorder
-from engine.recorder.unusable_records import Asides
 from tests.contract.ledgers import Scene, open_scene
 
 # Yesterday: records of a past that is too long ago for a recorder to be late count for no day.
@@ -60,7 +60,11 @@ class Rig:
     def recorder(self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None) -> Any:
         """A recorder of its own, as of another process."""
         ledger = ledger or self.scene.ledger
-        asides = Asides(topic="dead", publisher=self.letters, metrics=self.metrics)  # type: ignore[arg-type]
+        dead_letters = DeadLetterPublisher(
+            topic="dead",
+            publisher=self.letters,  # type: ignore[arg-type]
+            metrics=self.metrics,
+        )
         limit = DeadLetterLimit(share=1, run=1000)
         skipped = self.metrics.recorder_skipped
         readers: dict[str, Callable[[], Any]] = {
@@ -68,10 +72,10 @@ class Rig:
                 path_loss_exponent=2.0, trace=trace, skipped=skipped, rule=RULE
             ),
             NOTIFICATIONS: lambda: NotificationReader(
-                ledger=ledger, asides=asides, limit=limit, skipped=skipped, rule=RULE
+                ledger=ledger, dead_letters=dead_letters, limit=limit, skipped=skipped, rule=RULE
             ),
             AUTHENTICATIONS: lambda: AuthenticationReader(
-                ledger=ledger, asides=asides, limit=limit, rule=RULE
+                ledger=ledger, dead_letters=dead_letters, limit=limit, rule=RULE
             ),
         }
         recorder = Recorder(ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0)

@@ -3,7 +3,7 @@
 from engine.kafka.detections import BeaconKey
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon
 from rules.model import Campaign
-from tests.unit.engine.test_notify import BEACON, campaign
+from tests.unit.engine.test_compose import BEACON, campaign
 
 UUID = BEACON.uuid
 

@@ -1,9 +1,10 @@
-"""The role trigger, put together."""
+"""The role `trigger`, put together."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from aiokafka import TopicPartition
 from redis.exceptions import RedisError
@@ -12,10 +13,10 @@ from catalog.index.drain import rebuild_if_missing
 from catalog.index.writer import IndexMissingError, StaleTurnError
 from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
-from engine.kafka.exactly_once import TransactionalWorker
 from engine.kafka.partition_worker import Worker
 from engine.kafka.positions import Place
 from engine.kafka.topics import Topics
+from engine.kafka.transactional_worker import TransactionalWorker
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
@@ -133,43 +134,36 @@ def _transactional_worker(
     )
 
 
+def _redis_options(parts: Parts) -> dict[str, Any]:
+    settings = parts.settings
+    return {
+        "redis": parts.stores.redis,
+        "prefix": settings.redis_prefix,
+        "deadline": settings.redis_timeout,
+    }
+
+
 def _index(parts: Parts) -> BeaconIndex:
     settings = parts.settings
-    return BeaconIndex(
-        redis=parts.stores.redis,
-        prefix=settings.redis_prefix,
-        cache=BeaconCache(settings.index_cache_beacons, settings.index_cache_bytes),
-        deadline=settings.redis_timeout,
-        metrics=parts.metrics,
-    )
+    cache = BeaconCache(settings.index_cache_beacons, settings.index_cache_bytes)
+    return BeaconIndex(cache=cache, metrics=parts.metrics, **_redis_options(parts))
 
 
 def _claim_step(parts: Parts, clock: Callable[[], float]) -> ClaimStep:
-    settings, redis = parts.settings, parts.stores.redis
-    claims = Claims(
-        redis=redis,
-        prefix=settings.redis_prefix,
-        # What is older than max_detection_age triggers nothing when it is delivered again.
-        retain=2 * settings.max_detection_age,
-        deadline=settings.redis_timeout,
-        metrics=parts.metrics,
-    )
-    settler = ClaimSettler(
-        redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
-    )
+    # What is older than max_detection_age triggers nothing when it is delivered again.
+    retain = 2 * parts.settings.max_detection_age
+    claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
+    settler = ClaimSettler(**_redis_options(parts))
     return ClaimStep(claims=claims, settler=settler, metrics=parts.metrics, clock=clock)
 
 
 def _watch(parts: Parts, index: BeaconIndex) -> IndexWatch:
-    settings = parts.settings
     return IndexWatch(
-        redis=parts.stores.redis,
-        prefix=settings.redis_prefix,
         index=index,
         rebuild=lambda: _rebuild(parts.stores, parts.metrics),
-        max_age=settings.index_cache_age,
-        deadline=settings.redis_timeout,
+        max_age=parts.settings.index_cache_age,
         metrics=parts.metrics,
+        **_redis_options(parts),
     )
 
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from catalog.index.entries import WritePlace
 from catalog.redis_connection import RedisClient
-from engine.trigger.index_watch import Hearing
+from engine.trigger.index_watch import MissedChanges
 from tests.hostile.index.reader import Reader
 from tests.servers.waiting import eventually
 
@@ -52,13 +52,13 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
 
 
 def test_what_is_heard_in_time_is_not_missed() -> None:
-    hearing = Hearing(WritePlace(5, 0))
-    assert not hearing.has_missed(WritePlace(5, 0), 0.0)
-    assert not hearing.has_missed(WritePlace(6, 1), 0.1)
-    hearing.hear(WritePlace(6, 1))
-    assert not hearing.has_missed(WritePlace(6, 2), 1.0)  # of the same turn, written just now
-    assert not hearing.has_missed(WritePlace(6, 2), 1.9)
-    assert hearing.has_missed(WritePlace(6, 2), 2.1)
-    assert not hearing.has_missed(WritePlace(6, 2), 9.0)
-    hearing.hear(WritePlace(2, 0))
-    assert not hearing.has_missed(WritePlace(1, 0), 9.0)
+    missed = MissedChanges(WritePlace(5, 0))
+    assert not missed.has_missed(WritePlace(5, 0), 0.0)
+    assert not missed.has_missed(WritePlace(6, 1), 0.1)
+    missed.note_message(WritePlace(6, 1))
+    assert not missed.has_missed(WritePlace(6, 2), 1.0)  # of the same turn, written just now
+    assert not missed.has_missed(WritePlace(6, 2), 1.9)
+    assert missed.has_missed(WritePlace(6, 2), 2.1)
+    assert not missed.has_missed(WritePlace(6, 2), 9.0)
+    missed.note_message(WritePlace(2, 0))
+    assert not missed.has_missed(WritePlace(1, 0), 9.0)

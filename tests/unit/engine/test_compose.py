@@ -54,12 +54,12 @@ def campaign(**fields: Any) -> Campaign:
     return msgspec.structs.replace(plain, **fields)
 
 
-def heard(**fields: Any) -> DecodedDetection:
+def decoded(**fields: Any) -> DecodedDetection:
     return decode_record(records.record(records.detection(**fields)), 2.0)
 
 
 def composed(sent: Campaign, connector: ConnectorEntry | None = None, **fields: Any):
-    detection = heard(**fields)
+    detection = decoded(**fields)
     owner = notification_id(detection, sent)
     beacon = IndexedBeacon(BEACON, [sent], connector)
     composer = Composer(
@@ -73,29 +73,29 @@ def composed(sent: Campaign, connector: ConnectorEntry | None = None, **fields: 
 
 
 def test_an_id_is_a_uuid_of_version_5():
-    made = UUID(bytes=notification_id(heard(), campaign()))
+    made = UUID(bytes=notification_id(decoded(), campaign()))
     assert made.version == 5
     assert made.variant == "specified in RFC 4122"
 
 
 def test_the_same_detection_and_campaign_have_the_same_id():
-    assert notification_id(heard(), campaign()) == notification_id(heard(), campaign(name="other"))
+    assert notification_id(decoded(), campaign()) == notification_id(decoded(), campaign(name="other"))
 
 
 @pytest.mark.parametrize("part", ["topic", "partition", "offset"])
 def test_each_part_of_the_record_changes_the_id(part: str):
-    other = heard()
+    other = decoded()
     changed = {"topic": "other.detections", "partition": 4, "offset": 8}[part]
     object.__setattr__(other.record, part, changed)
-    assert notification_id(other, campaign()) != notification_id(heard(), campaign())
+    assert notification_id(other, campaign()) != notification_id(decoded(), campaign())
 
 
 def test_campaign_device_and_time_change_the_id():
     ids = {
-        notification_id(heard(), campaign()),
-        notification_id(heard(), campaign(id=8)),
-        notification_id(heard(device={"udid": "device-2"}), campaign()),
-        notification_id(heard(detected_at="2026-11-20T10:00:01+0100"), campaign()),
+        notification_id(decoded(), campaign()),
+        notification_id(decoded(), campaign(id=8)),
+        notification_id(decoded(device={"udid": "device-2"}), campaign()),
+        notification_id(decoded(detected_at="2026-11-20T10:00:01+0100"), campaign()),
     }
     assert len(ids) == 4
 

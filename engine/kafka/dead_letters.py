@@ -4,7 +4,7 @@ never stops a partition."""
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
 from aiokafka import ConsumerRecord
@@ -76,14 +76,6 @@ class MessageOfRecord(Protocol):
 Message = TypeVar("Message", bound=MessageOfRecord)
 
 
-class Published(NamedTuple, Generic[Message]):
-    """`sent` left as they are. For each of `refused`, which its topic does not take, a dead letter
-    left in its place."""
-
-    sent: list[Message]
-    refused: list[Message]
-
-
 class DeadLetterPublisher:
     """Publishes messages or dead letters in their place, and counts the dead letters.
 
@@ -110,20 +102,20 @@ class DeadLetterPublisher:
             topic=self._topic, publisher=publisher, metrics=self._metrics, clock=self._clock
         )
 
-    async def publish_or_dead_letter(self, messages: Sequence[Message]) -> Published[Message]:
-        """Publish all; for what is too large for its topic, a dead letter of its record."""
+    async def publish_or_dead_letter(self, messages: Sequence[Message]) -> list[Message]:
+        """Publish all; for those too large for their topic, which are returned, dead letters of
+        their records."""
         outgoing = [each.message for each in messages]
         try:
             await self._publisher.publish(outgoing)
         except MessageTooLargeError as error:
             too_large = {id(message) for message in error.messages}
         else:
-            return Published(list(messages), [])
-        sent, refused = list[Message](), list[Message]()
-        for each, message in zip(messages, outgoing, strict=True):
-            (refused if id(message) in too_large else sent).append(each)
+            return []
+        both = zip(messages, outgoing, strict=True)
+        refused = [each for each, message in both if id(message) in too_large]
         await self.publish([_too_large(each) for each in refused])
-        return Published(sent, refused)
+        return refused
 
     async def publish(self, letters: Sequence[DeadLetter]) -> None:
         """Publish all. One that is itself too large leaves without its value, and if that is not

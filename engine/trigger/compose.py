@@ -26,6 +26,7 @@ from engine.trigger.grants import Grant, GrantMessage
 from rules.model import Zone
 
 _BETWEEN_PAUSES = 64  # messages, after which the event loop has its turn
+_ENDPOINT_FIELDS = ConnectorEndpoint.__struct_fields__
 _ZONE_NAMES: dict[Zone, ZoneThatTriggers] = {
     Zone.IMMEDIATE: "immediate",
     Zone.NEAR: "near",
@@ -126,12 +127,4 @@ def _uuid_text(id_: bytes) -> str:
 def _endpoint(connector: ConnectorEntry | None) -> ConnectorEndpoint | None:
     if connector is None:
         return None
-    return ConnectorEndpoint(
-        id=connector.id,
-        name=connector.name,
-        url=connector.url,
-        method=connector.method,
-        auth=connector.auth,
-        parameters=connector.parameters,
-        secret=connector.secret,
-    )
+    return ConnectorEndpoint(**{name: getattr(connector, name) for name in _ENDPOINT_FIELDS})

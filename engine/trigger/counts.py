@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from engine.process.metrics import Metrics
-from engine.trigger.grants import GrantMessage
+from engine.trigger.grants import Grant
 from rules.decision import Decision
 from rules.model import Reason
 
@@ -50,10 +50,10 @@ class DecisionCounts:
         return detections, decisions
 
 
-def count_sent(metrics: Metrics, messages: Iterable[GrantMessage], now: float) -> None:
-    """Messages that left, at `now` (epoch s)."""
+def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
+    """Grants whose messages left, at `now` (epoch s)."""
     formats: Counter[str] = Counter()
-    for _, grant in messages:
+    for grant in grants:
         formats[grant.campaign.format] += 1
         if not grant.is_call:
             metrics.latency.observe(max(0.0, now - grant.detection.detected_at))

@@ -5,7 +5,6 @@ a campaign of one company. So each company has a lane of its own on each partiti
 take turns. Dead letters have a lane, too.
 """
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -26,14 +25,22 @@ Record: TypeAlias = ConsumerRecord[bytes, bytes]
 OnFinished = Callable[[list[Record]], None]
 
 
-class Lane(ABC):
+class Lane:
     """Runs while something waits in it; `on_finished` is told the records that are done with.
 
-    A lane's records are done with in their order.
+    A lane's records are done with in their order. `take_turn` takes the next of them to its end.
     """
 
-    def __init__(self, number: int, *, turns: FairTurns, on_finished: OnFinished) -> None:
+    def __init__(
+        self,
+        number: int,
+        *,
+        turns: FairTurns,
+        on_finished: OnFinished,
+        take_turn: Callable[[], Awaitable[None]],
+    ) -> None:
         self.number = number
+        self._take_turn = take_turn
         self._turns = turns
         self._on_finished = on_finished
         self._unfinished: deque[Record] = deque()
@@ -48,10 +55,6 @@ class Lane(ABC):
         while self._unfinished:
             async with self._turns.turn(self.number):
                 await self._take_turn()
-
-    @abstractmethod
-    async def _take_turn(self) -> None:
-        """Take the next of what waits to its end."""
 
     def _finish_before(self, next_record: Record | None) -> None:
         """All before the record that is next is done with; everything, if none is."""
@@ -79,12 +82,13 @@ class CompanyLane(Lane):
         remembered: RememberedClaims,
         take_turn: Callable[["CompanyLane"], Awaitable[None]],
     ) -> None:
-        super().__init__(number, turns=turns, on_finished=on_finished)
+        super().__init__(
+            number, turns=turns, on_finished=on_finished, take_turn=lambda: take_turn(self)
+        )
         self.remembered = remembered
         self.candidates: deque[Candidate] = deque()
         self.grants: deque[Grant] = deque()
         self._counts: DecisionCounts | None = None
-        self._pipeline_turn = take_turn
 
     def put(self, candidate: Candidate) -> None:
         """A detection that may fire campaigns of the company."""
@@ -104,9 +108,6 @@ class CompanyLane(Lane):
             self._counts = None
         self._finish_before(waiting[0].detection.record if waiting else None)
 
-    async def _take_turn(self) -> None:
-        await self._pipeline_turn(self)
-
 
 class DeadLetterLane(Lane):
     """The dead letters of all companies. `publish` returns when they are acknowledged."""
@@ -119,7 +120,9 @@ class DeadLetterLane(Lane):
         on_finished: OnFinished,
         publish: Callable[[list[DeadLetter]], Awaitable[None]],
     ) -> None:
-        super().__init__(DEAD_LETTERS, turns=turns, on_finished=on_finished)
+        super().__init__(
+            DEAD_LETTERS, turns=turns, on_finished=on_finished, take_turn=self._publish_next
+        )
         self._turn_bytes = turn_bytes
         self._publish = publish
         self._letters: deque[DeadLetter] = deque()
@@ -129,7 +132,7 @@ class DeadLetterLane(Lane):
         self._unfinished.append(letter.record)
         self._letters.append(letter)
 
-    async def _take_turn(self) -> None:
+    async def _publish_next(self) -> None:
         """Publish up to the bytes of a turn, or one letter if that is more."""
         letters, size = list[DeadLetter](), 0
         while self._letters and size < self._turn_bytes and len(letters) < _LETTERS:

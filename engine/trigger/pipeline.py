@@ -116,10 +116,12 @@ class TriggerPipeline:
 
     async def _publish(self, messages: list[GrantMessage], remembered: RememberedClaims) -> None:
         """Publish, acknowledged by the brokers, and count. What is refused keeps no claim."""
-        published = await self.publisher.publish_or_dead_letter(messages)
-        if published.refused:
-            await self.claims.give_back([each.grant for each in published.refused], remembered)
-        count_sent(self.metrics, published.sent, self.clock())
+        refused = await self.publisher.publish_or_dead_letter(messages)
+        if refused:
+            await self.claims.give_back([each.grant for each in refused], remembered)
+        without = {id(each) for each in refused}
+        sent = [each.grant for each in messages if id(each) not in without]
+        count_sent(self.metrics, sent, self.clock())
 
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:
         """What could not be decoded, acknowledged by the brokers."""

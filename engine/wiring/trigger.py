@@ -43,7 +43,7 @@ _REBUILD_PAUSE = 1.0
 
 def build_trigger(parts: Parts) -> Role:
     """The trigger and the watch that keeps its view of the index fresh; nothing is started."""
-    settings = parts.settings
+    settings, clocks = parts.settings, parts.clocks
     trigger = trigger_role(parts)
     index = trigger.pipeline.index
     background = {"index watch": _watch(parts, index).run}
@@ -67,7 +67,8 @@ def build_trigger(parts: Parts) -> Role:
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
-            "clock": lambda: _fires(parts),
+            # With a clock that is off by more nothing fires (engine.process.clock_skew).
+            "clock": lambda: clocks is None or clocks.agrees_within(settings.max_detection_age),
         },
         needs={"redis_writes"},
     )
@@ -107,12 +108,6 @@ def trigger_role(parts: Parts, clock: Callable[[], float] = time.time) -> Trigge
         in_flight=in_flight,
         batch_records=settings.batch_records,
     )
-
-
-def _fires(parts: Parts) -> bool:
-    """Whether this process's clock lets anything fire: see engine.process.clock_skew."""
-    clocks = parts.clocks
-    return clocks is None or clocks.agrees_within(parts.settings.max_detection_age)
 
 
 def _transactional_worker(

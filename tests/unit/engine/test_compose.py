@@ -79,7 +79,9 @@ def test_an_id_is_a_uuid_of_version_5():
 
 
 def test_the_same_detection_and_campaign_have_the_same_id():
-    assert notification_id(decoded(), campaign()) == notification_id(decoded(), campaign(name="other"))
+    assert notification_id(decoded(), campaign()) == notification_id(
+        decoded(), campaign(name="other")
+    )
 
 
 @pytest.mark.parametrize("part", ["topic", "partition", "offset"])

@@ -192,7 +192,7 @@ async def test_what_fits_leaves_as_it_is():
     topics = SmallTopics(10)
     letters, metrics = publishing(topics)
     messages = [of_size(10), of_size(3)]
-    assert await letters.publish_or_dead_letter(messages) == (messages, [])
+    assert await letters.publish_or_dead_letter(messages) == []
     assert topics.left == [each.message for each in messages]
     assert counted(metrics) == {}
 
@@ -201,8 +201,8 @@ async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
     topics = SmallTopics(10)
     letters, metrics = publishing(topics)
     small, large, larger = of_size(10), of_size(11), of_size(12)
-    published = await letters.publish_or_dead_letter([large, small, larger])
-    assert published == ([small], [large, larger])
+    refused = await letters.publish_or_dead_letter([large, small, larger])
+    assert refused == [large, larger]
     first, *dead = topics.left
     assert first == small.message
     assert [(each.topic, each.key, each.value) for each in dead] == [("dead", b"k", b"r")] * 2

@@ -213,17 +213,20 @@ async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "left"),
+    ("key", "value", "left", "left_out"),
     [
-        (b"k" * 5, b"v" * 5, (b"k" * 5, b"v" * 5)),
-        (b"k" * 10, b"v", (b"k" * 10, None)),
-        (b"k" * 11, b"v", (None, None)),
-        (b"k" * 11, None, (None, None)),
-        (None, b"v" * 11, (None, None)),
+        (b"k" * 5, b"v" * 5, (b"k" * 5, b"v" * 5), []),
+        (b"k" * 10, b"v", (b"k" * 10, None), [1]),
+        (b"k" * 11, b"v", (None, None), [1, 11]),
+        (b"k" * 11, None, (None, None), [11]),
+        (None, b"v" * 12, (None, None), [12]),
     ],
 )
 async def test_a_dead_letter_too_large_leaves_without_its_value_and_at_last_its_key(
-    key: bytes | None, value: bytes | None, left: tuple[bytes | None, bytes | None]
+    key: bytes | None,
+    value: bytes | None,
+    left: tuple[bytes | None, bytes | None],
+    left_out: list[int],
 ):
     topics = SmallTopics(10)
     letters, metrics = publishing(topics)
@@ -233,13 +236,14 @@ async def test_a_dead_letter_too_large_leaves_without_its_value_and_at_last_its_
     )
     (sent,) = [each for each in topics.left if each.value != b"g"]
     assert (sent.key, sent.value) == left
-    is_whole = left == (key, value)
-    reason = "malformed_json" if is_whole else "too_large"
+    reason = "too_large" if left_out else "malformed_json"
     assert counted(metrics) == {reason: 1, "invalid_field": 1}
     story = dict(sent.headers)
     assert story["reason"].decode() == reason
     assert story["offset"] == b"7"
-    assert is_whole or b"malformed_json: why; left without its " in story["detail"]
+    without = "".join(f"; left without its {size} bytes" for size in left_out)
+    assert story["detail"].decode().endswith("why" + without)
+    assert "malformed_json: " in story["detail"].decode() or not left_out
     assert len(topics.left) == 2
 
 

@@ -207,7 +207,7 @@ class TriggerPartition:
     def _lane_ended(self, lane: Lane, task: asyncio.Task[None]) -> None:
         del self._running[lane.number]
         self._note_end(task)
-        if self._abandoned or self._failure is not None:
+        if self._abandoned or task.cancelled() or self._failure is not None:
             return
         if not lane.is_empty:
             self._start(lane)  # filled after its last look

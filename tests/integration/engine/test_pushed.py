@@ -1,10 +1,12 @@
 """The trigger's path, in memory, through what production puts together."""
 
+import asyncio
 import json
 from collections import Counter
 from typing import Any
 
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
 
 from engine.kafka.dead_letter_limit import TooManyDeadLettersError
 from rules.model import Zone
@@ -232,3 +234,45 @@ async def test_a_clock_that_moves_makes_old_what_waits(trigger: PushedTrigger) -
     await trigger.push(detection())
     assert await trigger.left("notifications") == []
     assert trigger.count("detections_total", reason="stale") == 1
+
+
+async def test_what_no_retry_mends_stops_the_worker(
+    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_messages: object) -> None:
+        raise TopicAuthorizationFailedError
+
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    monkeypatch.setattr(trigger.publisher, "publish", refuse)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await trigger.push(detection())
+    assert trigger.worker.done_offset is None
+    assert trigger.count("detections_total", reason="granted") == 0, "counted once it has left"
+
+
+async def test_an_abandoned_worker_leaves_no_lane_behind(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    turns = trigger.role.turns
+    async with turns.turn(98), turns.turn(99), turns.turn(98), turns.turn(99):
+        trigger.worker.offer(trigger.records([detection()]))
+        await eventually(lambda: trigger.worker._running, what="the lane waits")
+        await trigger.worker.abandon()
+    await eventually(lambda: not trigger.worker._running, what="the lane has ended")
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("lane ")]
+    assert trigger.worker.done_offset is None
+    assert await trigger.left("notifications") == []
+
+
+async def test_a_detection_delivered_again_has_the_same_notification(
+    trigger: PushedTrigger,
+) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    records = trigger.records([detection()])
+    for _ in range(2):
+        trigger.worker.offer(records)
+        await trigger.until_finished()
+        await trigger.worker.finish(5)
+        trigger.worker = trigger.assigned()
+    ids = [header(each, "id") for each in await trigger.left("notifications")]
+    assert len(ids) == 2
+    assert len(set(ids)) == 1

@@ -18,7 +18,7 @@ from engine.connector.call_result import Answered
 from engine.connector.endpoint_opener import EndpointError, EndpointOpener
 from engine.connector.finished_calls import FinishedCalls
 from engine.connector.result_publisher import ROLE, Departure, Departures
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.decoding import decode_records
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer

@@ -28,7 +28,7 @@ from engine.connector.result_publisher import (
     ResultPublisher,
     run_steps,
 )
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.decoding import decode_records
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher

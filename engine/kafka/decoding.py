@@ -6,7 +6,8 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.partition_worker import Records
 
 Message = TypeVar("Message")

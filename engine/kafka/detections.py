@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.decoding import DecodedBatch, decode_records
 from engine.kafka.messages import Detection
 from engine.kafka.partition_worker import Records

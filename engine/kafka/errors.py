@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.kafka.publisher import Outgoing
+    from engine.kafka.batch_sender import Outgoing
 
 
 class StreamError(Exception):

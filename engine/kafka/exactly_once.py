@@ -1,4 +1,4 @@
-"""DELIVERY=exactly_once: the workers of a role, each within transactions of its own.
+"""DELIVERY=exactly_once: the producers of a role, one a partition.
 
 Taking a partition has a strict order: first its producer starts, which ends whatever the previous
 owner left open and shuts that owner out; only then is it read what is committed, and the partition
@@ -6,22 +6,19 @@ goes on there.
 """
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from engine.kafka.batch_sender import TopicLimits
 from engine.kafka.connection import connection_options
 from engine.kafka.dating import Dating
 from engine.kafka.errors import TooManyPartitionsError
-from engine.kafka.partition_worker import PartitionWorker, Records
+from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import GroupOffsets, Position
-from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
-from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
 from engine.process.retry import Backoff, retry
 from engine.process.settings import Settings
@@ -30,8 +27,6 @@ _STARTED_AT_ONCE = 8
 _RETRY_SECONDS = 1.0
 _BACKOFF_MS = 50
 _LARGEST_REQUEST = 33 * 1024 * 1024
-# Without a message a transaction only moves the offset: that can wait for the next one.
-_IDLE_SECONDS = 0.5
 
 # The partition, what to publish it with, where it goes on, and whom to tell of progress.
 WorkerMaker = Callable[
@@ -150,122 +145,3 @@ def _may_start_later(error: Exception) -> bool:
     return isinstance(error, KafkaError | OSError | TimeoutError) and not isinstance(
         error, REFUSALS
     )
-
-
-class TransactionalWorker:
-    """Implements PartitionWorker: one batch after another, each with a transaction around it.
-
-    The batch goes through a worker of the role. It is done when that one has finished all of it,
-    and committed when the transaction is: this worker's own offsets are never left to the
-    consumer's commits. What the role remembers of a batch dies with the worker if it fails.
-    `hold` counts the records that wait here (sign 1), and those that do not any more (-1).
-    """
-
-    done_offset = None
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        *,
-        publisher: TransactionalPublisher,
-        inner: Callable[[Callable[[], None]], PartitionWorker],
-        topic_id: str | None,
-        batch_records: int,
-        on_progress: Callable[[], None],
-        hold: Callable[[Records, int], None] = lambda _records, _sign: None,
-    ) -> None:
-        self.partition = partition
-        self.pending = 0
-        self._hold = hold
-        self._publisher = publisher
-        self._topic_id = topic_id
-        self._batch_records = batch_records
-        self._on_progress = on_progress
-        self._queue: deque[Records] = deque()
-        self._arrived = asyncio.Event()
-        self._moved = asyncio.Event()
-        self._closing = False
-        self._uncommitted: int | None = None
-        self._since = 0.0
-        self._inner = inner(self._moved.set)
-        self._task = asyncio.create_task(self._run(), name=f"transactions of {partition}")
-        self._task.add_done_callback(lambda _: on_progress())
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What the role or the transaction raised, once it has."""
-        if self._task.done() and not self._task.cancelled():
-            return self._task.exception()
-        return None
-
-    def offer(self, records: Records) -> None:
-        """Queue fetched records."""
-        self._hold(records, 1)
-        self._queue.append(records)
-        self.pending += len(records)
-        self._arrived.set()
-
-    async def finish(self, deadline: float) -> None:
-        """Finish and commit the batch in hand, drop what waits; end within `deadline` seconds."""
-        self._closing = True
-        self._drop_queue()
-        self._arrived.set()
-        await asyncio.wait([self._task], timeout=deadline)
-        await self.abandon()
-
-    async def abandon(self) -> None:
-        """End at once; what is in hand is not committed."""
-        self._closing = True
-        self._drop_queue()
-        await cancel([self._task])
-        await self._inner.abandon()
-        await self._publisher.close()
-
-    async def _run(self) -> None:
-        while not self._closing:
-            if not await self._something_arrived():
-                await self._commit()
-            self._arrived.clear()
-            while self._queue and not self._closing:
-                await self._handle(self._next_batch())
-        await self._commit()
-
-    async def _something_arrived(self) -> bool:
-        """Wait for it; if something is to be committed, not for long."""
-        try:
-            async with asyncio.timeout(None if self._uncommitted is None else _IDLE_SECONDS):
-                await self._arrived.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    def _drop_queue(self) -> None:
-        while self._queue:
-            self._hold(self._queue.popleft(), -1)
-
-    async def _handle(self, batch: Records) -> None:
-        self._hold(batch, -1)
-        self._inner.offer(batch)
-        while self._inner.pending:
-            if self._inner.failure is not None:
-                raise self._inner.failure
-            await self._moved.wait()
-            self._moved.clear()
-        if self._uncommitted is None:
-            self._since = time.monotonic()
-        self._uncommitted = batch[-1].offset + 1
-        if self._publisher.is_open or time.monotonic() - self._since > _IDLE_SECONDS:
-            await self._commit()
-        self.pending -= len(batch)
-        self._on_progress()
-
-    async def _commit(self) -> None:
-        if self._uncommitted is not None:
-            await self._publisher.commit(Position(self._uncommitted, self._topic_id))
-            self._uncommitted = None
-
-    def _next_batch(self) -> Records:
-        batch = self._queue.popleft()
-        while self._queue and len(batch) + len(self._queue[0]) <= self._batch_records:
-            batch = batch + self._queue.popleft()
-        return batch

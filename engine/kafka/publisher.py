@@ -1,11 +1,9 @@
 """Publishing in whole batches: one request a partition, no await per message."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
-from typing import NamedTuple
-from zlib import crc32
+from functools import partial
 
 import structlog
 from aiokafka import AIOKafkaProducer
@@ -18,21 +16,26 @@ from aiokafka.errors import (
     ProducerFenced,
     UnknownProducerId,
 )
-from aiokafka.partitioner import murmur2
-from aiokafka.producer.message_accumulator import BatchBuilder
 
+from engine.kafka.batch_sender import (
+    LARGEST_MESSAGE,
+    BatchSender,
+    FailedBatch,
+    Outgoing,
+    TopicLimits,
+)
 from engine.kafka.connection import connection_options
-from engine.kafka.dating import DatedBy, Dating
+from engine.kafka.dating import Dating
 from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.topic_limits import TopicLimits
 from engine.process.failures import kafka_may_recover
 from engine.process.retry import Backoff
 from engine.process.server_errors import ServerErrors
 from engine.process.settings import Settings
 
+__all__ = ["Outgoing", "Publisher"]
+
 log = structlog.get_logger(__name__)
 
-_LARGEST_MESSAGE = 32 * 1024 * 1024
 _ROOM_FOR_HEADERS = 1024 * 1024
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
@@ -49,90 +52,15 @@ _COUNT_LOST = (
     ProducerClosed,
 )
 
-Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
-
-# Java's partitioner, so that a device keeps its partition whoever publishes; remembered because
-# it is computed in Python, byte by byte.
-_hash = lru_cache(maxsize=131_072)(murmur2)
-# A key that can be no udid (255 characters): it is neither remembered nor worked through in Python.
-_LONGEST_KEY = 4 * 255
 _RENEWALS_AT_ONCE = 3
 _PUBLISHING = "publishing"
-
-
-class Outgoing(NamedTuple):
-    """One message to publish. A message without a key goes to partition 0. `timestamp` (epoch
-    milliseconds) is that of the record behind it: it is used where this host's clock is refused."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp: int | None = None
-
-
-class _Batch(NamedTuple):
-    builder: BatchBuilder
-    topic: str
-    partition: int
-    dated: DatedBy
-    messages: list[Outgoing]
-
-
-class _Failed(NamedTuple):
-    batch: _Batch
-    error: BaseException
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the batch was refused for its date and cannot be dated otherwise."""
-        if not isinstance(self.error, InvalidTimestampError):
-            return False
-        _, _, _, dated, messages = self.batch
-        return dated is DatedBy.NOBODY or any(message.timestamp is None for message in messages)
-
-
-class _Attempts:
-    """How far one list of messages has come."""
-
-    def __init__(self, messages: Sequence[Outgoing], limits: TopicLimits, dating: Dating) -> None:
-        self._limits = limits
-        self._dating = dating
-        self.too_large: list[Outgoing] = []
-        self.open: list[Outgoing] = []
-        for message in messages:
-            # The builder would refuse the largest without a word.
-            size = message_size(message)
-            is_too_large = size > _LARGEST_MESSAGE or limits.refuses(message.topic, size)
-            (self.too_large if is_too_large else self.open).append(message)
-
-    def note(self, failed: list[_Failed]) -> None:
-        """Keep open what may be sent again; what was refused together goes in smaller batches."""
-        self.open = []
-        for batch, error in failed:
-            refused = isinstance(error, MessageSizeTooLargeError)
-            if isinstance(error, InvalidTimestampError):
-                self._dating.refused(batch.topic, batch.dated)
-            if refused:
-                self._limits.note(
-                    batch.topic, [message_size(message) for message in batch.messages]
-                )
-            if refused and len(batch.messages) == 1:
-                self.too_large += batch.messages
-            else:
-                self.open += batch.messages
-
-
-def message_size(message: Outgoing) -> int:
-    """Bytes of its key and value."""
-    return len(message.key or b"") + len(message.value or b"")
 
 
 class Publisher:
     """Publishes lists of messages and returns when the brokers have acknowledged all of them.
 
     Safe to share between tasks. `make` gives a producer that is not started yet, `dating` the
-    time that each record carries.
+    time that each record carries; `limits` know what the topics refused.
     """
 
     def __init__(
@@ -142,15 +70,14 @@ class Publisher:
         deadline: float,
         errors: ServerErrors | None = None,
         dating: Dating | None = None,
+        limits: TopicLimits | None = None,
     ) -> None:
         self._make = make
         self._errors = errors or ServerErrors("kafka", may_recover=kafka_may_recover)
         self._producer = make()
         self._renewing = asyncio.Lock()
         self._deadline = deadline
-        self._partitions: dict[str, int] = {}
-        self._limits = TopicLimits()
-        self._dating = dating or Dating()
+        self._sender = BatchSender(limits or TopicLimits(), dating or Dating())
 
     @classmethod
     def from_settings(
@@ -166,7 +93,7 @@ class Publisher:
             **connection_options(settings),
             enable_idempotence=True,
             acks="all",
-            max_batch_size=_LARGEST_MESSAGE + _ROOM_FOR_HEADERS,
+            max_batch_size=LARGEST_MESSAGE + _ROOM_FOR_HEADERS,
             linger_ms=0,
         )
         deadline = settings.kafka_request_timeout
@@ -191,45 +118,53 @@ class Publisher:
         Raises MessageTooLargeError when all others are published, and KafkaError for what no
         retry mends (authorisation; this host's clock, where a message has no other time).
         """
-        attempts = _Attempts(messages, self._limits, self._dating)
+        unsent, too_large = self._split(messages)
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         renewals = 0
-        while attempts.open:
+        while unsent:
             producer = self._producer
-            error = await self._attempt(producer, attempts)
-            if error is None:
+            failed = await self._attempt(producer, unsent)
+            if not failed:
                 self._errors.answered(_PUBLISHING)
-                continue
-            if isinstance(error, _COUNT_LOST):
+                break
+            too_large += [each.messages[0] for each in failed if each.is_one_too_large]
+            unsent = [m for each in failed if not each.is_one_too_large for m in each.messages]
+            cause = _deciding(failed)
+            if isinstance(cause, _COUNT_LOST):
                 await self._renew(producer)
                 renewals += 1
                 if renewals <= _RENEWALS_AT_ONCE:
                     self._errors.inc()
                     continue  # the fresh producer knows nothing of what went wrong
-            elif not (isinstance(error, Exception) and kafka_may_recover(error)):
-                raise error
-            if attempts.open:
-                self._errors.failed(error, _PUBLISHING)
+            elif not (isinstance(cause, Exception) and kafka_may_recover(cause)):
+                raise cause
+            if unsent:
+                self._errors.failed(cause, _PUBLISHING)
                 await backoff.pause()
-        if attempts.too_large:
-            raise MessageTooLargeError(attempts.too_large)
+        if too_large:
+            raise MessageTooLargeError(too_large)
 
     async def _attempt(
-        self, producer: AIOKafkaProducer, attempts: _Attempts
-    ) -> BaseException | None:
-        """Send what is open once; the error that decides how to go on, if any."""
+        self, producer: AIOKafkaProducer, messages: list[Outgoing]
+    ) -> list[FailedBatch]:
+        """Send them once; those that failed. Raises what no other date mends."""
         try:
             async with asyncio.timeout(self._deadline):
-                failed = await self._send(producer, attempts.open)
+                failed = await self._sender.send(producer, messages)
         except (KafkaError, TimeoutError) as error:
-            return error  # nothing is known about any of them: all stay open
-        attempts.note(failed)
+            return [FailedBatch(messages, error)]  # nothing is known about any of them
         final = next((each.error for each in failed if each.is_final), None)
         if final is not None:
             raise final
-        lost = [error for _, error in failed if isinstance(error, _COUNT_LOST)]
-        others = [error for _, error in failed if not isinstance(error, _COUNT_LOST)]
-        return next(iter(others + lost), None)
+        return failed
+
+    def _split(self, messages: Sequence[Outgoing]) -> tuple[list[Outgoing], list[Outgoing]]:
+        """Those that their topics may take, and those that are known to be too large."""
+        refuses = self._sender.limits.refuses
+        fitting, too_large = list[Outgoing](), list[Outgoing]()
+        for message in messages:
+            (too_large if refuses(message) else fitting).append(message)
+        return fitting, too_large
 
     async def _renew(self, worn: AIOKafkaProducer) -> None:
         """Go on with a fresh producer. The numbers by which the brokers know this one's batches
@@ -253,44 +188,8 @@ class Publisher:
             async with asyncio.timeout(self._deadline):
                 await worn.stop()
 
-    async def _send(
-        self, producer: AIOKafkaProducer, messages: Sequence[Outgoing]
-    ) -> list[_Failed]:
-        """Send all in batches; those that failed."""
-        for topic in {message.topic for message in messages}:
-            self._partitions[topic] = len(await producer.partitions_for(topic))
-        batches = self._batches(producer, messages)
-        acknowledgements = [
-            await producer.send_batch(batch.builder, batch.topic, partition=batch.partition)
-            for batch in batches
-        ]
-        await asyncio.wait(acknowledgements)
-        return [
-            _Failed(batch, error)
-            for batch, acknowledgement in zip(batches, acknowledgements, strict=True)
-            if (error := acknowledgement.exception()) is not None
-        ]
 
-    def _batches(self, producer: AIOKafkaProducer, messages: Iterable[Outgoing]) -> list[_Batch]:
-        """Messages in batches by topic and partition, in order within their partition."""
-        open_batches: dict[tuple[str, int, DatedBy], _Batch] = {}
-        batches: list[_Batch] = []
-        for message in messages:
-            topic, key, value, headers, timestamp = message
-            dated, at = self._dating.of(topic, timestamp)
-            place = (topic, 0 if key is None else self._partition(topic, key), dated)
-            batch = open_batches.get(place)
-            size = len(value or b"")
-            if batch is None or not self._limits.joins(topic, size, batch.builder.size()):
-                batch = _Batch(producer.create_batch(), *place, [])
-                open_batches[place] = batch
-                batches.append(batch)
-            batch.builder.append(timestamp=at, key=key, value=value, headers=headers)
-            batch.messages.append(message)
-            if not self._limits.joins(topic, size, 0):
-                del open_batches[place]  # a large one stays alone
-        return batches
-
-    def _partition(self, topic: str, key: bytes) -> int:
-        number = crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF
-        return number % self._partitions[topic]
+def _deciding(failed: Sequence[FailedBatch]) -> BaseException:
+    """The error that decides how to go on: a fresh producer is the least of it."""
+    errors = [each.error for each in failed]
+    return next((error for error in errors if not isinstance(error, _COUNT_LOST)), errors[0])

@@ -20,23 +20,20 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     IllegalOperation,
-    InvalidTimestampError,
     KafkaError,
-    MessageSizeTooLargeError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
 
+from engine.kafka.batch_sender import TopicLimits
 from engine.kafka.dating import Dating
 from engine.kafka.errors import MessageTooLargeError, TransactionLostError
 from engine.kafka.positions import Position
-from engine.kafka.publisher import Outgoing, Publisher, message_size
-from engine.kafka.topic_limits import TopicLimits
+from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.failures import describe
 
 log = structlog.get_logger(__name__)
 
-_LARGEST_MESSAGE = 32 * 1024 * 1024
 # A person has to mend these.
 REFUSALS = (
     GroupAuthorizationFailedError,
@@ -66,10 +63,9 @@ class TransactionalPublisher(Publisher):
         limits: TopicLimits,
         dating: Dating | None = None,
     ) -> None:
-        super().__init__(make=make, deadline=deadline, dating=dating)
+        super().__init__(make=make, deadline=deadline, limits=limits, dating=dating)
         self._source = partition
         self._group = group
-        self._limits = limits
         self._beginning = asyncio.Lock()
         self.is_open = False
 
@@ -78,19 +74,13 @@ class TransactionalPublisher(Publisher):
 
         Raises MessageTooLargeError when all others are published.
         """
-        fitting = [message for message in messages if self._may_fit(message)]
-        too_large = [message for message in messages if not self._may_fit(message)]
+        fitting, too_large = self._split(messages)
         try:
             async with asyncio.timeout(self._deadline):
                 await self._begin()
-                failed = await self._send(self._producer, fitting)
+                failed = await self._sender.send(self._producer, fitting)
         except _LOSSES as error:
             raise _sorted(error) from error
-        for each in failed:
-            if isinstance(each.error, MessageSizeTooLargeError):
-                self._limits.note(each.batch.topic, list(map(message_size, each.batch.messages)))
-            elif isinstance(each.error, InvalidTimestampError):
-                self._dating.refused(each.batch.topic, each.batch.dated)
         if failed:
             raise _sorted(failed[0].error) from failed[0].error
         if too_large:
@@ -116,10 +106,6 @@ class TransactionalPublisher(Publisher):
             async with asyncio.timeout(self._deadline):
                 await self._producer.client.close()  # stop() leaves it open when it is cut short
         _forget_errors(self._producer)
-
-    def _may_fit(self, message: Outgoing) -> bool:
-        size = message_size(message)
-        return size <= _LARGEST_MESSAGE and not self._limits.refuses(message.topic, size)
 
     async def _begin(self) -> None:
         async with self._beginning:

@@ -6,7 +6,8 @@ from uuid import UUID
 import msgspec
 from prometheus_client import Counter
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
 from engine.kafka.decoding import Record, decode_records
 from engine.kafka.messages import Device, Timestamp
 from engine.kafka.partition_worker import Records
@@ -20,7 +21,6 @@ from engine.recorder.aggregate import (
     stored_instant,
     update_device,
 )
-from engine.recorder.dead_letters import DeadLetterPublisher
 from engine.recorder.ledger import Ledger, LedgerTransaction
 from engine.recorder.local_days import DayRule
 from engine.recorder.rows import (

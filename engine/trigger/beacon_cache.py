@@ -1,4 +1,4 @@
-"""What the process remembers of the index: beacons ready to decide, bounded, dropped when told."""
+"""The process's own copy of parts of the index: beacons ready to decide, within a bound."""
 
 from collections.abc import Iterable, Mapping
 
@@ -71,7 +71,7 @@ def assemble(
 
 
 class _SharedCampaign:
-    """A campaign, how many bytes it sends, and how many remembered beacons have it."""
+    """A campaign, about how many bytes it takes, and how many cached beacons have it."""
 
     __slots__ = ("beacons", "campaign", "size")
 
@@ -85,9 +85,9 @@ class _SharedCampaign:
 class BeaconCache:
     """Beacons by key; None for a triple that is known to be unknown.
 
-    `known` is read directly in the hot path, and changed here alone. `version` counts the drops:
-    what was read from Redis while it moved may be old, and is used once but not kept. Bounded in
-    beacons and in bytes of what campaigns send; beacons share their campaigns.
+    `known` is read directly in the hot path, and changed only by this class. `version` counts the
+    drops: what was read from Redis while it moved may be stale, and is used once but not kept.
+    Bounded in beacons and in bytes of what campaigns send; beacons share their campaigns.
     """
 
     def __init__(self, most_beacons: int, most_bytes: int = 128 * 1024 * 1024) -> None:
@@ -98,55 +98,55 @@ class BeaconCache:
         self._bytes = 0
         self._campaigns: dict[int, _SharedCampaign] = {}
 
-    def shared(self, campaigns: Mapping[int, CampaignSnapshot]) -> dict[int, CampaignSnapshot]:
-        """The same campaigns, by id; where an equal one is remembered, that one."""
+    def reuse(self, campaigns: Mapping[int, CampaignSnapshot]) -> dict[int, CampaignSnapshot]:
+        """The same campaigns, by id; for one that is equal to a cached one, the cached one."""
         return {number: self._same(campaign) for number, campaign in campaigns.items()}
 
     def _same(self, campaign: CampaignSnapshot) -> CampaignSnapshot:
-        held = self._campaigns.get(campaign.id)
-        return held.campaign if held is not None and held.campaign == campaign else campaign
+        shared = self._campaigns.get(campaign.id)
+        return shared.campaign if shared is not None and shared.campaign == campaign else campaign
 
     def keep(self, beacons: Mapping[BeaconKey, IndexedBeacon | None], version: int) -> None:
-        """Remember what was read since the cache had `version`."""
+        """Cache what was read since the cache had `version`."""
         if version != self.version:
             return
         for key, beacon in beacons.items():
             self._forget(key)
             self.known[key] = beacon
             if beacon is not None:
-                self._hold(beacon)
+                self._add(beacon)
         if len(self.known) > self._most_beacons or self._bytes > self._most_bytes:
             self._make_room()
 
     def _make_room(self) -> None:
-        """The oldest go, with a tenth to spare so that it is not done every time."""
+        """Forget the oldest, and a tenth more, so that the next beacons find room."""
         most_beacons, most_bytes = self._most_beacons * 9 // 10, self._most_bytes * 9 // 10
         for key in list(self.known):
             if len(self.known) <= most_beacons and self._bytes <= most_bytes:
                 return
             self._forget(key)
 
-    def _hold(self, beacon: IndexedBeacon) -> None:
+    def _add(self, beacon: IndexedBeacon) -> None:
         for campaign in beacon.campaigns:
-            held = self._campaigns.get(campaign.id)
-            if held is None or held.campaign is not campaign:
+            shared = self._campaigns.get(campaign.id)
+            if shared is None or shared.campaign is not campaign:
                 # Another version, if there is one, is on its way out, and counted there.
-                held = self._campaigns[campaign.id] = _SharedCampaign(campaign)
-            if not held.beacons:
-                self._bytes += held.size
-            held.beacons += 1
-            beacon.shares.append(held)
+                shared = self._campaigns[campaign.id] = _SharedCampaign(campaign)
+            if not shared.beacons:
+                self._bytes += shared.size
+            shared.beacons += 1
+            beacon.shares.append(shared)
 
     def _forget(self, key: BeaconKey) -> None:
         beacon = self.known.pop(key, None)
         if beacon is None:
             return
-        for held in beacon.shares:
-            held.beacons -= 1
-            if not held.beacons:
-                self._bytes -= held.size
-                if self._campaigns.get(held.campaign.id) is held:
-                    del self._campaigns[held.campaign.id]
+        for shared in beacon.shares:
+            shared.beacons -= 1
+            if not shared.beacons:
+                self._bytes -= shared.size
+                if self._campaigns.get(shared.campaign.id) is shared:
+                    del self._campaigns[shared.campaign.id]
         beacon.shares.clear()
 
     def drop(self, fields: Iterable[str]) -> None:

@@ -29,8 +29,9 @@ from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
 from rules.model import CampaignSnapshot
 
 
-class IndexNotBuiltError(Exception):
-    """A bucket has no marker: Redis lost its memory, or the index was never built."""
+class _IndexNotBuiltError(Exception):
+    """A bucket has no marker: Redis lost its memory, or the index was never built. Resolving waits
+    until it is."""
 
 
 class BeaconIndex:
@@ -85,7 +86,7 @@ class BeaconIndex:
             version = self.cache.version
             try:
                 loaded = await retry(lambda: self._load(keys), self._errors, "reading the index")
-            except IndexNotBuiltError:
+            except _IndexNotBuiltError:
                 self.built.clear()
                 continue
             self.cache.keep(loaded, version)
@@ -110,7 +111,7 @@ class BeaconIndex:
         ids = {i for entry in entries for i in entry.campaigns}
         values = await self._read([campaign_field(i) for i in ids])
         campaigns = [decode_campaign(value) for value in values.values() if value is not None]
-        return self.cache.shared({campaign.id: campaign for campaign in campaigns})
+        return self.cache.reuse({campaign.id: campaign for campaign in campaigns})
 
     async def _connectors(
         self, entries: Iterable[BeaconEntry], campaigns: Mapping[int, CampaignSnapshot]
@@ -138,6 +139,6 @@ class BeaconIndex:
         for names, reply in zip(by_bucket.values(), await pipeline.execute(), strict=True):
             marker, *found = reply
             if marker is None:
-                raise IndexNotBuiltError
+                raise _IndexNotBuiltError
             values.update(zip(names, found, strict=True))
         return values

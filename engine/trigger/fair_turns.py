@@ -5,23 +5,23 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-_LONG = 0.5  # seconds
-_MOST_ASIDE = 16
+_STALLED_SECONDS = 0.5
+_MOST_STALLED = 16
 
 
-class Turns:
+class FairTurns:
     """At most `most` turns at once in the process, in rotation between the companies that wait.
 
-    One turn is never given to a company that has the others: whoever has little to do finds it
-    free, however much somebody else has. A turn that takes `long` seconds waits for a server (the
-    leader of one partition, say), and is set aside, so that those who need another one go on; at
-    most 16 are.
+    One turn is never given to a company that has the others: a company with little to do finds
+    one free, however much the others have. A turn that takes `stalled_after` seconds waits for a
+    server (the leader of one partition, say). It counts no longer, so that those who need another
+    server go on; this holds for at most 16 turns.
     """
 
-    def __init__(self, most: int, *, long: float = _LONG) -> None:
+    def __init__(self, most: int, *, stalled_after: float = _STALLED_SECONDS) -> None:
         self._most = max(2, most)
-        self._long = long
-        self._aside = 0
+        self._stalled_after = stalled_after
+        self._stalled = 0
         self._running: Counter[int] = Counter()
         self._waiting: OrderedDict[int, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -29,39 +29,39 @@ class Turns:
     async def turn(self, company: int) -> AsyncIterator[None]:
         """Wait for a turn of `company`, and have it."""
         await self._begin(company)
-        turn = _Turn(company)
-        timer = asyncio.get_running_loop().call_later(self._long, self._set_aside, turn)
+        turn = _RunningTurn(company)
+        timer = asyncio.get_running_loop().call_later(self._stalled_after, self._note_stalled, turn)
         try:
             yield
         finally:
             timer.cancel()
-            if turn.is_aside:
-                self._aside -= 1
+            if turn.is_stalled:
+                self._stalled -= 1
             else:
                 self._end(company)
 
-    def _set_aside(self, turn: "_Turn") -> None:
-        if self._aside < _MOST_ASIDE:
-            turn.is_aside = True
-            self._aside += 1
+    def _note_stalled(self, turn: "_RunningTurn") -> None:
+        if self._stalled < _MOST_STALLED:
+            turn.is_stalled = True
+            self._stalled += 1
             self._end(turn.company)
 
     async def _begin(self, company: int) -> None:
         if company not in self._waiting and self._may_begin(company):
             self._running[company] += 1
             return
-        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(company, deque()).append(begun)
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(company, deque()).append(given)
         try:
-            await begun
+            await given
         except asyncio.CancelledError:
-            if begun.done() and not begun.cancelled():
+            if given.done() and not given.cancelled():
                 self._end(company)  # the turn had just been given
             raise
 
     def _may_begin(self, company: int) -> bool:
-        alone = self._running[company] < self._most - 1
-        return alone and self._running.total() < self._most
+        leaves_one = self._running[company] < self._most - 1
+        return leaves_one and self._running.total() < self._most
 
     def _end(self, company: int) -> None:
         self._running[company] -= 1
@@ -74,26 +74,24 @@ class Turns:
         for company in list(self._waiting):
             if self._running.total() >= self._most:
                 return
-            if self._running[company] < self._most - 1:
+            if self._may_begin(company):
                 self._give_to(company)
 
     def _give_to(self, company: int) -> None:
         queue = self._waiting.pop(company)
         while queue:
-            begun = queue.popleft()
-            if not begun.done():
+            given = queue.popleft()
+            if not given.done():
                 self._running[company] += 1
-                begun.set_result(None)
+                given.set_result(None)
                 break
         if queue:
             self._waiting[company] = queue  # behind the others
 
 
-class _Turn:
-    """One turn under way."""
-
-    __slots__ = ("company", "is_aside")
+class _RunningTurn:
+    __slots__ = ("company", "is_stalled")
 
     def __init__(self, company: int) -> None:
         self.company = company
-        self.is_aside = False
+        self.is_stalled = False

@@ -1,4 +1,4 @@
-"""How much of the stream a process holds: in bytes, and ahead of what is committed."""
+"""How much of the stream a process holds: in bytes, and in records that are not committed."""
 
 from collections import deque
 from operator import attrgetter
@@ -15,9 +15,9 @@ _size = attrgetter("serialized_value_size")
 class InFlightBytes:
     """Counts the bytes of records that are fetched and not finished, against a bound.
 
-    Messages are composed a turn at a time, so that all turns together stay within a sixteenth
-    of the bound (a third with those that hang, engine/trigger/fair_turns.py), or a little over the
-    largest message each if that is more.
+    Messages are composed a turn at a time. All turns together stay within a sixteenth of the
+    bound, and within a third with the stalled ones (engine/trigger/fair_turns.py); or a little
+    over the largest message each, if that is more.
     """
 
     def __init__(self, most: int) -> None:
@@ -31,20 +31,20 @@ class InFlightBytes:
         return self._held < self._most
 
     def hold(self, size: int) -> None:
-        """These bytes are in hand now; a negative size gives them back."""
+        """These bytes are in flight now; a negative size gives them back."""
         self._held += size
 
 
-def size_of(records: Records) -> int:
+def value_bytes(records: Records) -> int:
     """The bytes of the records' values."""
     return sum(map(_size, records))
 
 
-class Ahead:
-    """How far a partition has been taken in beyond what is behind it for good, in records.
+class ReadAhead:
+    """How many records of a partition are taken in beyond what is committed.
 
-    That is what is committed, or, as long as nobody tells it, what is done. Records finish in any
-    order, so this is what a crash may repeat.
+    As long as nobody notes commits, beyond what is done. Records finish in any order, so this is
+    what a crash may repeat.
     """
 
     def __init__(self, most: int) -> None:

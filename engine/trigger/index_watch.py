@@ -1,4 +1,4 @@
-"""Keeps the process's view of the index true: change messages, the marker, age, rebuilding."""
+"""Keeps the cache of beacons as new as the index in Redis, and has a missing index rebuilt."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 _BLOCK_MS = 250  # also how soon a missing marker is noticed when no detection misses it first
 _MOST_CHANGES = 1000
 _CHANGES = "changes of the index"
-_UNHEARD_SECONDS = 1.0  # between a write and its message; more, and the message is lost
+_LATE_SECONDS = 1.0  # between a write and its message; more, and the message is lost
 
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
@@ -41,43 +41,43 @@ class _Written(NamedTuple):
     message: MessageId
 
 
-class Hearing:
-    """Whether every write to the index has been heard of.
+class MissedChanges:
+    """Tells whether a change message of the index was lost.
 
-    A message is lost when the node that holds the stream falls back to an older copy, or adds
-    messages under ids that this process has passed, its clock being behind. The markers in the
-    buckets tell: one that stays ahead of the messages was never heard of.
+    That happens when the node that holds the stream falls back to an older copy, or adds messages
+    under ids that this process has read past, because its clock is behind. Each bucket's marker
+    names its newest write: one that stays ahead of the messages has lost its message.
     """
 
     def __init__(self, written: WritePosition) -> None:
-        """`written` is the newest write when everything was forgotten."""
-        self._heard = written
-        self._missed: tuple[WritePosition, float] | None = None
+        """`written` is the newest write that the cache can not be older than."""
+        self._newest_message = written
+        self._ahead: tuple[WritePosition, float] | None = None
 
-    def hear(self, place: WritePosition) -> None:
-        """A message of this write has come."""
-        self._heard = max(self._heard, place)
+    def note_message(self, place: WritePosition) -> None:
+        """The message of this write has come."""
+        self._newest_message = max(self._newest_message, place)
 
     def has_missed(self, written: WritePosition, now: float) -> bool:
-        """Whether a write was missed; `written` is the newest one. Then forget everything."""
-        if self._missed is not None and self._missed[0] <= self._heard:
-            self._missed = None
-        if written <= self._heard:
+        """Whether the message of the newest write, `written`, is lost. Then drop the cache."""
+        if self._ahead is not None and self._ahead[0] <= self._newest_message:
+            self._ahead = None
+        if written <= self._newest_message:
             return False
-        if self._missed is None:
-            self._missed = written, now
-        if now - self._missed[1] < _UNHEARD_SECONDS:
+        if self._ahead is None:
+            self._ahead = written, now
+        if now - self._ahead[1] < _LATE_SECONDS:
             return False
-        self._heard, self._missed = written, None
+        self._newest_message, self._ahead = written, None
         return True
 
 
 class IndexWatch:
     """One background task a process.
 
-    `rebuild` fills the index from SQL when its marker is missing or names another catalog; it
-    takes a lock, so that any number of processes may call it. It logs and returns when SQL does
-    not answer: the watch asks again.
+    `rebuild` fills the index from SQL when a marker is missing or names another catalog. It takes
+    a lock, so any number of processes may call it. When SQL does not answer it logs that and
+    returns, and the watch calls it again.
     """
 
     def __init__(
@@ -100,20 +100,20 @@ class IndexWatch:
         self._errors = metrics.redis_errors
 
     async def run(self) -> None:
-        """Watch until cancelled. Raises what neither time nor a rebuild can mend."""
+        """Watch until cancelled. Raises what neither time nor a rebuild mends."""
         backoff = Backoff()
-        said = False
+        warned = False
         await self._rebuild()
         while True:
             try:
                 if await self._written() is not None:
                     backoff.reset()
-                    said = False
+                    warned = False
                     await self._follow()
                 self._index.built.clear()
-                if not said:
+                if not warned:
                     log.warning("the index is missing from Redis, rebuilding it from SQL")
-                said = True
+                warned = True
                 await self._rebuild()
             except Exception as error:  # sorted: tried again, or up to stop the process
                 if not redis_may_recover(error):
@@ -122,11 +122,11 @@ class IndexWatch:
                 await backoff.pause()
 
     async def _follow(self) -> None:
-        """From the newest change on, until the index is missing. What came before is covered by
-        dropping everything."""
+        """Apply changes until the index is missing. The cache is dropped first, so that the changes
+        before the newest one need not be read."""
         written = await self._written()
         position = (0, 0) if written is None else written.message
-        hearing = Hearing(_NOWHERE if written is None else written.place)
+        missed = MissedChanges(_NOWHERE if written is None else written.place)
         self._index.cache.drop_all()
         clock = asyncio.get_running_loop().time
         full_drop_at = clock() + self._max_age
@@ -134,11 +134,11 @@ class IndexWatch:
             self._index.built.set()
             self._errors.answered(_CHANGES)
             # A stream that went back would stay silent until its ids have passed the position.
-            position = await self._apply_changes(min(position, written.message), hearing)
+            position = await self._apply_changes(min(position, written.message), missed)
             if clock() >= full_drop_at:
                 self._index.cache.drop_all()
                 full_drop_at = clock() + self._max_age
-            if hearing.has_missed(written.place, clock()):
+            if missed.has_missed(written.place, clock()):
                 log.warning("a change of the index was not heard of, reading everything again")
                 self._index.cache.drop_all()
 
@@ -153,43 +153,45 @@ class IndexWatch:
         if None in markers:
             return None
         place = max(decode_marker(marker).position for marker in markers)
-        return _Written(place, _numbers(newest[0][0]) if newest else (0, 0))
+        return _Written(place, _parse_id(newest[0][0]) if newest else (0, 0))
 
-    async def _apply_changes(self, position: MessageId, hearing: Hearing) -> MessageId:
+    async def _apply_changes(self, position: MessageId, missed: MissedChanges) -> MessageId:
         after = "{}-{}".format(*position)
         async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
             streams: Any = await self._redis.xread(
                 {self._keys.changes: after}, count=_MOST_CHANGES, block=_BLOCK_MS
             )
-        for _, messages in _pairs(streams):
+        for _, messages in _by_stream(streams):
             self._apply(fields[b"keys"] for _, fields in messages)
             for _, fields in messages:
                 # (A writer of the version before names no step.)
-                hearing.hear(WritePosition(int(fields[b"generation"]), int(fields.get(b"step", 0))))
-            position = _numbers(messages[-1][0])
+                missed.note_message(
+                    WritePosition(int(fields[b"generation"]), int(fields.get(b"step", 0)))
+                )
+            position = _parse_id(messages[-1][0])
         return position
 
     def _apply(self, changes: Iterable[bytes]) -> None:
-        """One look at the cache, however many changes there are."""
+        """Drop what changed, in one pass over the cache."""
         changed: set[str] = set()
-        everything = False
+        drop_all = False
         for keys in changes:
             if keys == REBUILT.encode():
-                everything = True
+                drop_all = True
             else:
                 changed.update(msgspec.json.decode(keys, type=list[str]))
-        if everything:
+        if drop_all:
             self._index.cache.drop_all()
         else:
             self._index.cache.drop(changed)
 
 
-def _numbers(message: bytes) -> MessageId:
-    """A message's id, to be compared."""
+def _parse_id(message: bytes) -> MessageId:
+    """A message's id as numbers, which compare as the stream orders them."""
     milliseconds, _, sequence = message.partition(b"-")
     return int(milliseconds), int(sequence)
 
 
-def _pairs(streams: Any) -> Any:
+def _by_stream(streams: Any) -> Any:
     """XREAD answers with a mapping under RESP3 and with pairs under RESP2."""
     return streams.items() if isinstance(streams, dict) else streams or ()

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.partition_worker import BatchWorker
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
-from engine.recorder.dead_letters import DeadLetterPublisher
 from engine.recorder.detections import DetectionReader
 from engine.recorder.ledger import Ledger
 from engine.recorder.local_days import DayRule

@@ -1,18 +1,22 @@
-"""The role trigger, put together."""
+"""The role `trigger`, put together."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from aiokafka import TopicPartition
 from redis.exceptions import RedisError
 
 from catalog.errors import IndexMissingError, StaleWriterError
 from catalog.index.drain import rebuild_if_missing
-from engine.kafka.exactly_once import TransactionalWorker
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
+from engine.kafka.transactional_worker import TransactionalWorker
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.health import PROBE
@@ -20,9 +24,14 @@ from engine.process.metrics import Metrics
 from engine.redis.claims import Claims, ClaimUpdater
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
-from engine.trigger.in_flight import size_of
+from engine.trigger.claim_memory import ClaimMemory
+from engine.trigger.claim_step import ClaimStep
+from engine.trigger.compose import Composer
+from engine.trigger.fair_turns import FairTurns
+from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
-from engine.trigger.pipeline import ROLE, Trigger
+from engine.trigger.partition import TriggerRole
+from engine.trigger.pipeline import ROLE, TriggerPipeline
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role
 from engine.wiring.stores import Stores
@@ -32,23 +41,9 @@ _REBUILD_PAUSE = 1.0
 
 def build_trigger(parts: ProcessParts) -> Role:
     """The trigger and the watch that keeps its view of the index fresh; nothing is started."""
-    settings = parts.settings
-    topics = Topics.named(settings.topic_prefix)
-    index = _index(parts)
-    trigger = Trigger(
-        settings=settings,
-        topics=topics,
-        index=index,
-        claims=_claims(parts),
-        settler=ClaimUpdater(
-            redis=parts.stores.redis,
-            prefix=settings.redis_prefix,
-            deadline=settings.redis_timeout,
-        ),
-        devices=parts.device_lookup(),
-        publisher=parts.publisher,
-        metrics=parts.metrics,
-    )
+    settings, clocks = parts.settings, parts.clocks
+    trigger = trigger_role(parts)
+    index = trigger.pipeline.index
     background = {"index watch": _watch(parts, index).run}
     if settings.delivery == "exactly_once":
         make, transactions = transactional_consumer(
@@ -56,9 +51,9 @@ def build_trigger(parts: ProcessParts) -> Role:
         )
         background["transactions"] = transactions.run
     else:
-        make = partial(role_consumer(parts, ROLE), worker_for=trigger.for_partition)
+        make = partial(role_consumer(parts, ROLE), worker_for=trigger.worker_for)
     consumer = make(
-        topics=[topics.detections],
+        topics=[Topics.named(settings.topic_prefix).detections],
         has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
@@ -70,20 +65,51 @@ def build_trigger(parts: ProcessParts) -> Role:
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
-            "clock": lambda: _fires(parts),
+            # With a clock that is off by more nothing fires (engine.process.clock_skew).
+            "clock": lambda: clocks is None or clocks.agrees_within(settings.max_detection_age),
         },
         needs={"redis_writes"},
     )
 
 
-def _fires(parts: ProcessParts) -> bool:
-    """Whether this process's clock lets anything fire: see engine.process.clock_skew."""
-    clocks = parts.clocks
-    return clocks is None or clocks.agrees_within(parts.settings.max_detection_age)
+def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) -> TriggerRole:
+    """What the partitions of the process share; `clock` gives epoch seconds."""
+    settings, metrics = parts.settings, parts.metrics
+    in_flight = InFlightBytes(settings.in_flight_bytes)
+    topics = Topics.named(settings.topic_prefix)
+    composer = Composer(
+        topics=topics,
+        lifetime=settings.notification_lifetime,
+        devices=parts.device_lookup(),
+        turn_bytes=in_flight.turn_bytes,
+        clock=clock,
+    )
+    pipeline = TriggerPipeline(
+        index=_index(parts),
+        claims=_claim_step(parts, clock),
+        composer=composer,
+        publisher=DeadLetterPublisher(
+            topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
+        ),
+        dead_letter_limit=DeadLetterLimit(
+            share=settings.dead_letter_share, run=settings.dead_letter_run
+        ),
+        metrics=metrics,
+        path_loss_exponent=settings.path_loss_exponent,
+        max_age=settings.max_detection_age,
+        clock=clock,
+    )
+    return TriggerRole(
+        pipeline=pipeline,
+        claim_memory=ClaimMemory(settings.held_claims),
+        turns=FairTurns(in_flight.turns),
+        in_flight=in_flight,
+        batch_records=settings.batch_records,
+    )
 
 
 def _transactional_worker(
-    trigger: Trigger,
+    trigger: TriggerRole,
     partition: TopicPartition,
     publisher: TransactionalPublisher,
     place: Position,
@@ -93,47 +119,44 @@ def _transactional_worker(
     return TransactionalWorker(
         partition,
         publisher=publisher,
-        inner=partial(trigger.publishing_with(publisher).for_partition, partition),
+        inner=partial(trigger.publishing_with(publisher).worker_for, partition),
         topic_id=place.topic_id,
-        batch_records=trigger.settings.batch_records,
+        batch_records=trigger.batch_records,
         on_progress=on_progress,
-        hold=lambda records, sign: trigger.in_flight.hold(sign * size_of(records)),
+        hold=lambda records, sign: trigger.in_flight.hold(sign * value_bytes(records)),
     )
+
+
+def _redis_options(parts: ProcessParts) -> dict[str, Any]:
+    settings = parts.settings
+    return {
+        "redis": parts.stores.redis,
+        "prefix": settings.redis_prefix,
+        "deadline": settings.redis_timeout,
+    }
 
 
 def _index(parts: ProcessParts) -> BeaconIndex:
     settings = parts.settings
-    return BeaconIndex(
-        redis=parts.stores.redis,
-        prefix=settings.redis_prefix,
-        cache=BeaconCache(settings.index_cache_beacons, settings.index_cache_bytes),
-        deadline=settings.redis_timeout,
-        metrics=parts.metrics,
-    )
+    cache = BeaconCache(settings.index_cache_beacons, settings.index_cache_bytes)
+    return BeaconIndex(cache=cache, metrics=parts.metrics, **_redis_options(parts))
 
 
-def _claims(parts: ProcessParts) -> Claims:
-    settings = parts.settings
-    return Claims(
-        redis=parts.stores.redis,
-        prefix=settings.redis_prefix,
-        # What is older than max_detection_age triggers nothing when it is delivered again.
-        retain=2 * settings.max_detection_age,
-        deadline=settings.redis_timeout,
-        metrics=parts.metrics,
-    )
+def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
+    # What is older than max_detection_age triggers nothing when it is delivered again.
+    retain = 2 * parts.settings.max_detection_age
+    claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
+    updater = ClaimUpdater(**_redis_options(parts))
+    return ClaimStep(claims=claims, updater=updater, metrics=parts.metrics, clock=clock)
 
 
 def _watch(parts: ProcessParts, index: BeaconIndex) -> IndexWatch:
-    settings = parts.settings
     return IndexWatch(
-        redis=parts.stores.redis,
-        prefix=settings.redis_prefix,
         index=index,
         rebuild=lambda: _rebuild(parts.stores, parts.metrics),
-        max_age=settings.index_cache_age,
-        deadline=settings.redis_timeout,
+        max_age=parts.settings.index_cache_age,
         metrics=parts.metrics,
+        **_redis_options(parts),
     )
 
 

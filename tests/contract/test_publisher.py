@@ -9,9 +9,10 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import InvalidTimestampError
 
+from engine.kafka.batch_sender import _hash
 from engine.kafka.dating import Dating
 from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.publisher import Outgoing, Publisher, _hash
+from engine.kafka.publisher import Outgoing, Publisher
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from tests.servers.kafka.server import KafkaServer

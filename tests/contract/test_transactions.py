@@ -10,11 +10,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from engine.kafka.batch_sender import TopicLimits
 from engine.kafka.connection import connection_options
 from engine.kafka.errors import MessageTooLargeError, TransactionLostError
 from engine.kafka.positions import Position
 from engine.kafka.publisher import Outgoing
-from engine.kafka.topic_limits import TopicLimits
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings

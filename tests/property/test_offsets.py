@@ -35,6 +35,26 @@ def _plainly(begun: list[int], finished: set[int]) -> int | None:
     return begun[-1] + 1 if begun else None
 
 
+@given(st.sets(st.integers(0, 60), min_size=1), st.data())
+def test_what_would_be_done_is_what_then_is_done(begun: set[int], data: st.DataObject) -> None:
+    """`after` says beforehand what `done` becomes, and which offsets behind it are finished."""
+    offsets, left = OffsetTracker(), set(begun)
+    for offset in sorted(begun):
+        offsets.begin(offset)
+    for offset in data.draw(st.sets(st.sampled_from(sorted(begun)))):
+        offsets.finish(offset)
+        left.discard(offset)
+    finishing = data.draw(st.sets(st.sampled_from(sorted(left)))) if left else set()
+    done, finished = offsets.after(finishing)
+    for offset in finishing:
+        offsets.finish(offset)
+    left -= finishing
+    assert done == offsets.done
+    behind = {offset for each in finished for offset in each}
+    first_open = min(left, default=max(begun) + 1)
+    assert behind == set(range(first_open, max(begun) + 1)) - left
+
+
 def test_an_offset_is_finished_once() -> None:
     offsets = OffsetTracker()
     offsets.begin(5)

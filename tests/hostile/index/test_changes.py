@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from catalog.index.entries import WritePosition
 from catalog.redis_connection import RedisClient
-from engine.trigger.index_watch import Hearing
+from engine.trigger.index_watch import MissedChanges
 from tests.hostile.index.reader import Reader
 from tests.servers.waiting import eventually
 
@@ -52,13 +52,13 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
 
 
 def test_what_is_heard_in_time_is_not_missed() -> None:
-    hearing = Hearing(WritePosition(5, 0))
-    assert not hearing.has_missed(WritePosition(5, 0), 0.0)
-    assert not hearing.has_missed(WritePosition(6, 1), 0.1)
-    hearing.hear(WritePosition(6, 1))
-    assert not hearing.has_missed(WritePosition(6, 2), 1.0)  # of the same turn, written just now
-    assert not hearing.has_missed(WritePosition(6, 2), 1.9)
-    assert hearing.has_missed(WritePosition(6, 2), 2.1)
-    assert not hearing.has_missed(WritePosition(6, 2), 9.0)
-    hearing.hear(WritePosition(2, 0))
-    assert not hearing.has_missed(WritePosition(1, 0), 9.0)
+    missed = MissedChanges(WritePosition(5, 0))
+    assert not missed.has_missed(WritePosition(5, 0), 0.0)
+    assert not missed.has_missed(WritePosition(6, 1), 0.1)
+    missed.note_message(WritePosition(6, 1))
+    assert not missed.has_missed(WritePosition(6, 2), 1.0)  # of the same turn, written just now
+    assert not missed.has_missed(WritePosition(6, 2), 1.9)
+    assert missed.has_missed(WritePosition(6, 2), 2.1)
+    assert not missed.has_missed(WritePosition(6, 2), 9.0)
+    missed.note_message(WritePosition(2, 0))
+    assert not missed.has_missed(WritePosition(1, 0), 9.0)

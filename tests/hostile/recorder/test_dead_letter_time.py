@@ -7,13 +7,12 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from engine.kafka.dating import Dating
-from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
 from engine.kafka.publisher import Publisher
 from engine.process.failures import kafka_may_recover
 from engine.process.metrics import Metrics
 from engine.process.server_errors import ServerErrors
 from engine.process.settings_sources import load_settings
-from engine.recorder.dead_letters import DeadLetterPublisher
 from tests.acceptance.topics import TopicSet
 from tests.integration.recorder.readers import NOTIFICATIONS
 from tests.integration.recorder.test_recorder import record

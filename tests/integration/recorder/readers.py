@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
 from engine.recorder.authentications import AuthenticationReader
-from engine.recorder.dead_letters import DeadLetterPublisher
 from engine.recorder.detections import DetectionReader, Trace
 from engine.recorder.ledger import Ledger
 from engine.recorder.local_days import DayRule

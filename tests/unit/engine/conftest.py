@@ -3,7 +3,7 @@
 import pytest
 
 from rules.model import CampaignSnapshot
-from tests.unit.engine.test_notify import campaign
+from tests.unit.engine.test_compose import campaign
 
 
 @pytest.fixture

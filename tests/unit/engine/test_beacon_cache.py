@@ -3,7 +3,7 @@
 from engine.kafka.detections import BeaconKey
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon
 from rules.model import CampaignSnapshot
-from tests.unit.engine.test_notify import BEACON, campaign
+from tests.unit.engine.test_compose import BEACON, campaign
 
 UUID = BEACON.uuid
 
@@ -65,21 +65,21 @@ def large(number: int, size: int = 1000) -> CampaignSnapshot:
 def test_beacons_share_a_campaign_until_it_changes():
     cache = BeaconCache(100)
     for minor in range(3):
-        campaigns = cache.shared({7: large(7)})
+        campaigns = cache.reuse({7: large(7)})
         cache.keep({key(minor): IndexedBeacon(BEACON, campaigns.values(), None)}, cache.version)
     first, second, third = (cache.known[key(minor)] for minor in range(3))
     assert first is not None
     assert second is not None
     assert third is not None
     assert first.campaigns[0] is second.campaigns[0] is third.campaigns[0]
-    changed = cache.shared({7: large(7, 1001)})[7]
+    changed = cache.reuse({7: large(7, 1001)})[7]
     assert changed is not first.campaigns[0]
 
 
 def test_what_campaigns_send_is_bounded():
     cache = BeaconCache(10_000, most_bytes=50_000)
     for minor in range(1000):
-        campaigns = cache.shared({number: large(number) for number in (minor, minor // 10 + 5000)})
+        campaigns = cache.reuse({number: large(number) for number in (minor, minor // 10 + 5000)})
         cache.keep({key(minor): IndexedBeacon(BEACON, campaigns.values(), None)}, cache.version)
         held = {id(c): c for b in cache.known.values() if b is not None for c in b.campaigns}
         assert sum(len(c.content or "") for c in held.values()) <= 50_000

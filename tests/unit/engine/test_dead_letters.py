@@ -1,12 +1,18 @@
 """Dead letters and their limit."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pytest
+from aiokafka import ConsumerRecord
+from aiokafka.errors import InvalidTimestampError
 
-from engine.kafka.dead_letters import PATIENCE, DeadLetter, DeadLetterLimit, DeadLetterReason
-from engine.kafka.errors import TooManyDeadLettersError
+from engine.kafka.batch_sender import message_size
+from engine.kafka.dead_letter_limit import PATIENCE, DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
+from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
+from engine.kafka.publisher import Outgoing
+from engine.process.metrics import Metrics
 from tests.unit.engine.records import record
 
 
@@ -137,3 +143,134 @@ def test_memory_is_bounded():
     for number in range(120):
         stream.note(*(f"{number}.{n}" for n in range(1000)), "-bad")
     assert len(stream.limit._known) <= 1000
+
+
+class SmallTopics:
+    """A publisher of topics that take messages of at most `most` bytes. `clock_is_wrong`: they
+    refuse what carries no timestamp, as brokers do when this host's clock is far off."""
+
+    def __init__(self, most: int, *, clock_is_wrong: bool = False) -> None:
+        self.most = most
+        self.clock_is_wrong = clock_is_wrong
+        self.left: list[Outgoing] = []
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        if self.clock_is_wrong and any(each.timestamp is None for each in messages):
+            raise InvalidTimestampError
+        too_large = [each for each in messages if message_size(each) > self.most]
+        self.left += [each for each in messages if each not in too_large]
+        if too_large:
+            raise MessageTooLargeError(too_large)
+
+
+class OfRecord(NamedTuple):
+    message: Outgoing
+    record: "ConsumerRecord[bytes, bytes]"
+
+
+def publishing(publisher: Any) -> tuple[DeadLetterPublisher, Metrics]:
+    metrics = Metrics()
+    letters = DeadLetterPublisher(
+        topic="dead", publisher=publisher, metrics=metrics, clock=lambda: 0.0
+    )
+    return letters, metrics
+
+
+def counted(metrics: Metrics) -> dict[str, float]:
+    return {
+        sample.labels["reason"]: sample.value
+        for family in metrics.dead_letters.collect()
+        for sample in family.samples
+        if sample.name == "proximity_dead_letters_total"
+    }
+
+
+def of_size(size: int, key: bytes = b"") -> OfRecord:
+    return OfRecord(Outgoing("out", key, b"x" * size, []), record(b"r", key=b"k"))
+
+
+async def test_what_fits_leaves_as_it_is():
+    topics = SmallTopics(10)
+    letters, metrics = publishing(topics)
+    messages = [of_size(10), of_size(3)]
+    assert await letters.publish_or_dead_letter(messages) == []
+    assert topics.left == [each.message for each in messages]
+    assert counted(metrics) == {}
+
+
+async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
+    topics = SmallTopics(10)
+    letters, metrics = publishing(topics)
+    small, large, larger = of_size(10), of_size(11), of_size(12)
+    refused = await letters.publish_or_dead_letter([large, small, larger])
+    assert refused == [large, larger]
+    first, *dead = topics.left
+    assert first == small.message
+    assert [(each.topic, each.key, each.value) for each in dead] == [("dead", b"k", b"r")] * 2
+    stories = [dict(each.headers) for each in dead]
+    assert [story["reason"] for story in stories] == [b"too_large"] * 2
+    assert stories[0]["detail"] == b"the message for out would have 11 bytes"
+    assert counted(metrics) == {"too_large": 2}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "left", "left_out"),
+    [
+        (b"k" * 5, b"v" * 5, (b"k" * 5, b"v" * 5), []),
+        (b"k" * 10, b"v", (b"k" * 10, None), [1]),
+        (b"k" * 11, b"v", (None, None), [1, 11]),
+        (b"k" * 11, None, (None, None), [11]),
+        (None, b"v" * 12, (None, None), [12]),
+    ],
+)
+async def test_a_dead_letter_too_large_leaves_without_its_value_and_at_last_its_key(
+    key: bytes | None,
+    value: bytes | None,
+    left: tuple[bytes | None, bytes | None],
+    left_out: list[int],
+):
+    topics = SmallTopics(10)
+    letters, metrics = publishing(topics)
+    good = DeadLetter(record(b"g"), DeadLetterReason.INVALID_FIELD, "-")
+    await letters.publish(
+        [DeadLetter(record(value, key=key), DeadLetterReason.MALFORMED_JSON, "why"), good]
+    )
+    (sent,) = [each for each in topics.left if each.value != b"g"]
+    assert (sent.key, sent.value) == left
+    reason = "too_large" if left_out else "malformed_json"
+    assert counted(metrics) == {reason: 1, "invalid_field": 1}
+    story = dict(sent.headers)
+    assert story["reason"].decode() == reason
+    assert story["offset"] == b"7"
+    without = "".join(f"; left without its {size} bytes" for size in left_out)
+    assert story["detail"].decode().endswith("why" + without)
+    assert "malformed_json: " in story["detail"].decode() or not left_out
+    assert len(topics.left) == 2
+
+
+async def test_a_topic_that_takes_not_even_the_story_stops_the_process():
+    letters, metrics = publishing(SmallTopics(-1))
+    with pytest.raises(MessageTooLargeError):
+        await letters.publish([DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "-")])
+    assert counted(metrics) == {}
+
+
+async def test_where_this_clock_is_wrong_letters_carry_the_time_of_their_record():
+    topics = SmallTopics(10, clock_is_wrong=True)
+    letters, _ = publishing(topics)
+    both = [record(b"v" * 20), record(b"w")]
+    await letters.publish([DeadLetter(each, DeadLetterReason.INVALID_FIELD, "-") for each in both])
+    assert {each.timestamp for each in topics.left} == {both[0].timestamp}
+    assert sorted(each.value or b"" for each in topics.left) == [b"", b"w"]
+
+
+async def test_no_letters_publish_nothing():
+    topics = SmallTopics(0)
+    letters, _ = publishing(topics)
+    await letters.publish([])
+    assert topics.left == []
+
+
+def test_a_long_detail_is_cut():
+    letter = DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "d" * 501)
+    assert dict(letter.outgoing("dead", 0.0).headers)["detail"] == b"d" * 500

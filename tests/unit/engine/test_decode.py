@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from engine.kafka.dead_letters import PATIENCE, DeadLetterLimit, DeadLetterReason
+from engine.kafka.dead_letter_limit import PATIENCE, DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterReason
 from engine.kafka.detections import canonical_uuid, decode_detections, decode_record
 from engine.kafka.errors import TooManyDeadLettersError
 from rules.model import Zone

@@ -9,7 +9,7 @@ import pytest
 
 from engine.kafka.schemas import documents
 from tests.unit.engine.records import detection
-from tests.unit.engine.test_notify import campaign, composed
+from tests.unit.engine.test_compose import campaign, composed
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas"
 

@@ -1,4 +1,4 @@
-"""Claims that this process knows of, so that a device standing at a beacon costs no round trip."""
+"""Claims that this process remembers: a device that stays at a beacon costs no round trip."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -7,54 +7,54 @@ from types import MappingProxyType
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 
 
-class HeldMemory:
+class ClaimMemory:
     """What a process remembers, over all its partitions: at most `most_claims`.
 
-    The claims of devices not heard of for longest are forgotten, a generation at a time, and
-    asked of Redis again.
+    The claims of the devices that were detected longest ago are forgotten first, a generation at
+    a time. Redis is asked for them again.
     """
 
     def __init__(self, most_claims: int) -> None:
         self.half = max(1, most_claims // 2)
         self.young = 0
-        self._parts: set[HeldClaims] = set()
+        self._parts: set[RememberedClaims] = set()
 
-    def for_assignment(self) -> "HeldClaims":
+    def for_assignment(self) -> "RememberedClaims":
         """The part of one assignment of one partition, to be closed with it."""
-        part = HeldClaims(self)
+        part = RememberedClaims(self)
         self._parts.add(part)
         return part
 
     def count(self, claims: int) -> None:
-        """So many claims more are young; when they are half of what may be, all grow old."""
+        """Add to the young claims; when they are half of the bound, all of them grow old."""
         self.young += claims
         if self.young > self.half:
             for part in self._parts:
                 part.grow_old()
             self.young = 0
 
-    def forget(self, part: "HeldClaims", young: int) -> None:
+    def forget(self, part: "RememberedClaims", young: int) -> None:
         """The assignment has ended, with so many young claims."""
         if part in self._parts:
             self._parts.remove(part)
             self.young -= young
 
 
-class HeldClaims:
+class RememberedClaims:
     """Per device: campaign id -> `detected_at` (epoch s) of the newest claim known.
 
     Belongs to one assignment of one partition and dies with it: a record delivered again after
     a rebalance must ask Redis, which knows that the claim is its own.
     """
 
-    def __init__(self, memory: HeldMemory) -> None:
+    def __init__(self, memory: ClaimMemory) -> None:
         self._memory = memory
         self._young: dict[str, dict[int, float]] = {}
         self._old: dict[str, dict[int, float]] = {}
         self._brief: deque[tuple[float, str, int]] = deque()
 
     def of(self, udid: str) -> Mapping[int, float]:
-        """The claims held for one device."""
+        """The claims of one device."""
         claims = self._young.get(udid)
         if claims is not None:
             return claims
@@ -65,10 +65,10 @@ class HeldClaims:
         self._memory.count(len(claims))
         return claims
 
-    def hold(
+    def remember(
         self, udid: str, campaign_id: int, detected_at: float, until: float | None = None
     ) -> None:
-        """Remember a claim; the newest counts. With `until`, `expire` forgets it from then on."""
+        """Remember a claim; the newest counts. From `until` on, `forget_expired` forgets it."""
         self.of(udid)  # makes it young again
         claims = self._young.setdefault(udid, {})
         known = claims.get(campaign_id)
@@ -81,13 +81,14 @@ class HeldClaims:
         if known is None:
             self._memory.count(1)
 
-    def expire(self, now: float) -> None:
-        """Forget the claims held only until `now`: the next detection asks Redis again."""
+    def forget_expired(self, now: float) -> None:
+        """Forget the claims remembered only until `now`: the next detection asks Redis again."""
         while self._brief and self._brief[0][0] <= now:
             self._forget_first()
 
     def grow_old(self) -> None:
-        """What is not asked for from now on until the next time is forgotten then."""
+        """Start a generation. Claims of the last one are forgotten with the next, unless asked
+        for."""
         self._old, self._young = self._young, {}
 
     def close(self) -> None:

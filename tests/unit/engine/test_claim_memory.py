@@ -1,37 +1,37 @@
 """Claims that a process remembers."""
 
-from engine.trigger.held_claims import HeldClaims, HeldMemory
+from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 
 
-def remembering(most: int) -> HeldClaims:
-    return HeldMemory(most).for_assignment()
+def remembering(most: int) -> RememberedClaims:
+    return ClaimMemory(most).for_assignment()
 
 
 def test_the_newest_claim_counts():
     held = remembering(10)
-    held.hold("d", 1, 100.0)
-    held.hold("d", 1, 90.0)
-    held.hold("d", 2, 50.0)
+    held.remember("d", 1, 100.0)
+    held.remember("d", 1, 90.0)
+    held.remember("d", 2, 50.0)
     assert dict(held.of("d")) == {1: 100.0, 2: 50.0}
     assert dict(held.of("other")) == {}
 
 
 def test_a_brief_claim_is_forgotten_in_time():
     held = remembering(10)
-    held.hold("d", 1, 100.0, until=105.0)
-    held.hold("d", 2, 100.0)
-    held.expire(104.9)
+    held.remember("d", 1, 100.0, until=105.0)
+    held.remember("d", 2, 100.0)
+    held.forget_expired(104.9)
     assert 1 in held.of("d")
-    held.expire(105.0)
+    held.forget_expired(105.0)
     assert dict(held.of("d")) == {2: 100.0}
 
 
 def test_memory_is_bounded_and_keeps_those_heard_of_last():
     held = remembering(100)
     for number in range(1000):
-        held.hold(f"d{number}", 1, float(number))
+        held.remember(f"d{number}", 1, float(number))
         held.of("regular")
-        held.hold("regular", 1, float(number))
+        held.remember("regular", 1, float(number))
     known = [number for number in range(1000) if held.of(f"d{number}")]
     assert 0 < len(known) <= 100
     assert known[-1] == 999
@@ -40,38 +40,38 @@ def test_memory_is_bounded_and_keeps_those_heard_of_last():
 
 def test_an_older_generation_is_still_known():
     held = remembering(4)
-    held.hold("a", 1, 1.0)
-    held.hold("b", 1, 2.0)
-    held.hold("c", 1, 3.0)
+    held.remember("a", 1, 1.0)
+    held.remember("b", 1, 2.0)
+    held.remember("c", 1, 3.0)
     assert dict(held.of("a")) == {1: 1.0}
 
 
 def test_the_bound_is_that_of_the_process_whatever_its_partitions():
-    memory = HeldMemory(100)
+    memory = ClaimMemory(100)
     parts = [memory.for_assignment() for _ in range(50)]
     for number in range(2000):
-        parts[number % 50].hold(f"d{number}", 1, float(number))
+        parts[number % 50].remember(f"d{number}", 1, float(number))
     assert sum(bool(part.of(f"d{n}")) for n in range(2000) for part in parts) <= 101
 
 
 def test_it_counts_claims_not_devices():
-    memory = HeldMemory(100)
+    memory = ClaimMemory(100)
     part = memory.for_assignment()
     for campaign in range(1, 3000):
-        part.hold("one phone at many campaigns", campaign, 1.0)
-        part.hold(f"phone {campaign}", campaign, 1.0)
+        part.remember("one phone at many campaigns", campaign, 1.0)
+        part.remember(f"phone {campaign}", campaign, 1.0)
     known = len(part.of("one phone at many campaigns"))
     known += sum(len(part.of(f"phone {number}")) for number in range(3000))
     assert known <= 101
 
 
 def test_an_assignment_that_ends_leaves_room():
-    memory = HeldMemory(100)
+    memory = ClaimMemory(100)
     for _ in range(20):
         part = memory.for_assignment()
         for number in range(40):
-            part.hold(f"d{number}", 1, 1.0, until=2.0 if number % 2 else None)
-        part.expire(3.0)
+            part.remember(f"d{number}", 1, 1.0, until=2.0 if number % 2 else None)
+        part.forget_expired(3.0)
         part.close()
         part.close()
     assert memory.young == 0

@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 
 from engine.process.cancelling import cancel
-from engine.trigger.fair_turns import Turns
+from engine.trigger.fair_turns import FairTurns
 from tests.servers.waiting import eventually
 
 
-async def busy(turns: Turns, company: int, log: list[int], times: int) -> None:
+async def busy(turns: FairTurns, company: int, log: list[int], times: int) -> None:
     for _ in range(times):
         async with turns.turn(company):
             log.append(company)
@@ -18,7 +18,7 @@ async def busy(turns: Turns, company: int, log: list[int], times: int) -> None:
 
 
 async def test_no_company_has_them_all() -> None:
-    turns = Turns(4)
+    turns = FairTurns(4)
     many = [asyncio.create_task(busy(turns, 1, [], 10**9)) for _ in range(20)]
     try:
         for _ in range(100):
@@ -35,7 +35,7 @@ async def test_no_company_has_them_all() -> None:
 
 
 async def test_companies_take_turns_whatever_they_have() -> None:
-    turns, log = Turns(2), list[int]()
+    turns, log = FairTurns(2), list[int]()
     tasks = [asyncio.create_task(busy(turns, 1, log, 500)) for _ in range(10)]
     tasks += [asyncio.create_task(busy(turns, company, log, 50)) for company in (2, 3, 4)]
     await asyncio.gather(*tasks)
@@ -47,7 +47,7 @@ async def test_companies_take_turns_whatever_they_have() -> None:
 
 @pytest.mark.parametrize("after", range(6))
 async def test_whoever_gives_up_leaves_its_turn_to_others(after: int) -> None:
-    turns = Turns(2)
+    turns = FairTurns(2)
     async with turns.turn(1):
         waiting = [asyncio.create_task(busy(turns, 1, [], 3)) for _ in range(5)]
         for _ in range(after):
@@ -60,7 +60,7 @@ async def test_whoever_gives_up_leaves_its_turn_to_others(after: int) -> None:
 
 
 async def test_those_who_wait_for_a_server_do_not_keep_others_from_going_on() -> None:
-    turns = Turns(4, long=0.01)
+    turns = FairTurns(4, stalled_after=0.01)
     never = asyncio.Event()
 
     async def hang(company: int) -> None:
@@ -72,13 +72,13 @@ async def test_those_who_wait_for_a_server_do_not_keep_others_from_going_on() ->
         async with turns.turn(4):
             pass
         await busy(turns, 1, [], 20)
-    assert turns._aside == len(hanging)
+    assert turns._stalled == len(hanging)
     await cancel(hanging)
-    assert (turns._aside, turns._running.total()) == (0, 0)
+    assert (turns._stalled, turns._running.total()) == (0, 0)
 
 
 async def test_what_hangs_is_bounded() -> None:
-    turns = Turns(4, long=0.01)
+    turns = FairTurns(4, stalled_after=0.01)
     held: list[int] = []
 
     async def hang(number: int) -> None:

@@ -1,6 +1,6 @@
 """Bounds on what a process holds."""
 
-from engine.trigger.in_flight import Ahead, InFlightBytes, size_of
+from engine.trigger.in_flight import InFlightBytes, ReadAhead, value_bytes
 from tests.unit.engine.records import record
 
 
@@ -20,13 +20,13 @@ def test_all_turns_together_are_a_sixteenth_of_the_bound() -> None:
     assert InFlightBytes(2**40).turn_bytes == 1024 * 1024
 
 
-def test_the_size_of_records_is_that_of_their_values() -> None:
-    assert size_of([]) == 0
-    assert size_of([record(b"x")]) == -1  # as made here; aiokafka says how many bytes it read
+def test_the_value_bytes_records_is_that_of_their_values() -> None:
+    assert value_bytes([]) == 0
+    assert value_bytes([record(b"x")]) == -1  # as made here; aiokafka says how many bytes it read
 
 
 def test_a_partition_stays_near_what_is_done() -> None:
-    ahead = Ahead(200)
+    ahead = ReadAhead(200)
     assert ahead.has_room(1000, None)  # nothing is ahead: a batch always goes on
     ahead.take(100, 100)
     ahead.take(150, 50)
@@ -37,7 +37,7 @@ def test_a_partition_stays_near_what_is_done() -> None:
 
 
 def test_once_told_of_commits_it_stays_near_those() -> None:
-    ahead = Ahead(200)
+    ahead = ReadAhead(200)
     ahead.take(200, 200)
     ahead.note_committed(0)
     assert not ahead.has_room(1, 200)
@@ -46,6 +46,6 @@ def test_once_told_of_commits_it_stays_near_those() -> None:
 
 
 def test_gaps_between_offsets_are_no_records() -> None:
-    ahead = Ahead(200)
+    ahead = ReadAhead(200)
     ahead.take(1_000_000, 100)
     assert ahead.has_room(100, 5)

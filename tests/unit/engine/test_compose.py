@@ -13,12 +13,15 @@ from engine.kafka.detections import DecodedDetection, decode_record
 from engine.kafka.topics import Topics
 from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.compose import Composer, notification_id
-from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
+from engine.trigger.compose import Composer
+from engine.trigger.grants import Grant, notification_id
+from rules.decision import Decision
+from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 from tests.unit.engine import records
 
 NOW = 1_795_165_260.0
 TOPICS = Topics.named("proximity.")
+NO_LOOKUP: Any = None  # `compose` is given the device
 VENUE = VenueSnapshot(id=3, name="Mall", company_id=9, active=True)
 BEACON = BeaconSnapshot(
     id=5,
@@ -51,46 +54,50 @@ def campaign(**fields: Any) -> CampaignSnapshot:
     return msgspec.structs.replace(plain, **fields)
 
 
-def heard(**fields: Any) -> DecodedDetection:
+def decoded(**fields: Any) -> DecodedDetection:
     return decode_record(records.record(records.detection(**fields)), 2.0)
 
 
 def composed(sent: CampaignSnapshot, connector: ConnectorEntry | None = None, **fields: Any):
-    detection = heard(**fields)
+    detection = decoded(**fields)
     owner = notification_id(detection, sent)
     beacon = IndexedBeacon(BEACON, [sent], connector)
-    composer = Composer(topics=TOPICS, lifetime=300)
-    device = completed_device(detection.message.device, None)
-    outgoing = composer.compose(detection, beacon, sent, owner, device, NOW)
+    composer = Composer(
+        topics=TOPICS, lifetime=300, devices=NO_LOOKUP, turn_bytes=0, clock=lambda: NOW
+    )
+    grant = Grant(detection, beacon, sent, Decision(Reason.GRANTED, granted=(sent,)), owner)
+    outgoing = composer.compose(grant, completed_device(detection.message.device, None), NOW)
     assert outgoing.key == b"device-1"
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}
     return outgoing.topic, orjson.loads(outgoing.value or b"")
 
 
 def test_an_id_is_a_uuid_of_version_5():
-    made = UUID(bytes=notification_id(heard(), campaign()))
+    made = UUID(bytes=notification_id(decoded(), campaign()))
     assert made.version == 5
     assert made.variant == "specified in RFC 4122"
 
 
 def test_the_same_detection_and_campaign_have_the_same_id():
-    assert notification_id(heard(), campaign()) == notification_id(heard(), campaign(name="other"))
+    assert notification_id(decoded(), campaign()) == notification_id(
+        decoded(), campaign(name="other")
+    )
 
 
 @pytest.mark.parametrize("part", ["topic", "partition", "offset"])
 def test_each_part_of_the_record_changes_the_id(part: str):
-    other = heard()
+    other = decoded()
     changed = {"topic": "other.detections", "partition": 4, "offset": 8}[part]
     object.__setattr__(other.record, part, changed)
-    assert notification_id(other, campaign()) != notification_id(heard(), campaign())
+    assert notification_id(other, campaign()) != notification_id(decoded(), campaign())
 
 
 def test_campaign_device_and_time_change_the_id():
     ids = {
-        notification_id(heard(), campaign()),
-        notification_id(heard(), campaign(id=8)),
-        notification_id(heard(device={"udid": "device-2"}), campaign()),
-        notification_id(heard(detected_at="2026-11-20T10:00:01+0100"), campaign()),
+        notification_id(decoded(), campaign()),
+        notification_id(decoded(), campaign(id=8)),
+        notification_id(decoded(device={"udid": "device-2"}), campaign()),
+        notification_id(decoded(detected_at="2026-11-20T10:00:01+0100"), campaign()),
     }
     assert len(ids) == 4
 

@@ -1,7 +1,7 @@
 """What a batch came to, in metrics."""
 
 from engine.process.metrics import Metrics
-from engine.trigger.batch_outcome import Outcome
+from engine.trigger.counts import DecisionCounts
 from rules.decision import Decision
 from rules.model import Reason
 
@@ -19,7 +19,7 @@ def test_shared_decisions_are_multiplied_out():
     metrics = Metrics()
     too_far = Decision(Reason.TOO_FAR, ((Reason.TOO_FAR, 1),))
     mixed = Decision(Reason.THROTTLED, ((Reason.ENDED, 2),), throttled=3)
-    Outcome([too_far] * 5 + [mixed] * 2).record(metrics)
+    DecisionCounts([too_far] * 5 + [mixed] * 2).add_to(metrics)
     assert totals(metrics, "proximity_detections_total") == {"too_far": 5, "throttled": 2}
     assert totals(metrics, "proximity_decisions_total") == {
         "too_far": 5,
@@ -32,10 +32,7 @@ def test_shared_decisions_are_multiplied_out():
 def test_a_grant_that_redis_denies_is_throttled(two_campaigns):
     metrics = Metrics()
     granted = Decision(Reason.GRANTED, (), 0, two_campaigns)
-    outcome = Outcome([granted, granted])
-    outcome.deny(1, granted)
-    outcome.deny(1, granted)
-    outcome.deny(2, granted)
-    outcome.record(metrics)
+    denied = [(1, granted), (1, granted), (2, granted)]
+    DecisionCounts([granted, granted], denied).add_to(metrics)
     assert totals(metrics, "proximity_detections_total") == {"granted": 1, "throttled": 1}
     assert totals(metrics, "proximity_decisions_total") == {"granted": 1, "throttled": 3}

@@ -1,0 +1,62 @@
+"""What decisions and messages come to in the metrics, in a few calls a batch."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from engine.process.metrics import Metrics
+from engine.trigger.grants import Grant
+from rules.decision import Decision
+from rules.model import Reason
+
+
+class DecisionCounts:
+    """The decisions of a batch, counted.
+
+    Decisions are shared objects, so they are counted by identity and multiplied out once.
+    `denied` has the offset and the decision of each grant that Redis denied: it counts as
+    throttled.
+    """
+
+    def __init__(
+        self, decisions: Iterable[Decision], denied: Iterable[tuple[int, Decision]] = ()
+    ) -> None:
+        self._decisions = Counter(decisions)
+        self._denied = Counter(denied)
+
+    def add_to(self, metrics: Metrics) -> None:
+        """Add the counts to the metrics."""
+        detections, decisions = self._by_reason()
+        for reason, count in detections.items():
+            metrics.detections.labels(reason).inc(count)
+        for reason, count in decisions.items():
+            metrics.decisions.labels(reason).inc(count)
+        throttled = sum(decision.throttled * n for decision, n in self._decisions.items())
+        metrics.claims.labels("held").inc(throttled)
+
+    def _by_reason(self) -> tuple[Counter[Reason], Counter[Reason]]:
+        detections: Counter[Reason] = Counter()
+        decisions: Counter[Reason] = Counter()
+        for decision, count in self._decisions.items():
+            detections[decision.reason] += count
+            decisions[Reason.GRANTED] += len(decision.granted) * count
+            for reason, campaigns in decision.outcomes:
+                decisions[reason] += campaigns * count
+        for (_, decision), campaigns in self._denied.items():
+            decisions[Reason.GRANTED] -= campaigns
+            decisions[Reason.THROTTLED] += campaigns
+            if campaigns == len(decision.granted):
+                detections[Reason.GRANTED] -= 1
+                detections[Reason.THROTTLED] += 1
+        return detections, decisions
+
+
+def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
+    """Grants whose messages left, at `now` (epoch s)."""
+    formats: Counter[str] = Counter()
+    for grant in grants:
+        formats[grant.campaign.format] += 1
+        if not grant.is_call:
+            metrics.latency.observe(max(0.0, now - grant.detection.detected_at))
+    metrics.connector_handovers.inc(formats.pop("connector", 0))
+    for name, count in formats.items():
+        metrics.notifications.labels(name).inc(count)

@@ -1,0 +1,143 @@
+"""Lanes: what waits on one partition, company by company, and leaves in turns and in order.
+
+What belongs to different companies is independent of one another: a claim is of one campaign, and
+a campaign of one company. So each company has a lane of its own on each partition, and the lanes
+take turns. Dead letters have a lane, too.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from aiokafka import ConsumerRecord
+
+from engine.kafka.dead_letters import DeadLetter
+from engine.process.metrics import Metrics
+from engine.trigger.claim_memory import RememberedClaims
+from engine.trigger.counts import DecisionCounts
+from engine.trigger.fair_turns import FairTurns
+from engine.trigger.grants import Candidate, Grant
+
+DEAD_LETTERS = 0  # the number of their lane; companies count from 1
+_LETTERS = 256  # the most of one turn
+
+Record: TypeAlias = ConsumerRecord[bytes, bytes]
+OnFinished = Callable[[list[Record]], None]
+
+
+class Lane:
+    """Runs while something waits in it; `on_finished` is told the records that are done with.
+
+    A lane's records are done with in their order. `take_turn` takes the next of them to its end.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        turns: FairTurns,
+        on_finished: OnFinished,
+        take_turn: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.number = number
+        self._take_turn = take_turn
+        self._turns = turns
+        self._on_finished = on_finished
+        self._unfinished: deque[Record] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was put in is done with."""
+        return not self._unfinished
+
+    async def run(self) -> None:
+        """Until nothing waits. Raises what no retry can mend."""
+        while self._unfinished:
+            async with self._turns.turn(self.number):
+                await self._take_turn()
+
+    def _finish_before(self, next_record: Record | None) -> None:
+        """All before the record that is next is done with; everything, if none is."""
+        finished = []
+        while self._unfinished and (
+            next_record is None or self._unfinished[0].offset < next_record.offset
+        ):
+            finished.append(self._unfinished.popleft())
+        if finished:
+            self._on_finished(finished)
+
+
+class CompanyLane(Lane):
+    """One company's: candidates that wait for their decision, and grants for their message.
+
+    `take_turn` is the pipeline's; it takes from both, and then calls `finish`.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        turns: FairTurns,
+        on_finished: OnFinished,
+        remembered: RememberedClaims,
+        take_turn: Callable[["CompanyLane"], Awaitable[None]],
+    ) -> None:
+        super().__init__(
+            number, turns=turns, on_finished=on_finished, take_turn=lambda: take_turn(self)
+        )
+        self.remembered = remembered
+        self.candidates: deque[Candidate] = deque()
+        self.grants: deque[Grant] = deque()
+        self._counts: DecisionCounts | None = None
+
+    def put(self, candidate: Candidate) -> None:
+        """A detection that may fire campaigns of the company."""
+        self._unfinished.append(candidate.detection.record)
+        self.candidates.append(candidate)
+
+    def put_grants(self, grants: list[Grant], counts: DecisionCounts) -> None:
+        """What the candidates that were taken came to; counted once the grants have left."""
+        self.grants.extend(grants)
+        self._counts = counts
+
+    def finish(self, metrics: Metrics) -> None:
+        """All before what is next is done with."""
+        waiting: deque[Grant] | deque[Candidate] = self.grants or self.candidates
+        if self._counts is not None and not self.grants:
+            self._counts.add_to(metrics)
+            self._counts = None
+        self._finish_before(waiting[0].detection.record if waiting else None)
+
+
+class DeadLetterLane(Lane):
+    """The dead letters of all companies. `publish` returns when they are acknowledged."""
+
+    def __init__(
+        self,
+        *,
+        turns: FairTurns,
+        turn_bytes: int,
+        on_finished: OnFinished,
+        publish: Callable[[list[DeadLetter]], Awaitable[None]],
+    ) -> None:
+        super().__init__(
+            DEAD_LETTERS, turns=turns, on_finished=on_finished, take_turn=self._publish_next
+        )
+        self._turn_bytes = turn_bytes
+        self._publish = publish
+        self._letters: deque[DeadLetter] = deque()
+
+    def put(self, letter: DeadLetter) -> None:
+        """A record that could not be decoded."""
+        self._unfinished.append(letter.record)
+        self._letters.append(letter)
+
+    async def _publish_next(self) -> None:
+        """Publish up to the bytes of a turn, or one letter if that is more."""
+        letters, size = list[DeadLetter](), 0
+        while self._letters and size < self._turn_bytes and len(letters) < _LETTERS:
+            letters.append(self._letters.popleft())
+            record = letters[-1].record
+            size += len(record.value or b"") + len(record.key or b"")
+        await self._publish(letters)
+        self._finish_before(self._letters[0].record if self._letters else None)

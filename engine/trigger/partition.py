@@ -1,0 +1,233 @@
+"""One partition of the role `trigger`: its queue, its lanes, and how far it is done."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from aiokafka import TopicPartition
+
+from engine.kafka.offsets import OffsetTracker
+from engine.kafka.partition_worker import Records
+from engine.kafka.publisher import Publisher
+from engine.process.cancelling import cancel
+from engine.trigger.claim_memory import ClaimMemory
+from engine.trigger.counts import DecisionCounts
+from engine.trigger.fair_turns import FairTurns
+from engine.trigger.grants import Candidate, TakenIn
+from engine.trigger.in_flight import InFlightBytes, ReadAhead, value_bytes
+from engine.trigger.lanes import DEAD_LETTERS, CompanyLane, DeadLetterLane, Lane
+from engine.trigger.pipeline import TriggerPipeline
+
+_TAKEN_AT_ONCE = 1000  # records, between which the event loop has its turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerRole:
+    """What the partitions of one process share."""
+
+    pipeline: TriggerPipeline
+    claim_memory: ClaimMemory
+    turns: FairTurns
+    in_flight: InFlightBytes
+    batch_records: int
+
+    def publishing_with(self, publisher: Publisher) -> "TriggerRole":
+        """The same, which publishes with `publisher`; all else is shared."""
+        letters = self.pipeline.publisher.publishing_with(publisher)
+        return replace(self, pipeline=replace(self.pipeline, publisher=letters))
+
+    def worker_for(
+        self, partition: TopicPartition, on_progress: Callable[[], None]
+    ) -> "TriggerPartition":
+        """The worker for one assignment of one partition."""
+        return TriggerPartition(partition, shared=self, on_progress=on_progress)
+
+
+class TriggerPartition:
+    """Takes records in in order; they finish in order in each company's lane.
+
+    Implements the consumer's PartitionWorker. What it holds and remembers dies with the assignment.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, *, shared: TriggerRole, on_progress: Callable[[], None]
+    ) -> None:
+        self.partition = partition
+        self._shared = shared
+        self._on_progress = on_progress
+        self._remembered = shared.claim_memory.for_assignment()
+        self._queue: deque[Records] = deque()
+        self._queued = 0
+        self._bytes = 0
+        self._offsets = OffsetTracker()
+        self._company_lanes: dict[int, CompanyLane] = {}
+        self._dead_letters = DeadLetterLane(
+            turns=shared.turns,
+            turn_bytes=shared.in_flight.turn_bytes,
+            on_finished=self._finish,
+            publish=shared.pipeline.publish_dead_letters,
+        )
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
+        self._arrived = asyncio.Event()
+        self._read_ahead = ReadAhead(2 * shared.batch_records)
+        self._moved = asyncio.Event()
+        self._closing = False
+        self._abandoned = False
+        self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
+        self._task.add_done_callback(self._note_end)
+
+    @property
+    def pending(self) -> int:
+        """Records offered and not finished."""
+        return self._queued + self._offsets.unfinished
+
+    @property
+    def done_offset(self) -> int | None:
+        """Behind what is finished without a gap."""
+        return self._offsets.done
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What stopped it, once something has."""
+        return self._failure
+
+    def offer(self, records: Records) -> None:
+        """Queue fetched records."""
+        self._queue.append(records)
+        self._queued += len(records)
+        self._hold(value_bytes(records))
+        self._arrived.set()
+
+    def note_committed(self, offset: int) -> None:
+        """The group has committed up to `offset`. Once told so, the partition takes in no more
+        than two batches behind what is committed, so that a crash repeats no more."""
+        self._read_ahead.note_committed(offset)
+        self._moved.set()
+
+    async def finish(self, deadline: float) -> None:
+        """Finish what was taken in, drop what waits, and end within `deadline` seconds."""
+        self._closing = True
+        self._arrived.set()
+        self._moved.set()
+        try:
+            async with asyncio.timeout(deadline):
+                await asyncio.wait([self._task])
+                while self._running:
+                    await asyncio.wait(self._running.values())
+        except TimeoutError:
+            pass  # it is not done, so it is not committed, and the next owner reads it
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End at once, whatever is in hand."""
+        self._closing = self._abandoned = True
+        await cancel([self._task, *self._running.values()])
+        self._queue.clear()
+        self._company_lanes.clear()
+        self._remembered.close()
+        self._hold(-self._bytes)
+
+    async def _run(self) -> None:
+        while not self._closing:
+            await self._arrived.wait()
+            while self._queue and not self._closing:
+                records = self._queue.popleft()
+                for start in range(0, len(records), _TAKEN_AT_ONCE):
+                    piece = records[start : start + _TAKEN_AT_ONCE]
+                    await self._until_room(len(piece))
+                    if not self._closing:
+                        await self._take_in(piece)
+                        await asyncio.sleep(0)
+            if not self._closing:
+                self._arrived.clear()
+
+    async def _until_room(self, count: int) -> None:
+        """Until so many records more may be taken in, ahead of what is done or committed."""
+        while not self._closing and not self._read_ahead.has_room(count, self.done_offset):
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _take_in(self, records: Records) -> None:
+        """Decide what can be decided from memory; the rest goes into the lanes."""
+        metrics = self._shared.pipeline.metrics
+        taken = await self._shared.pipeline.take_in(records, self._remembered)
+        self._begin(records, taken)
+        DecisionCounts(taken.refused).add_to(metrics)
+        metrics.batch_size.observe(len(records))
+        self._on_progress()
+
+    def _begin(self, records: Records, taken: TakenIn) -> None:
+        """Hand what is not finished to the lanes; the other records are finished now."""
+        unfinished = [candidate.detection.record for candidate in taken.candidates]
+        unfinished += [letter.record for letter in taken.dead_letters]
+        self._open(records, {record.offset for record in unfinished})
+        self._read_ahead.take(records[-1].offset + 1, len(records))
+        self._queued -= len(records)
+        self._hold(value_bytes(unfinished) - value_bytes(records))
+        filled: dict[int, Lane] = {}
+        for candidate in taken.candidates:
+            company = candidate.beacon.company_reference.id
+            filled[company] = self._put(company, candidate)
+        for letter in taken.dead_letters:
+            self._dead_letters.put(letter)
+            filled[DEAD_LETTERS] = self._dead_letters
+        for lane in filled.values():
+            self._start(lane)
+
+    def _open(self, records: Records, unfinished: set[int]) -> None:
+        """Note which of the records are not finished; all between them are."""
+        edges = {records[0].offset, records[-1].offset}
+        for offset in sorted(edges | unfinished):
+            self._offsets.begin(offset)
+        for offset in edges - unfinished:
+            self._offsets.finish(offset)
+
+    def _put(self, company: int, candidate: Candidate) -> CompanyLane:
+        lane = self._company_lanes.get(company)
+        if lane is None:
+            lane = self._company_lanes[company] = CompanyLane(
+                company,
+                turns=self._shared.turns,
+                on_finished=self._finish,
+                remembered=self._remembered,
+                take_turn=self._shared.pipeline.take_turn,
+            )
+        lane.put(candidate)
+        return lane
+
+    def _start(self, lane: Lane) -> None:
+        if lane.number in self._running:
+            return
+        task = asyncio.create_task(lane.run(), name=f"lane {lane.number} of {self.partition}")
+        self._running[lane.number] = task
+        task.add_done_callback(lambda task: self._lane_ended(lane, task))
+
+    def _lane_ended(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        del self._running[lane.number]
+        self._note_end(task)
+        if self._abandoned or task.cancelled() or self._failure is not None:
+            return
+        if not lane.is_empty:
+            self._start(lane)  # filled after its last look
+        else:
+            self._company_lanes.pop(lane.number, None)
+
+    def _finish(self, records: Records) -> None:
+        """These records are done with: what they led to is acknowledged."""
+        for record in records:
+            self._offsets.finish(record.offset)
+        self._hold(-value_bytes(records))
+        self._moved.set()
+        self._on_progress()
+
+    def _hold(self, size: int) -> None:
+        self._bytes += size
+        self._shared.in_flight.hold(size)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            failure = task.exception()  # asked of each, or asyncio tells that nobody has
+            self._failure = self._failure or failure
+        self._on_progress()

@@ -28,7 +28,7 @@ class DatedBy(IntEnum):
     NOBODY = 2
 
 
-class _Refusal(NamedTuple):
+class _DateRefusal(NamedTuple):
     next_try: DatedBy
     until: float
 
@@ -47,7 +47,7 @@ class Dating:
     ) -> None:
         self._clock = clock
         self._steady = steady
-        self._refusals: dict[str, _Refusal] = {}
+        self._refusals: dict[str, _DateRefusal] = {}
 
     def of(self, topic: str, cause: int | None) -> tuple[DatedBy, int]:
         """How a message for `topic` is dated, in epoch milliseconds. `cause` is the timestamp of
@@ -68,4 +68,4 @@ class Dating:
             log.error("Kafka refuses this host's clock: it is wrong", topic=topic)
         elif known.next_try > dated:
             return  # another task has been told already
-        self._refusals[topic] = _Refusal(DatedBy(dated + 1), self._steady() + _REMEMBERED)
+        self._refusals[topic] = _DateRefusal(DatedBy(dated + 1), self._steady() + _REMEMBERED)

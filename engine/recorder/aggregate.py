@@ -12,8 +12,8 @@ from engine.kafka.messages import Device
 from engine.recorder.rows import (
     AuthenticationRow,
     DetectionRow,
+    DeviceChanges,
     DeviceIdentity,
-    DeviceUpdate,
     FigureIncrements,
     PresenceKey,
     PresenceState,
@@ -23,7 +23,7 @@ from engine.recorder.rows import (
     StoredDevice,
 )
 
-DeviceUpdates = dict[DeviceIdentity, DeviceUpdate]
+ChangesByDevice = dict[DeviceIdentity, DeviceChanges]
 StoredDevices = Mapping[DeviceIdentity, StoredDevice]
 
 _LONGEST_NAME = 255
@@ -63,14 +63,16 @@ class NewRows(NamedTuple):
     only_changes: bool = False
 
 
-def update_device(updates: DeviceUpdates, identity: DeviceIdentity, facts: Device) -> DeviceUpdate:
+def update_device(
+    updates: ChangesByDevice, identity: DeviceIdentity, facts: Device
+) -> DeviceChanges:
     """The device's update, with the facts that a message tells of it, as far as SQL can keep them.
 
     A token is kept whole or not at all: cut off it would be the token of nobody.
     """
     update = updates.get(identity)
     if update is None:
-        update = updates[identity] = DeviceUpdate()
+        update = updates[identity] = DeviceChanges()
     if facts.name is not None:
         update.name = _storable(facts.name, _LONGEST_NAME)
     if facts.version is not None:

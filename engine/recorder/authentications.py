@@ -11,7 +11,7 @@ from engine.kafka.messages import Authentication
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
 from engine.recorder.aggregate import (
-    DeviceUpdates,
+    ChangesByDevice,
     NewRows,
     StoredDevices,
     arrived_at,
@@ -89,9 +89,9 @@ class CountedAuthentications:
         self._accepted = accepted
         self._rule = rule
 
-    def device_updates(self) -> DeviceUpdates:
+    def device_updates(self) -> ChangesByDevice:
         """The last that is said of each device."""
-        updates: DeviceUpdates = {}
+        updates: ChangesByDevice = {}
         for each in self._accepted:
             update_device(updates, each.device, each.message.device)
         return updates

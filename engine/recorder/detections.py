@@ -9,7 +9,7 @@ import prometheus_client
 from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
 from engine.kafka.partition_worker import Records
 from engine.recorder.aggregate import (
-    DeviceUpdates,
+    ChangesByDevice,
     NewRows,
     Statistics,
     StoredDevices,
@@ -96,9 +96,9 @@ class CountedDetections:
             if (beacon := beacons.get(each.key)) is not None
         ]
 
-    def device_updates(self) -> DeviceUpdates:
+    def device_updates(self) -> ChangesByDevice:
         """nb_beacon by device, and the last that is said of it."""
-        updates: DeviceUpdates = {}
+        updates: ChangesByDevice = {}
         for detection, _, device in self._detections:
             update_device(updates, device, detection.message.device).nb_beacon += 1
         return updates

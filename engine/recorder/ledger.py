@@ -19,8 +19,8 @@ from engine.recorder.rows import (
     ActiveBeacon,
     AuthenticationRow,
     DetectionRow,
+    DeviceChanges,
     DeviceIdentity,
-    DeviceUpdate,
     FigureIncrements,
     PresenceKey,
     PresenceState,
@@ -54,7 +54,7 @@ class LedgerTransaction(Protocol):
         """The beacons that are active, at an active venue."""
 
     async def add_devices(
-        self, updates: Mapping[DeviceIdentity, DeviceUpdate], now: datetime
+        self, updates: Mapping[DeviceIdentity, DeviceChanges], now: datetime
     ) -> Mapping[DeviceIdentity, StoredDevice]:
         """Create or update devices and add to their counters; what is None stays as it is.
 

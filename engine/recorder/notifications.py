@@ -13,7 +13,7 @@ from engine.kafka.messages import Device, Timestamp
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
 from engine.recorder.aggregate import (
-    DeviceUpdates,
+    ChangesByDevice,
     NewRows,
     Statistics,
     StoredDevices,
@@ -128,9 +128,9 @@ class CountedNotifications:
         self._notifications = notifications
         self._rule = rule
 
-    def device_updates(self) -> DeviceUpdates:
+    def device_updates(self) -> ChangesByDevice:
         """nb_campaign by device, and the last that is said of it."""
-        updates: DeviceUpdates = {}
+        updates: ChangesByDevice = {}
         for each in self._notifications:
             update_device(updates, each.device, each.message.device).nb_campaign += 1
         return updates

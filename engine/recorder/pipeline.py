@@ -14,7 +14,7 @@ from aiokafka import TopicPartition
 
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
-from engine.recorder.aggregate import DeviceUpdates, NewRows, StoredDevices, rows_of_changes
+from engine.recorder.aggregate import ChangesByDevice, NewRows, StoredDevices, rows_of_changes
 from engine.recorder.errors import (
     OffsetMovedError,
     OffsetsError,
@@ -36,7 +36,7 @@ Batch = TypeVar("Batch")
 class CountedBatch(Protocol):
     """The records of a batch that count. Pure."""
 
-    def device_updates(self) -> DeviceUpdates:
+    def device_updates(self) -> ChangesByDevice:
         """What they add to the counters of devices, and say of devices."""
 
     def rows(self, devices: StoredDevices, now: float) -> NewRows:

@@ -28,8 +28,8 @@ from engine.recorder.rows import (
     ActiveBeacon,
     AuthenticationRow,
     DetectionRow,
+    DeviceChanges,
     DeviceIdentity,
-    DeviceUpdate,
     FigureIncrements,
     PresenceKey,
     PresenceState,
@@ -117,7 +117,7 @@ class PostgresTransaction(OffsetStatements):
         return {BeaconKey(*tuple(row)[:3]): ActiveBeacon(*tuple(row)[3:]) for row in rows}
 
     async def add_devices(
-        self, updates: Mapping[DeviceIdentity, DeviceUpdate], now: datetime
+        self, updates: Mapping[DeviceIdentity, DeviceChanges], now: datetime
     ) -> Mapping[DeviceIdentity, StoredDevice]:
         rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
         try:

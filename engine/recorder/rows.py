@@ -38,7 +38,7 @@ class DeviceIdentity(NamedTuple):
     udid: str
 
 
-class DeviceUpdate(msgspec.Struct):
+class DeviceChanges(msgspec.Struct):
     """What a batch adds to a device's counters, and the last that it says of the device.
 
     The statements of both ledgers take the fields in this order.

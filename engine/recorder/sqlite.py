@@ -23,8 +23,8 @@ from engine.recorder.rows import (
     ActiveBeacon,
     AuthenticationRow,
     DetectionRow,
+    DeviceChanges,
     DeviceIdentity,
-    DeviceUpdate,
     FigureIncrements,
     PresenceKey,
     PresenceState,
@@ -99,7 +99,7 @@ class SqliteTransaction(OffsetStatements):
         return {BeaconKey(*row[:3]): ActiveBeacon(*row[3:]) for row in rows}
 
     async def add_devices(
-        self, updates: Mapping[DeviceIdentity, DeviceUpdate], now: datetime
+        self, updates: Mapping[DeviceIdentity, DeviceChanges], now: datetime
     ) -> Mapping[DeviceIdentity, StoredDevice]:
         rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
         try:

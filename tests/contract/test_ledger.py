@@ -35,8 +35,8 @@ from engine.recorder.rows import (
     VENUE,
     AuthenticationRow,
     DetectionRow,
+    DeviceChanges,
     DeviceIdentity,
-    DeviceUpdate,
     FigureIncrements,
     PresenceKey,
     PresenceState,
@@ -117,7 +117,7 @@ async def test_a_transaction_that_fails_moves_and_writes_nothing(scene: Scene):
     async def fail() -> None:
         async with scene.ledger.transaction() as transaction:
             assert await transaction.advance_offset(TOPIC, 3, None, 5)
-            await transaction.add_devices({key: DeviceUpdate(nb_beacon=1)}, NOW)
+            await transaction.add_devices({key: DeviceChanges(nb_beacon=1)}, NOW)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -146,16 +146,17 @@ async def test_devices_are_created_and_added_to(scene: Scene):
     ours = DeviceIdentity(scene.company.id, "phone")
     theirs = DeviceIdentity(scene.other.id, "phone")
     tested = DeviceIdentity(scene.company.id, "of-the-team")
-    first = DeviceUpdate(nb_beacon=2, name="ios", token_push="t", id_connector=-(2**63))
+    first = DeviceChanges(nb_beacon=2, name="ios", token_push="t", id_connector=-(2**63))
     async with scene.ledger.transaction() as transaction:
         known = await transaction.add_devices(
-            {ours: first, theirs: DeviceUpdate(nb_beacon=7), tested: DeviceUpdate(nb_beacon=1)}, NOW
+            {ours: first, theirs: DeviceChanges(nb_beacon=7), tested: DeviceChanges(nb_beacon=1)},
+            NOW,
         )
     assert (known[ours].test, known[theirs].test, known[tested].test) == (False, False, True)
     later = NOW + timedelta(hours=1)
     async with scene.ledger.transaction() as transaction:
         again = await transaction.add_devices(
-            {ours: DeviceUpdate(nb_beacon=1, nb_campaign=3, version="18", model="m")}, later
+            {ours: DeviceChanges(nb_beacon=1, nb_campaign=3, version="18", model="m")}, later
         )
     assert again == {ours: known[ours]}
     async with scene.database.read() as session:
@@ -174,7 +175,7 @@ async def test_a_company_that_has_gone_is_told(scene: Scene):
     async def add() -> None:
         async with scene.ledger.transaction() as transaction:
             await transaction.add_devices(
-                {DeviceIdentity(999, "phone"): DeviceUpdate(nb_beacon=1)}, NOW
+                {DeviceIdentity(999, "phone"): DeviceChanges(nb_beacon=1)}, NOW
             )
 
     with pytest.raises(CompanyDeletedError):
@@ -186,7 +187,7 @@ async def test_transactions_with_the_same_devices_wait_for_each_other(scene: Sce
 
     async def add(order: list[DeviceIdentity]) -> None:
         async with scene.ledger.transaction() as transaction:
-            await transaction.add_devices({key: DeviceUpdate(nb_beacon=1) for key in order}, NOW)
+            await transaction.add_devices({key: DeviceChanges(nb_beacon=1) for key in order}, NOW)
             figures = {
                 StatisticKey(TODAY, VENUE, n): FigureIncrements(n, detections=1) for n in range(9)
             }

@@ -8,7 +8,7 @@ from hypothesis import given
 from engine.kafka.timestamps import parse
 from engine.recorder.detections import CountedDetections
 from engine.recorder.local_days import DayRule
-from engine.recorder.rows import DeviceIdentity, DeviceUpdate
+from engine.recorder.rows import DeviceChanges, DeviceIdentity
 from tests.property.recording.detections import PLACES, Message, Scene, scenes
 from tests.unit.engine.records import RECORD_TIME
 
@@ -23,12 +23,14 @@ def counted(scene: Scene) -> CountedDetections:
 
 @given(scenes)
 def test_counters_and_the_last_that_is_said_of_a_device(scene: Scene) -> None:
-    expected: dict[DeviceIdentity, DeviceUpdate] = {}
+    expected: dict[DeviceIdentity, DeviceChanges] = {}
     for message in scene.messages:
         place = scene.place(message)
         if place is None:
             continue
-        update = expected.setdefault(DeviceIdentity(place.company_id, message.udid), DeviceUpdate())
+        update = expected.setdefault(
+            DeviceIdentity(place.company_id, message.udid), DeviceChanges()
+        )
         update.nb_beacon += 1
         for field, said in message.device.items():
             if said is not None:
@@ -36,7 +38,7 @@ def test_counters_and_the_last_that_is_said_of_a_device(scene: Scene) -> None:
     assert counted(scene).device_updates() == expected
 
 
-def _say(update: DeviceUpdate, field: str, said: str | int) -> None:
+def _say(update: DeviceChanges, field: str, said: str | int) -> None:
     if isinstance(said, int):
         if said < 2**63:
             update.id_connector = said

@@ -35,10 +35,12 @@ _NOWHERE = WritePosition(0, 0)
 
 
 class _Written(NamedTuple):
-    """The newest write that the buckets' markers name, and the stream's newest message."""
+    """The newest write that the buckets' markers name, and the messages that the stream still has:
+    the oldest and the newest."""
 
-    place: WritePosition
-    message: MessageId
+    position: WritePosition
+    oldest: MessageId
+    newest: MessageId
 
 
 class MissedChanges:
@@ -125,20 +127,24 @@ class IndexWatch:
         """Apply changes until the index is missing. The cache is dropped first, so that the changes
         before the newest one need not be read."""
         written = await self._written()
-        position = (0, 0) if written is None else written.message
-        missed = MissedChanges(_NOWHERE if written is None else written.place)
+        position = (0, 0) if written is None else written.newest
+        read_from = position
+        missed = MissedChanges(_NOWHERE if written is None else written.position)
         self._index.cache.drop_all()
         clock = asyncio.get_running_loop().time
         full_drop_at = clock() + self._max_age
         while (written := await self._written()) is not None:
             self._index.built.set()
             self._errors.answered(_CHANGES)
+            # Messages that were trimmed before the last read may be missing from it.
+            trimmed = read_from < written.oldest
             # A stream that went back would stay silent until its ids have passed the position.
-            position = await self._apply_changes(min(position, written.message), missed)
+            read_from = min(position, written.newest)
+            position = await self._apply_changes(read_from, missed)
             if clock() >= full_drop_at:
                 self._index.cache.drop_all()
                 full_drop_at = clock() + self._max_age
-            if missed.has_missed(written.place, clock()):
+            if missed.has_missed(written.position, clock()) or trimmed:
                 log.warning("a change of the index was not heard of, reading everything again")
                 self._index.cache.drop_all()
 
@@ -147,13 +153,15 @@ class IndexWatch:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for number in range(BUCKETS):
             pipeline.hget(self._keys.bucket(number), MARKER_FIELD)
+        pipeline.xrange(self._keys.changes, count=1)
         pipeline.xrevrange(self._keys.changes, count=1)
         async with asyncio.timeout(self._deadline):
-            *markers, newest = await pipeline.execute()
+            *markers, first, last = await pipeline.execute()
         if None in markers:
             return None
-        place = max(decode_marker(marker).position for marker in markers)
-        return _Written(place, _parse_id(newest[0][0]) if newest else (0, 0))
+        position = max(decode_marker(marker).position for marker in markers)
+        oldest, newest = (_parse_id(each[0][0]) if each else (0, 0) for each in (first, last))
+        return _Written(position, oldest, newest)
 
     async def _apply_changes(self, position: MessageId, missed: MissedChanges) -> MessageId:
         after = "{}-{}".format(*position)

@@ -25,12 +25,8 @@ venv: $(VENV)/.developing ## make .venv with the tools of development too
 demo: install ## show it working: real detections through Kafka, Redis and SQL (ARGS=--help for options)
 	$(BIN)/proximity demo $(ARGS)
 
-# Most of a long test's time is waiting, so there is one worker more than processors; and the long
-# tests, which stand first in tests/, begin first.
-WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
-
-test: venv ## run the tests, a file a worker (ARGS="-k word" to choose, "-n 0" for one after the other)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: venv ## run the tests, a file a processor (ARGS="-k word" to choose, "-n 0" for one after the other)
+	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 lint: venv ## check style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -17,9 +17,13 @@ from tests.acceptance.api.process import ApiProcess
 from tests.acceptance.rig import Rig
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-EXAMPLES = 200 if FULL else 10
+EXAMPLES = 200 if FULL else 6
 DEADLINE = 1800.0 if FULL else 100.0
 ROOT = Path(__file__).parents[3]
+# The document is the same on both; one of them is enough unless there is time.
+DATABASES = ["sqlite", "postgres"]
+if not FULL:
+    DATABASES = ["postgres" if "PROXIMITY_TEST_REQUIRE_SERVERS" in os.environ else "sqlite"]
 
 
 @pytest.fixture
@@ -32,6 +36,7 @@ async def device(database: Database) -> None:
 
 
 @pytest.mark.timeout(DEADLINE + 60)
+@pytest.mark.parametrize("database_url", DATABASES, indirect=True)
 async def test_the_document_is_true(
     device: None, database: Database, processes: Rig, tmp_path: Path
 ):

@@ -138,7 +138,7 @@ class CallPartition:
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
-            pass  # what is not done is not committed, and the next owner repeats it
+            pass  # unfinished calls are not committed: the partition's next owner repeats them
 
     async def _run(self) -> None:
         self.was_finished = await self.results.load_finished(self.partition)

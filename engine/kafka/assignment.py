@@ -82,7 +82,7 @@ class Assignment:
         self._forget(gone)
 
     async def end_all(self) -> None:
-        """Shutdown: finish the batches in hand, and commit."""
+        """Shutdown: workers finish the batches in flight, and their offsets are committed."""
         await self._cancel_positioning()
         gone = list(self.partitions.values())
         await self._drain(gone)

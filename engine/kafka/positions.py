@@ -116,7 +116,7 @@ class Extent(NamedTuple):
 
 
 class Positioner:
-    """Moves a consumer to where its partitions go on; logs and counts what is left out."""
+    """Seeks a consumer to the positions of its partitions; logs and counts skipped records."""
 
     def __init__(
         self, consumer: AIOKafkaConsumer, store: PositionStore, *, role: str, metrics: Metrics

@@ -70,7 +70,7 @@ class TransactionalWorker:
         self._arrived.set()
 
     async def finish(self, deadline: float) -> None:
-        """Finish and commit the batch in hand, drop what waits; end within `deadline` seconds."""
+        """Finish and commit the batch in flight, drop the queue; end within `deadline` seconds."""
         self._closing = True
         self._drop_queue()
         self._arrived.set()
@@ -78,7 +78,7 @@ class TransactionalWorker:
         await self.abandon()
 
     async def abandon(self) -> None:
-        """End at once; what is in hand is not committed."""
+        """End at once; the batch in flight is not committed."""
         self._closing = True
         self._drop_queue()
         await cancel([self._task])

@@ -51,7 +51,7 @@ class Grant(NamedTuple):
 
     @property
     def is_call(self) -> bool:
-        """Whether a customer's service is to be called, instead of a notification."""
+        """Whether the customer's service is called first, and a notification follows its reply."""
         return self.campaign.format == "connector"
 
     def claim_request(self) -> ClaimRequest:

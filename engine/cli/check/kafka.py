@@ -29,9 +29,7 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     topics = Topics.named(settings.topic_prefix)
     try:
         cluster = await ask_cluster(settings, topics.all())
-    except (
-        NotImplementedError
-    ):  # aiokafka's way to say that the broker lacks the question's version
+    except NotImplementedError:  # aiokafka raises it where the broker lacks a request's version
         told = "these brokers are older than Kafka 2.3, and do not tell what this login may do"
         return [warning(_PART, "reachable", f"{settings.kafka_bootstrap_servers}; {told}")]
     except (KafkaError, OSError, TimeoutError) as error:

@@ -11,8 +11,7 @@ from pydantic import SecretStr
 from redis import Redis
 
 from catalog.migrate import migrate
-from engine.cli.check.clock import check_clock
-from engine.cli.check.finding import State
+from engine.cli.check.finding import State, check_clock
 from engine.cli.check.process import check_process
 from engine.cli.check.redis import check_redis
 from engine.cli.check.sql import check_sql

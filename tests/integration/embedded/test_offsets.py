@@ -6,7 +6,7 @@ from sqlalchemy import select
 from catalog.database import open_database
 from catalog.migrate import migrate
 from catalog.models import RecorderOffset, ReplacedTopic
-from engine.cli.embedded.offsets import forget_offsets
+from engine.cli.embedded.run import forget_offsets
 
 
 async def write(url: str, *offsets: RecorderOffset) -> None:

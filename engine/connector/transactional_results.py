@@ -36,21 +36,21 @@ _IDLE_SECONDS = 1.0
 
 class TransactionalResults(ResultSink):
     """What follows from the results of one assignment of a partition: update claims, then publish
-    and commit in one transaction. `run` must run."""
+    and commit in one transaction. `publisher` publishes with `transactions`. `run` must run."""
 
     def __init__(
         self,
         *,
         steps: ResultPublisher,
-        publisher: TransactionalPublisher,
-        dead_letters: DeadLetterPublisher,
+        transactions: TransactionalPublisher,
+        publisher: DeadLetterPublisher,
         place: Position,
         memory: ResultMemory,
     ) -> None:
         self.offsets = OffsetTracker()
         self._steps = steps
-        self._transactions = publisher
-        self._publisher = dead_letters.publishing_with(publisher)
+        self._transactions = transactions
+        self._publisher = publisher
         self._topic_id = place.topic_id
         self._finished_before = FinishedRanges.read(place.finished_ranges)
         self._memory = memory

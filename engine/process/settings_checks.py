@@ -90,7 +90,7 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def setting(default: Any, meaning: str, **bounds: float) -> Any:
+def setting(default: Any, meaning: str, **bounds: Any) -> Any:
     """A field of Settings."""
     return Field(default, description=meaning, **bounds)
 

@@ -119,8 +119,8 @@ def build_connector(parts: ProcessParts) -> Role:
         ) -> CallPartition:
             results = TransactionalResults(
                 steps=steps,
-                publisher=publisher,
-                dead_letters=dead_letters,
+                transactions=publisher,
+                publisher=dead_letters.publishing_with(publisher),
                 place=place,
                 memory=memory,
             )

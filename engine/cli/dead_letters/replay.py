@@ -29,7 +29,7 @@ class ReplayedOffsets:
     """How far one partition is replayed: all letters below `everything`, and those of a reason
     below its offset in `by_reason`.
 
-    So a replay of one reason does not settle the letters of others that it passed by.
+    So a replay of one reason leaves the letters of other reasons that it passed by to later ones.
     """
 
     everything: int = 0

@@ -9,7 +9,6 @@ from uuid import UUID
 from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from catalog.models import Application, Beacon, Campaign, Company, Device, Venue
 from engine.kafka.positions import Position
 from engine.recorder.ledger import Ledger
@@ -20,6 +19,7 @@ from engine.recorder.rows import ReceptionRow
 from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteRetentionStore
 from tests.integration.catalog.records import NOON, Records
+from tests.servers.schema import make_schema
 
 NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ async def move_position(
 @asynccontextmanager
 async def open_scene(database_url: str) -> AsyncIterator[Scene]:
     """The scene on a migrated database."""
-    await migrate(database_url)
+    await make_schema(database_url)
     database = open_database(database_url)
     try:
         yield await _scene(database)

@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from catalog.migrate import migrate
 from engine.process.settings_sources import load_settings
 from engine.wiring.stores import open_stores
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.integration.connectors.role import DELIVERIES, FIRST, LARGEST, World
 from tests.servers.http_service import Heard, content, hanging, serving
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def migrated_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('sql') / 'catalog.db'}"
-    asyncio.run(migrate(url))
+    asyncio.run(make_schema(url))
     return url
 
 

@@ -40,8 +40,8 @@ class Schedule:
         "_asleep",
         "_clock",
         "_end",
+        "_over_at",
         "_pieces",
-        "_settled",
         "_start",
         "_weekdays",
     )
@@ -55,7 +55,7 @@ class Schedule:
         self._clock = _clock(campaign)
         self._start = _instant(campaign.start)
         self._end = _last_second(campaign.end, self._clock)
-        self._settled = max(self._start, self._end) + _MARGIN
+        self._over_at = max(self._start, self._end) + _MARGIN
 
     def verdict(self, t: float) -> Verdict:
         """Whether the campaign is open at `t` (epoch seconds), else the first check that fails."""
@@ -64,8 +64,8 @@ class Schedule:
             return Verdict(Reason.INACTIVE, -inf, inf)
         if second < self._start - _MARGIN:
             return Verdict(Reason.NOT_STARTED, -inf, self._start - _MARGIN)
-        if second >= self._settled:
-            return Verdict(Reason.ENDED, self._settled, inf)
+        if second >= self._over_at:
+            return Verdict(Reason.ENDED, self._over_at, inf)
         return self._by_local_time(second)
 
     def _by_local_time(self, second: int) -> Verdict:

@@ -102,6 +102,8 @@ class DeadLetterPublisher:
     async def publish_or_dead_letter(self, messages: Sequence[Message]) -> list[Message]:
         """Publish all; for those too large for their topic, which are returned, dead letters of
         their records."""
+        if not messages:
+            return []
         outgoing = [each.message for each in messages]
         try:
             await self._publisher.publish(outgoing)

@@ -7,7 +7,7 @@ import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)

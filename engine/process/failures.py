@@ -1,14 +1,14 @@
 """Errors sorted once: what may pass by itself is tried again, everything else stops the process.
 
 (The third sort, records that can never succeed, become dead letters where they are decoded.
-Errors of SQL are sorted in catalog.failures, which the management interface uses too.)
+Errors of SQL are sorted in catalog.sql_failures, which the management interface uses too.)
 """
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from redis import exceptions as redis_errors
 
-from catalog.failures import database_may_recover as database_may_recover
-from catalog.failures import took_too_long as took_too_long
+from catalog.sql_failures import database_may_recover as database_may_recover
+from catalog.sql_failures import took_too_long as took_too_long
 
 _REFUSALS_THAT_PASS = (
     redis_errors.OutOfMemoryError,

@@ -2,10 +2,10 @@
 
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, IPvAnyNetwork, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr
 from pydantic_settings import NoDecode
 
 from catalog.database_url import check_database_url
@@ -90,6 +90,14 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def setting(default: Any, meaning: str, **bounds: Any) -> Any:
+    """A field of Settings."""
+    return Field(default, description=meaning, **bounds)
+
+
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=0, le=65535)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]

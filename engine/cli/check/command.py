@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
+from engine.cli.invocation import begin_quietly
 from engine.cli.tables import echo_json, print_rows
 from engine.process.settings import Settings
 
@@ -32,9 +31,8 @@ def check(
     policy, persistence. SQL: migrations, rights. Their clocks; the secret, egress, ports. Exit
     status 1 if anything is bad; warnings alone are no failure.
     """
-    settings = settings_of(context)
-    quiet_logs(settings)
-    found = asyncio.run(_look(settings))
+    settings = begin_quietly(context)
+    found = asyncio.run(_check_all(settings))
     if json:
         for each in found:
             echo_json(each._asdict())
@@ -47,7 +45,7 @@ def check(
         raise CommandError(f"{faults} of {len(found)} checks failed")
 
 
-async def _look(settings: Settings) -> "list[Finding]":
+async def _check_all(settings: Settings) -> "list[Finding]":
     from engine.cli.check.kafka import check_kafka
     from engine.cli.check.process import check_process
     from engine.cli.check.redis import check_redis

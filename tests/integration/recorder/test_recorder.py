@@ -242,7 +242,8 @@ async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig
             first, self.seen = not self.seen, True
             return set(ids) if first else await rig.scene.ledger.existing_companies(ids)
 
-    recorder = rig.recorder(NOTIFICATIONS, ledger=Late(rig.scene.ledger, []))
+    late: Any = Late(rig.scene.ledger, [])
+    recorder = rig.recorder(NOTIFICATIONS, ledger=late)
     await recorder.handle([rig.notification(0, str(uuid4()), company={"id": gone.id}), good])
     assert await rig.counters() == (0, 1)
     assert rig.letters.reasons == [b"unknown_company"]

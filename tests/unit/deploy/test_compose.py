@@ -13,7 +13,7 @@ import yaml
 from engine.cli import application as cli
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings
-from tests.unit.deploy.compose import DEPLOY, ROOT, document, of_ours, services
+from tests.unit.deploy.compose import DEPLOY, ROOT, default, document, of_ours, services
 
 _ROLES = ("trigger", "connector", "recorder")
 _CONDITIONS = {
@@ -57,7 +57,7 @@ def test_every_variable_of_ours_is_a_setting(name: str) -> None:
 @pytest.mark.parametrize("name", of_ours())
 def test_the_values_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in of_ours()[name]["environment"].items():
-        monkeypatch.setenv(variable, _default(value))
+        monkeypatch.setenv(variable, default(value))
     settings = load_settings()
     assert settings.kafka_bootstrap_servers == "kafka:9092"
 
@@ -150,12 +150,3 @@ def test_compose_itself_accepts_the_file() -> None:
         check=True,
         timeout=60,
     )
-
-
-def _default(value: str) -> str:
-    """The value with each `${NAME:-default}` replaced by its default, as compose does."""
-    before, opening, rest = value.partition("${")
-    if not opening:
-        return value
-    expression, _, after = rest.partition("}")
-    return before + expression.partition(":-")[2] + _default(after)

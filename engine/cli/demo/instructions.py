@@ -1,25 +1,41 @@
-"""What `demo --serve` leaves for those who look around: files that fit, and lines to paste."""
+"""What the demo ends with: what to do next, or with --serve files and lines to paste."""
 
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from engine.cli.demo.stage import Stage
-from engine.process.settings import PREFIX
+from engine.process.settings import PREFIX, Settings
 
 _UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
 # Entrance, study desk, lending desk: a template, html, and what the customer's service says.
 _WAY = ((44, "far"), (23, "near"), (45, "immediate"))
 _ENV, _DETECTIONS = "env", "you.jsonl"
 _WIDTH = 80
+_NEXT = (
+    "What next:",
+    "  {command} demo --serve     it keeps running, for you to look around",
+    "  {command} publish --help   your own detections, JSON or CSV",
+    "  {command} run --help       on your own Kafka, Redis and PostgreSQL",
+)
+
+
+class RunningDemo(NamedTuple):
+    """What other commands need to use the demo: its settings, its ports, its account."""
+
+    settings: Settings
+    metrics_port: int
+    api_port: int
+    email: str
+    password: str
 
 
 def command() -> str:
-    """This very command, as a shell takes it from here."""
+    """The command `proximity` as it is typed in this directory."""
     beside = Path(sys.executable).with_name("proximity")
     if not beside.is_file():
         return f"{shlex.quote(sys.executable)} -m engine.cli"
@@ -32,9 +48,13 @@ def env_file(directory: Path) -> Path:
     return directory / _ENV
 
 
-def write_files(stage: Stage, directory: Path) -> None:
+def next_steps() -> list[str]:
+    """What to do after a demo that has ended."""
+    return [line.format(command=command()) for line in _NEXT]
+
+
+def write_files(settings: Settings, directory: Path) -> None:
     """Complete the file of settings, and write detections of somebody who walks in."""
-    settings = stage.settings
     key = settings.secret_key.get_secret_value() if settings.secret_key else ""
     with env_file(directory).open("a", encoding="utf-8") as file:
         file.write(f"{PREFIX}SECRET_KEY={key}\n")
@@ -50,8 +70,8 @@ def _detection(minor: int, proximity: str) -> bytes:
     return msgspec.json.encode(fields) + b"\n"
 
 
-def told(stage: Stage, directory: Path) -> Sequence[str]:
-    """Where everything is, and what to try; the lines can be pasted."""
+def instructions(demo: RunningDemo, directory: Path) -> list[str]:
+    """Where everything is, and commands to try, each of which can be pasted."""
     with_file = ("--env-file", str(env_file(directory)))
     tries = (
         ("Walk in yourself:", ("publish", str(directory / _DETECTIONS), "--now")),
@@ -61,10 +81,10 @@ def told(stage: Stage, directory: Path) -> Sequence[str]:
     )
     lines = [
         "Still running, until Ctrl-C:",
-        f"  interface  http://127.0.0.1:{stage.api_port}/docs",
-        f"             {stage.email} with the password {stage.password}",
-        f"  metrics    http://127.0.0.1:{stage.metrics_port}/metrics",
-        f"  Kafka      {stage.settings.kafka_bootstrap_servers}",
+        f"  interface  http://127.0.0.1:{demo.api_port}/docs",
+        f"             {demo.email} with the password {demo.password}",
+        f"  metrics    http://127.0.0.1:{demo.metrics_port}/metrics",
+        f"  Kafka      {demo.settings.kafka_bootstrap_servers}",
         "In another terminal, from this directory:",
     ]
     for title, words in tries:

@@ -33,7 +33,7 @@ class _DateRefusal(NamedTuple):
     until: float
 
 
-class Dating:
+class RecordTime:
     """Which time each topic takes, remembered for a minute.
 
     A refusal costs the producer its place in the sequence of all its batches, so the same must

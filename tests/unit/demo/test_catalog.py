@@ -11,7 +11,7 @@ import pytest
 
 from catalog.fields.base import Faults
 from catalog.load.document import read_document
-from engine.cli.demo.document import ZONE, demo_document
+from engine.cli.demo.catalog import ZONE, demo_document
 from engine.cli.demo.readings import load_readings
 from rules.model import CampaignSnapshot, Reason
 from rules.schedule import Schedule

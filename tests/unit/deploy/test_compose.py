@@ -32,7 +32,7 @@ def _dependencies() -> list[tuple[str, str, str]]:
 
 
 def test_the_servers_and_the_roles_are_there() -> None:
-    assert set(services()) >= {"kafka", "redis", "postgres", "prometheus"}
+    assert set(services()) >= {"kafka", "redis", "postgres", "prometheus", "grafana"}
     assert set(of_ours()) == {"migrate", "api", "example", *_ROLES}
 
 
@@ -128,7 +128,9 @@ def test_a_role_has_time_to_drain(name: str) -> None:
 
 
 def test_prometheus_scrapes_whatever_serves_metrics() -> None:
-    (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())[
+        "scrape_configs"
+    ]
     (found,) = job["dns_sd_configs"]
     assert set(found["names"]) == {"api", *_ROLES}
 

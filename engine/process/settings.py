@@ -64,7 +64,7 @@ class Settings(BaseSettings):
 
     redis_url: RedisUrl = Field(
         SecretStr("redis://localhost:6379/0"),
-        description="redis://, rediss:// or redis+cluster://",
+        description="redis://, rediss://, redis+cluster:// or redis+sentinel://; rediss is TLS",
     )
     redis_prefix: str = Field("proximity:", description="in front of every Redis key")
     redis_timeout: float = Field(5.0, gt=0, description="deadline of one call to Redis")

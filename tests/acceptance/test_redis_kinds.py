@@ -74,11 +74,11 @@ async def test_the_primary_dies_under_load(
 
 
 async def test_tls_a_client_certificate_and_a_user_of_its_own(
-    rig: Rig, topics: TopicSet, sqlite_url: str
+    rig: Rig, topics: TopicSet, topic_prefix: str, sqlite_url: str
 ) -> None:
     with started(TlsRedisServer) as server:
         with server.connect() as client:
-            rights = ["~proximity:*", "&*", "+@all", "-@admin", "-@dangerous"]
+            rights = [f"~{topic_prefix}*", "+@all", "-@admin", "-@dangerous"]
             client.execute_command("ACL", "SETUSER", USER, "on", f">{PASSWORD}", *rights)
             client.execute_command("ACL", "SETUSER", "default", "off")
         world = small_world()

@@ -39,11 +39,11 @@ class SentinelRedis(Redis):
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
-        await self.sentinel.aclose()
+        await self.watchers.aclose()
 
     @property
-    def sentinel(self) -> Sentinel:
-        """Whom it asks."""
+    def watchers(self) -> Sentinel:
+        """Whom it asks for the primary."""
         found: Sentinel = getattr(self.connection_pool, "sentinel_manager")  # noqa: B009  # no stub
         return found
 
@@ -89,8 +89,9 @@ def connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
     address = read_sentinel_url(url)
     once = {"socket_timeout": _ASK_SECONDS, "socket_connect_timeout": _ASK_SECONDS}
     asking = {**once, **address.asking, "retry": Retry(NoBackoff(), 0)}
-    sentinel = Sentinel(address.sentinels, sentinel_kwargs=asking)
-    client: Any = sentinel.master_for(
+    make: Any = Sentinel  # redis-py has no types for it
+    watchers = make(address.sentinels, sentinel_kwargs=asking)
+    client: Any = watchers.master_for(
         address.service, redis_class=SentinelRedis, **{**options, **address.options}
     )
     assert isinstance(client, SentinelRedis)  # noqa: S101  # the class that was asked for
@@ -99,9 +100,9 @@ def connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
 
 async def probe_sentinel(client: SentinelRedis, service: str) -> None:
     """Raise RedisUrlError if a Sentinel answers that shows that the URL cannot work."""
-    for each in client.sentinel.sentinels:
+    for each in client.watchers.sentinels:
         try:
-            known: Mapping[str, Any] = await each.sentinel_masters()
+            known: Any = await each.sentinel_masters()
         except (AuthenticationError, AuthorizationError):
             raise RedisUrlError(
                 "Sentinel refuses user or password: sentinel_username and sentinel_password in "

@@ -29,7 +29,7 @@ async def test_tls_is_spoken_with_both() -> None:
     client = connect_redis(f"rediss+sentinel://:{PASSWORD}@a/service?ssl_ca_certs=/ca", timeout=2.0)
     assert isinstance(client, SentinelRedis)
     primary = client.connection_pool
-    (sentinel,) = client.sentinel.sentinels
+    (sentinel,) = client.watchers.sentinels
     asking = sentinel.connection_pool
     assert primary.connection_kwargs["ssl_ca_certs"] == "/ca"
     assert issubclass(primary.connection_class, SSLConnection)

@@ -103,8 +103,6 @@ def test_what_the_runbook_names_exists() -> None:
     """Alerts, settings and metrics; each is written as a word of its own."""
     text = RUNBOOK.read_text()
     assert set(re.findall(r"\bProximity[A-Z]\w+", text)) <= set(ALERTS)
-    settings = {name.upper() for name in Settings.model_fields}
-    assert set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) <= settings
     for query in re.findall(r"`(proximity_[^`]+)`", text):
         assert faults_of(_as_series(query)) == []
 

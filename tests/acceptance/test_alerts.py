@@ -30,10 +30,10 @@ from tests.unit.deploy.known_metrics import RULES
 
 pytestmark = [
     pytest.mark.skipif("PROXIMITY_TEST_FULL" not in os.environ, reason="a minute and more each"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 FASTER = 12
-WAIT = 90.0
+WAIT = 120.0
 
 
 @contextmanager
@@ -169,7 +169,7 @@ async def _of_unknown_beacons(topics: TopicSet) -> AsyncIterator[None]:
 
     async def publish() -> None:
         while not enough.is_set():
-            await topics.publish([Message(0, b"lost", value) for _ in range(200)])
+            await topics.publish([Message(0, b"lost", value) for _ in range(1000)])
             await asyncio.sleep(0.5)
 
     task = asyncio.create_task(publish())

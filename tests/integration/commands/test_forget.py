@@ -1,139 +1,123 @@
-"""`proximity forget`, as a process: one device goes, and nothing of any other."""
+"""`proximity forget`: one device goes, and nothing of any other."""
 
 import asyncio
-import json
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from redis import Redis
 from sqlalchemy import func, select
 
 from catalog.database import open_database
-from catalog.models import (
-    AuthenticationTrace,
-    Campaign,
-    Company,
-    DetectionTrace,
-    Device,
-    Presence,
-)
-from engine.cli.demo.document import demo_document
+from catalog.models import AuthenticationTrace, DetectionTrace, Device, Presence
+from engine.cli.application import run
 from engine.redis.claims import claim_key
 from engine.redis.devices import DeviceKey, copy_key
-from tests.integration.commands.proximity import Proximity
+from tests.integration.catalog.records import Records
+from tests.servers.schema import make_schema
 
 PREFIX = "proximity:"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-TABLES = (Device, DetectionTrace, AuthenticationTrace, Presence)
+GOES, STAYS = "to go", "to stay"
+TABLES = (DetectionTrace, AuthenticationTrace, Presence)
+
+
+class Estate(NamedTuple):
+    """A company with a living and a deleted campaign, and two devices by their udid."""
+
+    company: str
+    company_id: int
+    campaigns: list[int]
+    devices: dict[str, int]
 
 
 @pytest.fixture
-def command(tmp_path: Path, database_url: str, redis_url: str) -> Proximity:
-    more = {
-        "PROXIMITY_DATABASE_URL": database_url,
-        "PROXIMITY_REDIS_URL": redis_url,
-        "PROXIMITY_SECRET_KEY": "a passphrase of some length",
-    }
-    made = Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
-    assert made("migrate").returncode == 0
-    document = json.dumps(demo_document(datetime.now(UTC))).encode()
-    assert made("catalog", "load", "-", given=document).returncode == 0
-    return made
+def estate(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Estate:
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", database_url)
+    monkeypatch.setenv("PROXIMITY_REDIS_URL", redis_url)
+    return asyncio.run(_filled(database_url))
 
 
-async def _fill(url: str) -> tuple[str, dict[str, int], int]:
-    """Two devices with traces; the company's name, the ids by udid, and a campaign of theirs."""
-    database = open_database(url)
+async def _filled(url: str) -> Estate:
+    await make_schema(url)
+    database, records = open_database(url), Records()
     async with database.write.begin() as session:
-        company = (await session.scalars(select(Company).order_by(Company.id))).first()
-        assert company is not None
-        campaign = await session.scalar(select(func.min(Campaign.id)))
-        devices = {
-            udid: Device(
-                company_id=company.id,
-                udid=udid,
-                nb_beacon=1,
-                nb_campaign=1,
-                test=False,
-                create_on=NOON,
-                update_on=NOON,
-            )
-            for udid in ("to go", "to stay")
-        }
-        session.add_all(devices.values())
+        company = records.company()
+        venue = records.venue(company)
+        campaigns = [records.campaign(venue) for _ in range(2)]
+        session.add_all([company, *campaigns])
         await session.flush()
-        for device in devices.values():
+        devices = [_device(company.id, udid) for udid in (GOES, STAYS)]
+        session.add_all(devices)
+        await session.flush()
+        for device in devices:
             at = {"device_id": device.id, "create_on": NOON}
             session.add(DetectionTrace(venue_id=1, beacon_id=1, status="near", ip="::1", **at))
             session.add(AuthenticationTrace(application_id=1, ip="::1", **at))
             session.add(Presence(beacon_id=1, status="near", **at))
-        ids = {udid: device.id for udid, device in devices.items()}
-        name, company_id = company.name, company.id
+        ids = {device.udid: device.id for device in devices}
+        made = Estate(company.name, company.id, [each.id for each in campaigns], ids)
+    async with database.write.begin() as session:
+        await session.delete(await session.merge(campaigns[1]))
     await database.close()
-    assert campaign is not None
-    return name, ids | {"company": company_id}, campaign
+    return made
 
 
-async def _left(url: str, ids: dict[str, int]) -> dict[str, list[int]]:
-    """How many rows of each table are about each of the devices."""
+def _device(company_id: int, udid: str) -> Device:
+    counted = {"nb_beacon": 1, "nb_campaign": 1, "create_on": NOON, "update_on": NOON}
+    return Device(company_id=company_id, udid=udid, test=False, **counted)
+
+
+async def _rows(url: str, device_id: int) -> list[int]:
+    """How many rows of each table are about a device, its own first."""
     database = open_database(url)
-    found = {}
     async with database.read() as session:
-        for udid in ("to go", "to stay"):
-            found[udid] = [
-                await session.scalar(
-                    select(func.count())
-                    .select_from(table)
-                    .where((table.id if table is Device else table.device_id) == ids[udid])
-                )
-                or 0
-                for table in TABLES
-            ]
+        columns = (Device.id, *(table.device_id for table in TABLES))
+        counts = [
+            await session.scalar(select(func.count()).where(column == device_id))
+            for column in columns
+        ]
     await database.close()
-    return found
+    return [count or 0 for count in counts]
 
 
 def test_one_device_goes_and_nothing_of_another(
-    command: Proximity, database_url: str, redis_url: str
+    estate: Estate, database_url: str, redis_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name, ids, campaign = asyncio.run(_fill(database_url))
-    company = ids["company"]
+    def left() -> list[list[int]]:
+        return [asyncio.run(_rows(database_url, estate.devices[udid])) for udid in (GOES, STAYS)]
+
     with Redis.from_url(redis_url) as redis:
-        for udid in ("to go", "to stay"):
-            redis.set(claim_key(PREFIX.encode(), campaign, udid), b"a claim")
-            redis.set(copy_key(PREFIX, DeviceKey(company, udid)), b"a copy")
-        redis.set(copy_key(PREFIX, DeviceKey(company + 1, "to go")), b"of another company")
-        before = redis.dbsize()
+        for udid in (GOES, STAYS):
+            for campaign in estate.campaigns:
+                redis.set(claim_key(PREFIX.encode(), campaign, udid), b"a claim")
+            redis.set(copy_key(PREFIX, DeviceKey(estate.company_id, udid)), b"a copy")
+        other = copy_key(PREFIX, DeviceKey(estate.company_id + 1, GOES))
+        redis.set(other, b"of another company")
 
-        said = command("forget", name, "to go")
-        assert (said.returncode, said.stderr) == (0, "")
-        assert "would delete" in said.stdout
-        assert "devices 1, detections 1, authentications 1, presences 1, keys in Redis 2" in (
-            said.stdout
-        )
-        assert asyncio.run(_left(database_url, ids)) == {"to go": [1] * 4, "to stay": [1] * 4}
-        assert redis.dbsize() == before
+        assert run(["forget", estate.company, GOES]) == 0
+        said, _ = capsys.readouterr()
+        counted = "devices 1, detections 1, authentications 1, presences 1, keys in Redis 3\n"
+        assert said.startswith(f"would delete, of {estate.company}: {counted}")
+        assert said.endswith("nothing is deleted yet: add --yes\n")
+        assert left() == [[1] * 4, [1] * 4]
+        assert redis.dbsize() == 7
 
-        done = command("forget", str(company), "to go", "--yes")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith("deleted, of ")
-        assert asyncio.run(_left(database_url, ids)) == {"to go": [0] * 4, "to stay": [1] * 4}
-        gone = (
-            claim_key(PREFIX.encode(), campaign, "to go"),
-            copy_key(PREFIX, DeviceKey(company, "to go")),
-        )
-        assert redis.exists(*gone) == 0
-        assert redis.dbsize() == before - 2
+        assert run(["forget", str(estate.company_id), GOES, "--yes"]) == 0
+        said, _ = capsys.readouterr()
+        assert said.startswith(f"deleted, of {estate.company}: {counted}")
+        assert "Kafka keeps its messages until retention: proximity.*" in said
+        assert left() == [[0] * 4, [1] * 4]
+        kept = {key.decode() for key in redis.scan_iter()}
+        assert len(kept) == 4
+        assert {key for key in kept if GOES in key} == {other}
 
-    again = command("forget", name, "to go", "--yes")
-    assert again.returncode == 0
-    assert "devices 0, detections 0, authentications 0, presences 0, keys in Redis 0" in (
-        again.stdout
-    )
+    assert run(["forget", estate.company, GOES, "--yes"]) == 0
+    said, _ = capsys.readouterr()
+    assert "devices 0, detections 0, authentications 0, presences 0, keys in Redis 0" in said
 
 
-def test_what_cannot_be_done_is_said_on_one_line(command: Proximity) -> None:
-    unknown = command("forget", "No such company", "to go", "--yes")
-    assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert unknown.stderr == "proximity: there is no company 'No such company'\n"
+def test_a_company_that_is_not_there(estate: Estate, capsys: pytest.CaptureFixture[str]) -> None:
+    for wanted in ("No such company", "9" * 30, "4711"):
+        assert run(["forget", wanted, GOES, "--yes"]) == 1
+        assert capsys.readouterr() == ("", f"proximity: there is no company {wanted!r}\n")

@@ -73,5 +73,5 @@ async def forget_device(session: AsyncSession, company_id: int, udid: str) -> De
     return DeviceRows(1, *deleted)
 
 
-def _device(company_id: int, udid: str) -> Select[tuple[int]]:
+def _device(company_id: int, udid: str) -> Select[int]:
     return select(Device.id).where(Device.company_id == company_id, Device.udid == udid)

@@ -50,8 +50,7 @@ def watching(*commands: Command) -> Iterator[PrometheusServer]:
 async def until_firing(server: PrometheusServer, *names: str) -> None:
     """Wait for the alerts, and say how long it took."""
     begin = time.monotonic()
-    for name in names:
-        await eventually(lambda name=name: name in server.firing(), deadline=WAIT, what=name)
+    await eventually(lambda: server.firing() >= set(names), deadline=WAIT, what=f"{names}")
     print(f"{', '.join(names)}: {time.monotonic() - begin:.0f} s, a twelfth of the real time")
 
 

@@ -53,7 +53,7 @@ def test_what_a_panel_names_exists(panel: Panel) -> None:
 
 def test_panels_stand_beside_and_below_each_other() -> None:
     for dashboard in DASHBOARDS:
-        taken = set()
+        taken: set[tuple[int, int]] = set()
         for panel in dashboard.json()["panels"]:
             place = panel["gridPos"]
             cells = {

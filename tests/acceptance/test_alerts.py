@@ -56,7 +56,12 @@ async def until_firing(server: PrometheusServer, *names: str) -> None:
 
 async def until_silent(server: PrometheusServer) -> None:
     """Wait until none fires any more."""
-    await eventually(lambda: not server.firing(), deadline=WAIT, what="no alert fires")
+    await until_only(server)
+
+
+async def until_only(server: PrometheusServer, *names: str) -> None:
+    """Wait until these fire and no other one does."""
+    await eventually(lambda: server.firing() == set(names), deadline=WAIT, what=f"only {names}")
 
 
 @asynccontextmanager
@@ -95,7 +100,9 @@ async def test_redis_is_stopped_fills_and_may_evict(
                 await until_firing(prometheus, "ProximityRedisNearlyFull", "ProximityRedisEvicts")
                 client.config_set("maxmemory-policy", "noeviction")
                 client.config_set("maxmemory", 0)
-            await until_silent(prometheus)
+            # The load has ended by now, all at once.
+            await until_firing(prometheus, "ProximityDetectionsStopped")
+            await until_only(prometheus, "ProximityDetectionsStopped")
 
 
 async def test_sql_is_stopped(

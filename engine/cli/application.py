@@ -36,6 +36,7 @@ _COMMANDS = (
     "statistics",
     "verify.command",
     "audit",
+    "forget",
     "check.command",
     "settings",
 )

@@ -61,7 +61,8 @@ class Settings(BaseSettings):
     group_prefix: str = setting("proximity-", "in front of every consumer group")
 
     redis_url: RedisUrl = setting(
-        SecretStr("redis://localhost:6379/0"), "redis://, rediss:// or redis+cluster://"
+        SecretStr("redis://localhost:6379/0"),
+        "redis://, rediss://, redis+cluster:// or redis+sentinel://; rediss is TLS",
     )
     redis_prefix: str = setting("proximity:", "in front of every Redis key")
     redis_timeout: Seconds = setting(5.0, "deadline of one call to Redis")

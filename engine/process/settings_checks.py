@@ -9,8 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, Secr
 from pydantic_settings import NoDecode
 
 from catalog.database_url import check_database_url
+from catalog.redis_sentinel import read_sentinel_url
 
-_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "unix")
+_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
+_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
 _HIGHEST_PORT = 65535
 _DEFAULT_KAFKA_PORT = 9092
 
@@ -56,13 +58,18 @@ def _check_bootstrap_servers(servers: str) -> str:
 
 def _check_redis_url(value: SecretStr) -> SecretStr:
     """Raise ValueError if the URL cannot work; the message never holds it."""
-    accepted = ", ".join(f"{scheme}://" for scheme in _REDIS_SCHEMES)
+    accepted = ", ".join(f"{scheme}://" for scheme in (*_REDIS_SCHEMES, *_SENTINEL_SCHEMES))
     try:
-        parts = urlsplit(value.get_secret_value())
+        url = value.get_secret_value()
+        parts = urlsplit(url)
+        if parts.scheme in _SENTINEL_SCHEMES:
+            read_sentinel_url(url)
+            return value
         _ = parts.port
     except ValueError:
         raise ValueError(
-            f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}"
+            f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}; behind the "
+            "last two [user:password@]host:port,host:port/service"
         ) from None
     if parts.scheme not in _REDIS_SCHEMES:
         raise ValueError(f"begins with none of {accepted}")

@@ -96,21 +96,20 @@ class Schedule:
 
 
 def _pieces(start: int, end: int) -> tuple[Piece, ...]:
+    """The pieces of a day in order; an empty one is never the first that ends behind a second."""
     if start == end:
-        pieces = [Piece(0, DAY, True, False)]
-    elif start < end:
-        pieces = [
+        return (Piece(0, DAY, True, False),)
+    if start < end:
+        return (
             Piece(0, start, False, False),
             Piece(start, end, True, False),
             Piece(end, DAY, False, False),
-        ]
-    else:
-        pieces = [
-            Piece(0, end, True, True),
-            Piece(end, start, False, False),
-            Piece(start, DAY, True, False),
-        ]
-    return tuple(piece for piece in pieces if piece.begin < piece.until)
+        )
+    return (
+        Piece(0, end, True, True),
+        Piece(end, start, False, False),
+        Piece(start, DAY, True, False),
+    )
 
 
 def _clock(campaign: CampaignSnapshot) -> LocalClock:

@@ -13,6 +13,7 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
 from catalog.errors import RedisUrlError
+from catalog.redis_cluster import connect_cluster
 from catalog.redis_sentinel import (
     SENTINEL_SCHEMES,
     SentinelRedis,
@@ -57,7 +58,7 @@ def _connect(url: str, timeout: float) -> RedisClient:
         "retry": Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), _RETRIES),
     }
     if _is_cluster(url):
-        return RedisCluster.from_url(_of_one_node(url), **options)
+        return connect_cluster(_of_one_node(url), options)
     if url.startswith(SENTINEL_SCHEMES):
         return connect_sentinel(url, options)
     if not url.startswith(_SCHEMES):

@@ -42,7 +42,7 @@ async def test_tls_is_spoken_with_both() -> None:
 async def test_a_cluster_with_tls() -> None:
     client = connect_redis(f"rediss+cluster://me:{PASSWORD}@localhost:7000")
     assert isinstance(client, RedisCluster)
-    assert client.connection_kwargs["connection_class"] is SSLConnection
+    assert issubclass(client.connection_kwargs["connection_class"], SSLConnection)
     await client.aclose()
 
 

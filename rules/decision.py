@@ -86,11 +86,11 @@ class Target:
 
     __slots__ = (
         "_before",
-        "_has_connector",
         "_schedules",
         "active",
         "current",
         "has_campaigns",
+        "has_connector",
         "reach",
         "venue",
     )
@@ -110,7 +110,7 @@ class Target:
         self.has_campaigns = bool(campaigns)
         self.current = _NEVER
         self._before = _NEVER
-        self._has_connector = has_connector
+        self.has_connector = has_connector
         self._schedules = tuple((Schedule(campaign), campaign) for campaign in campaigns)
 
     @classmethod
@@ -122,6 +122,15 @@ class Target:
     ) -> "Target":
         """The target that a beacon is, with the campaigns aimed at it, active or not."""
         return cls(beacon.venue, beacon.active, beacon.reach, campaigns, has_connector)
+
+    @property
+    def campaigns(self) -> tuple[CampaignSnapshot, ...]:
+        """Those that are aimed at it, open or not."""
+        return tuple(campaign for _, campaign in self._schedules)
+
+    def with_campaigns(self, *campaigns: CampaignSnapshot) -> "Target":
+        """The same with these. With one alone, its decision is that campaign's own outcome."""
+        return Target(self.venue, self.active, self.reach, campaigns, self.has_connector)
 
     def phase_at(self, t: float) -> Phase:
         """The phase around `t` (epoch seconds); the last two worked out are remembered."""
@@ -145,7 +154,7 @@ class Target:
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:
         """The last check that every device shares: an open campaign has whom to ask."""
-        if self._has_connector or campaign.format != "connector" or verdict.reason is not None:
+        if self.has_connector or campaign.format != "connector" or verdict.reason is not None:
             return verdict
         return verdict._replace(reason=Reason.NO_CONNECTOR)
 

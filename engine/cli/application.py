@@ -36,6 +36,7 @@ _COMMANDS = (
     "statistics",
     "verify.command",
     "audit",
+    "explain.command",
     "check.command",
     "settings",
 )

@@ -3,7 +3,8 @@
     record       area        level 1        level 2
     profile      profile     read
     application  profile     list           create, update, delete
-    device       crm         list, read     update
+    device       crm         list, read,    update
+                             decisions
     venue        region      list, read     create, update, delete
     geofence     region      list, read     create, update, delete
     beacon       beacon      list, read     create, update, delete

@@ -11,7 +11,8 @@ from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.reports import CallHistory, Trial
-from rules.explanation import NewestClaim
+from rules.explanation import HeldClaim
+from rules.kept_decision import KeptDecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +34,9 @@ class Services:
     `check_url` raises connectors.errors.EgressError for where no connector may lead. Without
     `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
     once, and raises connectors.errors.NothingToTryError; `past_calls` reads the calls that the
-    role remembers of a company, and raises what Redis does. So does `newest_claims`: the newest of
-    a company's device, by campaign. `max_detection_age` is in seconds.
+    role remembers of a company, and raises what Redis does. So do `newest_claims`, those of a
+    company's device by campaign, and `recent_decisions` about it, the newest first.
+    `max_detection_age` is in seconds.
     """
 
     database: Database
@@ -45,7 +47,8 @@ class Services:
     check_url: Callable[[str], Awaitable[None]]
     try_connector: Callable[[int], Awaitable[Trial]]
     past_calls: Callable[[int], Awaitable[CallHistory]]
-    newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, NewestClaim]]]
+    newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
+    recent_decisions: Callable[[int, str], Awaitable[list[KeptDecision]]]
     max_detection_age: float
     clock: Callable[[], datetime]
     limits: Limits = Limits()

@@ -46,7 +46,7 @@ _BY_TIME = {
 _MOST_STEPS = 200
 
 
-class NewestClaim(NamedTuple):
+class HeldClaim(NamedTuple):
     """The newest claim of a device on a campaign: taken for a detection at `detected_at` (epoch s)
     by `owner`, the id of its notification."""
 
@@ -62,7 +62,7 @@ class Question(NamedTuple):
     detected_at: float
     decided_at: float
     max_age: float
-    claims: Mapping[int, NewestClaim]
+    claims: Mapping[int, HeldClaim]
 
     def decide(self, target: Target | None) -> Decision:
         """As a trigger would that knows these claims."""
@@ -94,7 +94,7 @@ class ExplainedCampaign(NamedTuple):
     clock: LocalClock
     reason: Reason
     checks: tuple[ExplainedCheck, ...]
-    claim: NewestClaim | None
+    claim: HeldClaim | None
     next_at: float | None
     blocked_by: tuple[Reason, ...]
 

@@ -237,6 +237,18 @@ DEVICE_DETAIL: Example = {
         }
     ],
 }
+DECISION: Example = {
+    "detected_at": "2026-11-20T22:41:00+0100",
+    "decided_at": "2026-11-20T22:41:01+0100",
+    "lieu": VENUE["name"],
+    "beacon": {"id": 1, "name": BEACON["name"]},
+    "proximity": "near",
+    "reason": "throttled",
+    "campaigns": [
+        {"id": 2, "name": "Loans", "outcome": "throttled"},
+        {"id": 1, "name": CAMPAIGN["name"], "outcome": "outside_hours"},
+    ],
+}
 
 # By the names of the schemas.
 EXAMPLES: dict[str, Example] = {
@@ -264,6 +276,7 @@ EXAMPLES: dict[str, Example] = {
     "ConnectorTrial": CONNECTOR_TRIAL,
     "Device": DEVICE,
     "DeviceDetail": DEVICE_DETAIL,
+    "Decision": DECISION,
     "StatisticLine": STATISTIC_LINE,
     "AuditEntry": AUDIT_ENTRY,
 }

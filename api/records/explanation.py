@@ -36,7 +36,7 @@ class NamedAnswer(Answer):
 
 
 class ClaimAnswer(Answer):
-    """A rules.explanation.NewestClaim."""
+    """A rules.explanation.HeldClaim."""
 
     notification: str = Field(description="The id of the notification that holds it.")
     detected_at: Timestamp

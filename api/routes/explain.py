@@ -18,7 +18,7 @@ from api.requests import ExplainQuestion, Reference
 from api.routes.parameters import PREFIX, RecordId, VenueId
 from catalog.fields.company import READ
 from catalog.index.one_campaign import CampaignAtBeacon, read_campaign_at_beacon
-from rules.explanation import Explanation, NewestClaim, Question, explain_campaign
+from rules.explanation import Explanation, HeldClaim, Question, explain_campaign
 from rules.model import Reason, Zone
 
 router = APIRouter(prefix=PREFIX, tags=["campaign"])
@@ -76,7 +76,7 @@ async def _subject(
     return subject
 
 
-async def _claims(caller: AuthorizedCaller, udid: str, number: int) -> dict[int, NewestClaim]:
+async def _claims(caller: AuthorizedCaller, udid: str, number: int) -> dict[int, HeldClaim]:
     try:
         return await caller.services.newest_claims(caller.company_id, udid, [number])
     except (RedisError, OSError, TimeoutError) as error:

@@ -37,6 +37,7 @@ _COMMANDS = (
     "verify.command",
     "audit",
     "explain.command",
+    "device",
     "check.command",
     "settings",
 )

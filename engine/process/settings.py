@@ -182,6 +182,12 @@ class Settings(BaseSettings):
     held_claims: int = Field(
         250_000, ge=1, description="claims (of a campaign on a device) remembered per process"
     )
+    recent_decisions: int = Field(
+        10,
+        ge=0,
+        le=100,
+        description="decisions of each device, but for repeats, kept in Redis for a day; 0: none",
+    )
     dead_letter_share: float = Field(
         0.5,
         gt=0,

@@ -8,7 +8,7 @@ from typing import Any
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claim_key
 from engine.redis.devices import DeviceKey
-from rules.explanation import NewestClaim
+from rules.explanation import HeldClaim
 
 # An entry of a claim's value, as scripts/claim.lua writes it: the newest is the last.
 _OWNER = 16
@@ -25,7 +25,7 @@ class ClaimReader:
 
     async def newest(
         self, device: DeviceKey, campaign_ids: Collection[int]
-    ) -> dict[int, NewestClaim]:
+    ) -> dict[int, HeldClaim]:
         """The device's newest claim by campaign, where it has one. Raises RedisError, OSError or
         TimeoutError."""
         if not campaign_ids:
@@ -39,6 +39,6 @@ class ClaimReader:
         return {number: _newest(value) for number, value in found if value}
 
 
-def _newest(grants: bytes) -> NewestClaim:
+def _newest(grants: bytes) -> HeldClaim:
     last = grants[-_ENTRY:]
-    return NewestClaim(str(uuid.UUID(bytes=last[:_OWNER])), int(last[_OWNER:]) / 1000)
+    return HeldClaim(str(uuid.UUID(bytes=last[:_OWNER])), int(last[_OWNER:]) / 1000)

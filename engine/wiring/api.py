@@ -31,12 +31,14 @@ from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.redis.claim_reader import ClaimReader
+from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceKey
 from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
-from engine.wiring.explain import build_claim_reader
+from engine.wiring.explain import build_claim_reader, build_decision_store
 from engine.wiring.server_watch import sql_probe
 from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
-from rules.explanation import NewestClaim
+from rules.explanation import HeldClaim
+from rules.kept_decision import KeptDecision
 
 log = structlog.get_logger(__name__)
 
@@ -153,6 +155,7 @@ def build_services(
         ),
         past_calls=partial(_past_calls, stores, settings),
         newest_claims=partial(_newest_claims, build_claim_reader(settings, stores.redis)),
+        recent_decisions=partial(_decisions, build_decision_store(settings, stores.redis)),
         max_detection_age=settings.max_detection_age,
         clock=clock,
         limits=Limits(
@@ -177,8 +180,12 @@ async def _past_calls(stores: Stores, settings: Settings, company_id: int) -> Ca
 
 async def _newest_claims(
     reader: ClaimReader, company_id: int, udid: str, campaign_ids: Collection[int]
-) -> dict[int, NewestClaim]:
+) -> dict[int, HeldClaim]:
     return await reader.newest(DeviceKey(company_id, udid), campaign_ids)
+
+
+async def _decisions(store: DecisionStore, company_id: int, udid: str) -> list[KeptDecision]:
+    return await store.read(DeviceKey(company_id, udid))
 
 
 def _egress(settings: Settings) -> EgressGuard:

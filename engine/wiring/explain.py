@@ -1,4 +1,4 @@
-"""What explains decisions, put together: Redis alone, read only."""
+"""What explains decisions, put together, and what was kept of them: Redis alone."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,6 +7,7 @@ from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claim_reader import ClaimReader
+from engine.redis.decision_store import DecisionStore
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.explainer import Explainer
@@ -39,3 +40,13 @@ def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
 def build_claim_reader(settings: Settings, redis: RedisClient) -> ClaimReader:
     """Reads claims over a connection that is open."""
     return ClaimReader(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
+
+
+def build_decision_store(settings: Settings, redis: RedisClient) -> DecisionStore:
+    """The last decisions of devices, over a connection that is open."""
+    return DecisionStore(
+        redis=redis,
+        prefix=settings.redis_prefix,
+        most=settings.recent_decisions,
+        deadline=settings.redis_timeout,
+    )

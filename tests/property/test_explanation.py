@@ -13,7 +13,7 @@ from rules.decision import decide
 from rules.explanation import (
     ExplainedCampaign,
     Explanation,
-    NewestClaim,
+    HeldClaim,
     Question,
     explain,
     explain_campaign,
@@ -29,7 +29,7 @@ BY_TIME = ("stale", "future", "not_started", "ended", "wrong_weekday", "outside_
 
 
 def question(case: Case) -> Question:
-    claims = {number: NewestClaim("an owner", at) for number, at in case.held.items()}
+    claims = {number: HeldClaim("an owner", at) for number, at in case.held.items()}
     return Question(case.zone, case.t, case.now, MAX_AGE, claims)
 
 

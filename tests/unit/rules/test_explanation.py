@@ -11,7 +11,7 @@ from rules.decision import Target
 from rules.explanation import (
     ExplainedCampaign,
     Explanation,
-    NewestClaim,
+    HeldClaim,
     Question,
     awake,
     explain,
@@ -27,7 +27,7 @@ PARIS = {"time_zone": "Europe/Paris"}
 def asked(
     at: float = FRIDAY,
     zone: Zone = Zone.NEAR,
-    claims: Mapping[int, NewestClaim] | None = None,
+    claims: Mapping[int, HeldClaim] | None = None,
     decided_at: float | None = None,
 ) -> Question:
     return Question(zone, at, at if decided_at is None else decided_at, 300.0, claims or {})
@@ -97,7 +97,7 @@ CASES = {
         "none set up | a connector of the company",
     ),
     Reason.THROTTLED: (
-        at_beacon(asked(claims={1: NewestClaim("x", FRIDAY - 2788)}), delay=3600),
+        at_beacon(asked(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
         "claimed at 2026-11-20T21:54:32+0100, 13 min 32 s left | at least 1 h between two sends",
     ),
 }
@@ -145,7 +145,7 @@ def test_without_a_zone_the_offset_of_the_start_is_shown() -> None:
 
 
 def test_a_claim_that_is_over_and_one_without_a_delay() -> None:
-    claims = {1: NewestClaim("x", FRIDAY - 3600)}
+    claims = {1: HeldClaim("x", FRIDAY - 3600)}
     assert compared(at_beacon(asked(claims=claims), delay=3600), Reason.THROTTLED) == (
         "ok claimed at 2026-11-20T21:41:00+0100, that is over | at least 1 h between two sends"
     )
@@ -168,7 +168,7 @@ def test_a_claim_that_is_over_and_one_without_a_delay() -> None:
     ],
 )
 def test_the_next_moment(fields: dict[str, Any], claimed: float | None, at: str | None) -> None:
-    claims = {} if claimed is None else {1: NewestClaim("x", claimed)}
+    claims = {} if claimed is None else {1: HeldClaim("x", claimed)}
     found = only(at_beacon(asked(claims=claims), **fields))
     assert found.next_at == (None if at is None else epoch(at))
     assert found.blocked_by == ()

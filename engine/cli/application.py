@@ -37,6 +37,7 @@ _COMMANDS = (
     "verify.command",
     "audit",
     "explain.command",
+    "tail",
     "device",
     "check.command",
     "settings",

@@ -22,6 +22,7 @@ from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.health import PROBE
 from engine.process.metrics import Metrics
 from engine.redis.claims import Claims, ClaimUpdater
+from engine.redis.tail_store import TailStore
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.claim_memory import ClaimMemory
@@ -29,6 +30,7 @@ from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
 from engine.trigger.decision_notes import DecisionNotes
 from engine.trigger.decision_record import DecisionWatcher
+from engine.trigger.decision_tail import DecisionTail
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
@@ -156,10 +158,12 @@ def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
 
 
 def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[DecisionWatcher]:
-    """Who is told of decisions: the notes of devices, unless nothing is to be kept."""
+    """Who is told of decisions: the notes of devices, unless nothing is to be kept; the tail."""
     if parts.settings.recent_decisions:
         store = build_decision_store(parts.settings, parts.stores.redis)
         yield DecisionNotes(store=store, metrics=parts.metrics, clock=clock)
+    watched = TailStore(**_redis_options(parts))
+    yield DecisionTail(store=watched, metrics=parts.metrics, clock=clock)
 
 
 def _watch(parts: ProcessParts, index: BeaconIndex) -> IndexWatch:

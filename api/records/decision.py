@@ -1,7 +1,7 @@
 """What became of a device's last detections, as the trigger kept it, with the catalog's names."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 from sqlalchemy import select
@@ -14,7 +14,7 @@ from rules.kept_decision import KeptDecision
 from rules.local_time import zone_clock
 from rules.model import Reason
 
-_REASONS = {"enum": [reason.value for reason in Reason]}
+_REASONS: dict[str, Any] = {"enum": [reason.value for reason in Reason]}
 Name = Field(description="Empty when it is not known any more.")
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from redis.asyncio import RedisCluster
@@ -58,7 +58,7 @@ class DecisionStore:
     async def read(self, device: DeviceKey) -> list[KeptDecision]:
         """Those of one device, the newest first."""
         async with asyncio.timeout(self._deadline):
-            kept = await self._redis.lrange(self._key(device), 0, -1)  # type: ignore[misc]
+            kept: list[Any] = await self._redis.lrange(self._key(device), 0, -1)
         found = map(_read, kept)
         return [decision for decision in found if decision is not None]
 

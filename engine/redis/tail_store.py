@@ -94,7 +94,7 @@ class TailStore:
     async def watchers(self) -> dict[str, TailFilter]:
         """Everyone who said so; of those that were killed until all are gone."""
         async with asyncio.timeout(self._deadline):
-            found: Any = await self._redis.hgetall(self._watchers)  # type: ignore[misc]
+            found: Any = await self._redis.hgetall(self._watchers)
         wanted = {name.decode(): _filter(value) for name, value in sorted(found.items())}
         return {name: each for name, each in wanted.items() if each is not None}
 

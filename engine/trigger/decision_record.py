@@ -106,4 +106,5 @@ def decided_by_claims(
 
 
 def _offset(grant: tuple[Grant, bool]) -> int:
-    return grant[0].detection.record.offset
+    offset: int = grant[0].detection.record.offset
+    return offset

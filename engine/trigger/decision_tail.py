@@ -123,7 +123,7 @@ class _Watcher:
         self.beat_at = beat_at
         self.is_alive = True
         self.gathered: list[TailedDecision] = [] if before is None else before.gathered
-        self.left_out = 0 if before is None else before.left_out
+        self.left_out: int = 0 if before is None else before.left_out
 
     def take(self, happened: "_Happened", now: float) -> None:
         if len(self.gathered) >= _MOST_A_WRITE:

@@ -48,7 +48,7 @@ async def test_what_another_version_wrote_is_passed_by(
 ) -> None:
     await store.keep([decision(1)])
     (key,) = [key async for key in redis.scan_iter("contract:*")]
-    await redis.lpush(key, b"\xc1", b"\x91\x01")  # type: ignore[misc]
+    await redis.lpush(key, b"\xc1", b"\x91\x01")
     assert await store.read(PHONE) == [decision(1).decision]
 
 

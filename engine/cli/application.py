@@ -37,6 +37,9 @@ _COMMANDS = (
     "verify.command",
     "audit",
     "forget",
+    "explain.command",
+    "tail",
+    "device",
     "check.command",
     "settings",
 )

@@ -157,6 +157,12 @@ class Settings(BaseSettings):
     held_claims: Count = setting(
         250_000, "claims (of a campaign on a device) remembered per process"
     )
+    recent_decisions: int = setting(
+        10,
+        "decisions of each device, but for repeats, kept in Redis for a day; 0: none",
+        ge=0,
+        le=100,
+    )
     dead_letter_share: float = setting(
         0.5,
         "share of 1000 keys understood before that fail now, past which a role stops; 1: never",

@@ -9,7 +9,7 @@ Around it: the queues of a partition (partition.py), of a company (lanes.py), an
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -26,6 +26,7 @@ from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
 from engine.trigger.counts import DecisionCounts, count_sent
+from engine.trigger.decision_record import DecisionWatcher
 from engine.trigger.grants import Candidate, Grant, GrantMessage, TakenIn, decider, grants_of
 from engine.trigger.lanes import CompanyLane
 from rules.decision import Decision
@@ -49,6 +50,7 @@ class TriggerPipeline:
     publisher: DeadLetterPublisher
     dead_letter_limit: DeadLetterLimit
     metrics: Metrics
+    watchers: Sequence[DecisionWatcher]
     path_loss_exponent: float
     max_age: float
     clock: Callable[[], float] = time.time
@@ -72,6 +74,8 @@ class TriggerPipeline:
                 grants, decisions = self._decide(lane, edited)
             with self.step("claim"):
                 claimed, denied = await self.claims.take(grants, lane.remembered)
+            for watcher in self.watchers:
+                watcher.note_claims(claimed, denied)
             refusals = [(grant.detection.record.offset, grant.decision) for grant in denied]
             lane.put_grants(claimed, DecisionCounts(decisions, refusals))
         if lane.grants:
@@ -90,6 +94,7 @@ class TriggerPipeline:
         """Which detections may fire, by what the process knows already."""
         decision_on = decider(self.clock(), self.max_age, remembered)
         candidates, refused = list[Candidate](), list[Decision]()
+        firing_nothing = list[DecodedDetection]()
         for detection in batch.messages:
             beacon = beacons[detection.key]
             decision = decision_on(detection, beacon)
@@ -97,6 +102,9 @@ class TriggerPipeline:
                 candidates.append(Candidate(detection, beacon, version))
             else:
                 refused.append(decision)
+                firing_nothing.append(detection)
+        for watcher in self.watchers:
+            watcher.note_refused(firing_nothing, refused, beacons)
         return TakenIn(candidates, batch.dead_letters, refused)
 
     async def _resolve_edited(self, lane: CompanyLane) -> Beacons:

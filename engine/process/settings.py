@@ -7,6 +7,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from engine.process.detection_topics import DetectionTopics
 from engine.process.settings_checks import (
     BootstrapServers,
     DatabaseUrl,
@@ -18,6 +19,7 @@ from engine.process.settings_checks import (
 )
 
 PREFIX = "PROXIMITY_"
+_OTHER_TOPICS = ("authentications", "notifications", "connector-calls", "dead-letters")
 
 
 class Settings(BaseSettings):
@@ -54,6 +56,11 @@ class Settings(BaseSettings):
         0.5, gt=0, description="how long a broker may hold the answer when it has nothing new"
     )
     topic_prefix: str = Field("proximity.", description="in front of every topic name")
+    detection_topics: DetectionTopics = Field(
+        (),
+        description="topics of detections beside <prefix>detections, or another format for it: "
+        "topic=format, comma-separated; the formats are those of docs/formats.md",
+    )
     topic_partitions: int = Field(
         6, ge=1, le=10_000, description="partitions of the topics that a start has to create"
     )
@@ -240,6 +247,15 @@ class Settings(BaseSettings):
     connector_breaker_pause: float = Field(
         10.0, gt=0, description="how long an open breaker waits before it tries a call"
     )
+
+    @model_validator(mode="after")
+    def _detection_topics(self) -> Self:
+        of_the_engine = {f"{self.topic_prefix}{name}" for name in _OTHER_TOPICS}
+        for topic in self.detection_topics:
+            if topic.name in of_the_engine:
+                text = f"{variable_name('detection_topics')}: {topic.name} holds something else"
+                raise PydanticCustomError("setting", "{text}", {"text": text})
+        return self
 
     @model_validator(mode="after")
     def _kafka_security(self) -> Self:

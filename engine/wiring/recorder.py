@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.detection_decoder import detection_decoders
 from engine.kafka.partition_worker import BatchWorker
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
@@ -78,13 +79,15 @@ def _readers(parts: ProcessParts, ledger: Ledger) -> Mapping[str, RecordReader[A
         """One a topic, over all its partitions: one with little traffic is soon full of junk."""
         return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
 
+    decoders = detection_decoders(settings)
+    detections = {
+        topic: DetectionReader(
+            decoder=decoder, trace=settings.trace, skipped=metrics.recorder_skipped, rule=rule
+        )
+        for topic, decoder in decoders.items()
+    }
     return {
-        topics.detections: DetectionReader(
-            path_loss_exponent=settings.path_loss_exponent,
-            trace=settings.trace,
-            skipped=metrics.recorder_skipped,
-            rule=rule,
-        ),
+        **detections,
         topics.notifications: NotificationReader(
             ledger=ledger,
             dead_letters=dead_letters,

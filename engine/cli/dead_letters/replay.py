@@ -148,7 +148,7 @@ class DeadLetterReplay:
             self.left_out += 1
             self._on_left_out(letter, obstacle or "")
             return []
-        return [Outgoing(letter.topic, letter.key, letter.value, [])]
+        return [Outgoing(letter.topic, letter.key, letter.value, letter.headers)]
 
 
 async def replayed_by(

@@ -11,6 +11,7 @@ from engine.cli.progress import PlainProgress
 from engine.cli.verify.difference import Comparison, Difference
 from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import Snapshot, open_snapshot
+from engine.kafka.detection_decoder import detection_decoders
 from engine.kafka.positions import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
@@ -71,8 +72,8 @@ async def verify(
     The topics are read `passes` times, each time for a share of the devices. Raises CommandError
     where nothing was recorded, KafkaError, SQLAlchemyError, OSError or TimeoutError.
     """
-    topics = Topics.named(settings.topic_prefix)
-    names = (topics.detections, topics.notifications, topics.authentications)
+    topics = Topics.of(settings)
+    names = (*topics.all_detections, topics.notifications, topics.authentications)
     async with (
         open_snapshot(database) as snapshot,
         # A record that is deleted before it is read would be missing in the count.
@@ -135,6 +136,7 @@ class _Verification:
         self._replaced = replaced
         self._progress = progress
         self._on_difference = on_difference
+        self._decoders = detection_decoders(settings)
         # Not every detection has a row unless all of them leave one.
         self._compares_traces = settings.trace == "all"
         self._records = self._malformed = self._devices = 0
@@ -162,7 +164,7 @@ class _Verification:
         recount = Recount(
             catalog,
             kept=kept,
-            path_loss_exponent=self._settings.path_loss_exponent,
+            read=lambda record: self._decoders[record.topic].read(record),
             share=share,
         )
         await self._read_into(recount)
@@ -175,7 +177,7 @@ class _Verification:
 
     async def _read_into(self, recount: Recount) -> None:
         count = {
-            self._topics.detections: recount.add_detection,
+            **dict.fromkeys(self._decoders, recount.add_detection),
             self._topics.notifications: recount.add_notification,
             self._topics.authentications: recount.add_authentication,
         }
@@ -190,7 +192,7 @@ class _Verification:
     def _partial_figures(self) -> set[str]:
         """The figures whose topics do not hold all of their records."""
         figures = {
-            self._topics.detections: ("nb_beacon", "detection_trace"),
+            **dict.fromkeys(self._topics.all_detections, ("nb_beacon", "detection_trace")),
             self._topics.notifications: ("nb_campaign", "reception"),
             self._topics.authentications: ("authentication_trace",),
         }

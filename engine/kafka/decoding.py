@@ -1,7 +1,7 @@
 """Decoding a batch. A record that cannot be decoded becomes a dead letter with a reason."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -56,17 +56,20 @@ async def decode_each(
     records: Records,
     decode: Callable[[Record], Iterable[Message]],
     limit: DeadLetterLimit | None = None,
+    *,
+    prepare: Callable[[Records], Awaitable[None]],
 ) -> DecodedBatch[Message]:
     """The same where a record holds any number of messages. It is decoded whole or becomes a dead
     letter: one that is put back counts nothing twice.
 
-    Between each AT_ONCE records the event loop has its turn.
+    `prepare` is awaited for each AT_ONCE records; between them the event loop has its turn.
     """
     decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
     messages, dead_letters, dead_positions = decoded
     for position, record in enumerate(records):
         if position % AT_ONCE == 0:
             await asyncio.sleep(0)
+            await prepare(records[position : position + AT_ONCE])
         try:
             messages += list(decode(record))
         except UNDECODABLE as error:

@@ -16,7 +16,12 @@ FORMATS = {
     "espresense": "ESPresense, espresense/devices/<id>/<room>",
     "mist": "Juniper Mist webhooks asset-raw-rssi and discovered-raw-rssi",
     "kontakt": "Kontakt.io gateways' events of version 3 and 4",
+    "avro": "this project's own detections in Avro, Confluent's wire format",
+    "protobuf": "the same in Protobuf",
+    "json-schema": "the same in JSON behind the id of a JSON Schema",
 }
+# Those that need SCHEMA_REGISTRY_URL. Their modules have `compiled` in the place of `read`.
+REGISTERED_FORMATS = frozenset({"avro", "protobuf", "json-schema"})
 _ENVELOPE = "cloudevents+"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _ACCEPTED = "accepted: topic=format, comma-separated"

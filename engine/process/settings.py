@@ -7,13 +7,14 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from engine.process.detection_topics import DetectionTopics
+from engine.process.detection_topics import REGISTERED_FORMATS, DetectionTopics
 from engine.process.settings_checks import (
     BootstrapServers,
     DatabaseUrl,
     Networks,
     ReadableFile,
     RedisUrl,
+    RegistryUrl,
     Texts,
     kafka_security_fault,
 )
@@ -60,6 +61,15 @@ class Settings(BaseSettings):
         (),
         description="topics of detections beside <prefix>detections, or another format for it: "
         "topic=format, comma-separated; the formats are those of docs/formats.md",
+    )
+    schema_registry_url: RegistryUrl | None = Field(
+        None, description="http:// or https://, [user:password@]host; for avro and its kin"
+    )
+    schema_registry_timeout: float = Field(
+        5.0, gt=0, description="deadline of one request to the schema registry"
+    )
+    schema_registry_ca_file: ReadableFile | None = Field(
+        None, description="PEM file that verifies the schema registry"
     )
     topic_partitions: int = Field(
         6, ge=1, le=10_000, description="partitions of the topics that a start has to create"
@@ -254,6 +264,9 @@ class Settings(BaseSettings):
         for topic in self.detection_topics:
             if topic.name in of_the_engine:
                 text = f"{variable_name('detection_topics')}: {topic.name} holds something else"
+                raise PydanticCustomError("setting", "{text}", {"text": text})
+            if topic.format in REGISTERED_FORMATS and self.schema_registry_url is None:
+                text = f"{variable_name('schema_registry_url')} is required by {topic}"
                 raise PydanticCustomError("setting", "{text}", {"text": text})
         return self
 

@@ -19,7 +19,7 @@ from engine.trigger.in_flight import InFlightBytes, ReadAhead, value_bytes
 from engine.trigger.lanes import DEAD_LETTERS, CompanyLane, DeadLetterLane, Lane
 from engine.trigger.pipeline import TriggerPipeline
 
-_TAKEN_AT_ONCE = 1000  # records, between which the event loop has its turn
+_TAKEN_AT_ONCE = 1000  # records at the most, between which the event loop has its turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,8 @@ class TriggerPartition:
         self.partition = partition
         self._shared = shared
         self._on_progress = on_progress
+        decoder = shared.pipeline.decoders[partition.topic]
+        self._taken_at_once = min(_TAKEN_AT_ONCE, decoder.records_at_once)
         self._remembered = shared.claim_memory.for_assignment()
         self._queue: deque[Records] = deque()
         self._queued = 0
@@ -135,8 +137,8 @@ class TriggerPartition:
             await self._arrived.wait()
             while self._queue and not self._closing:
                 records = self._queue.popleft()
-                for start in range(0, len(records), _TAKEN_AT_ONCE):
-                    piece = records[start : start + _TAKEN_AT_ONCE]
+                for start in range(0, len(records), self._taken_at_once):
+                    piece = records[start : start + self._taken_at_once]
                     await self._until_room(len(piece))
                     if not self._closing:
                         await self._take_in(piece)

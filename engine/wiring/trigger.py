@@ -91,7 +91,9 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         publisher=DeadLetterPublisher(
             topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
         ),
-        decoders=detection_decoders(settings, limited=True),
+        decoders=detection_decoders(
+            settings, limited=True, registry_errors=metrics.registry_errors
+        ),
         metrics=metrics,
         max_age=settings.max_detection_age,
         clock=clock,

@@ -113,6 +113,7 @@ async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings
     from catalog.migrate import pending_on
     from engine.cli.progress import shown_progress
     from engine.cli.verify.run import verify as compare
+    from engine.process.errors import SchemaRegistryError
 
     url = settings.database_url.get_secret_value()
     try:
@@ -129,6 +130,8 @@ async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings
             return await compare(
                 settings, database, passes=passes, progress=progress, on_difference=report.add
             )
+    except SchemaRegistryError as error:
+        raise CommandError(str(error)) from None
     except (SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error) or type(error).__name__
         raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None

@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
+from catalog.chunks import chunked
 from catalog.database import Database
 from engine.cli.errors import CommandError
 from engine.cli.progress import PlainProgress
 from engine.cli.verify.difference import Comparison, Difference
 from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import Snapshot, open_snapshot
+from engine.kafka.decoding import AT_ONCE
 from engine.kafka.detection_decoder import detection_decoders
 from engine.kafka.positions import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
@@ -185,7 +187,11 @@ class _Verification:
         ends = {tp: each.end for tp, each in self._ranges.items()}
         async for records in self._reader.records_until(begins, ends):
             if records:
-                self._malformed += count_all(records, count[records[0].topic])
+                topic = records[0].topic
+                for part in chunked(records, AT_ONCE):
+                    if decoder := self._decoders.get(topic):
+                        await decoder.prepare(part)
+                    self._malformed += count_all(part, count[topic])
                 self._records += len(records)
                 self._progress.update(self._records)
 

@@ -141,6 +141,14 @@ async def test_a_report_that_is_none_goes_aside_whole(gateways: PushedTrigger) -
     assert gateways.worker.done_offset == 3
 
 
+async def test_few_reports_are_taken_in_at_once(gateways: PushedTrigger) -> None:
+    await gateways.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    gateways.worker.offer(gateways.records([report(2)] * 450))
+    await gateways.until_finished()
+    assert gateways.count("batch_size_count") == 3
+    assert gateways.worker.done_offset == 450
+
+
 async def test_more_sightings_than_leave_in_one_turn(gateways: PushedTrigger) -> None:
     minors = range(2, 702)
     beacons: dict[str, bytes] = {}

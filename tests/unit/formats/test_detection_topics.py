@@ -4,7 +4,7 @@ import pytest
 
 from engine.kafka.detection_decoder import OwnFormatDecoder, detection_decoders
 from engine.kafka.topics import Topics, detection_topics
-from engine.process.detection_topics import FORMATS, DetectionTopic
+from engine.process.detection_topics import FORMATS, REGISTERED_FORMATS, DetectionTopic
 from engine.process.errors import SettingsError
 from engine.process.settings_display import shown
 from engine.process.settings_sources import load_settings
@@ -66,5 +66,6 @@ def test_what_cannot_work_is_named(value: str, told: str):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_of_the_table_has_its_module(name: str):
+    more = {"schema_registry_url": "http://localhost:1"} if name in REGISTERED_FORMATS else {}
     for text in (name, f"cloudevents+{name}"):
-        assert detection_decoders(load_settings(detection_topics=f"a={text}"))["a"]
+        assert detection_decoders(load_settings(detection_topics=f"a={text}", **more))["a"]

@@ -122,12 +122,12 @@ class ReportDecoder:
         return unwrapped(report) if self._in_cloudevents else report
 
     def _detection(self, record: Record, report: Report, sighting: Sighting) -> DecodedDetection:
-        index, message = sighting
+        position, message = sighting
         # Formats build messages of parts: the types' own checks have seen the parts only.
         if not 1 <= len(message.device.udid) <= _LONGEST_UDID:
             raise ValueError(f"a udid has 1 to {_LONGEST_UDID} characters")
         detection = detection_of(record, message, self._path_loss_exponent)
-        detection.index = index
+        detection.index = position
         if message.detected_at is None:
             detection.detected_at = report.at
         return detection

@@ -21,9 +21,9 @@ class Report(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """One detection of a report; `index` is its place in the report, a part of its identity."""
+    """One detection of a report; `position` is its place there, a part of its identity."""
 
-    index: int
+    position: int
     message: Detection
 
 

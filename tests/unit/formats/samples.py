@@ -3,7 +3,8 @@
 Where a page shows a letter for a number (OwnTracks: acc, rssi, prox), a number stands there.
 """
 
-# Minew G1, JSON: a report published by users of the gateway (github.com, "ibeaconTxPower").
+# Minew G1, JSON over MQTT (github.com/Krillsom/iot_proyect, MQTT_IOT_GUIDE.md). Minew's own manual
+# is not on the web as text.
 MINEW = b"""[
   {
     "timestamp": "2026-02-09T00:13:53.668Z",
@@ -26,7 +27,8 @@ MINEW = b"""[
   }
 ]"""
 
-# The same of an older firmware, over HTTP: without an element of its own, and with raw frames.
+# The same over HTTP in 2017, as a user's server kept it: no element of the gateway's own, and raw
+# frames of what it did not know.
 MINEW_2017 = (
     b'[{"timestamp":"2017-09-06T09:37:45Z","type":"Unknown","mac":"1918FC051F60","bleName":"",'
     b'"rssi":-72,"rawData":"1E168643BDBBBADEBABAA3A246BFA5DA813C95B29DA8AEE27FBA88454545BA"},'
@@ -66,8 +68,9 @@ OWNTRACKS_STEPS = (
     b'{"_type":"steps","tst":1400455130,"steps":1234,"from":1400455130,"to":1400458000}'
 )
 
-# ESPresense, espresense/devices/<id>/<room>: a phone in the Home Assistant app, heard by the
-# kitchen's node, and a device that is no iBeacon.
+# ESPresense, espresense/devices/<id>/<room> (espresense.com/configuration/mqtt; the keys are those of
+# BleFingerprint::fill in github.com/ESPresense/ESPresense): a phone in the Home Assistant app, heard
+# by the kitchen's node, and a device that is no iBeacon.
 ESPRESENSE_TOPIC = b"espresense/devices/iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1/kitchen"
 ESPRESENSE = (
     b'{"mac":"5a3f1c9d0e42","id":"iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1",\n'

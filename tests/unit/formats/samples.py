@@ -68,9 +68,9 @@ OWNTRACKS_STEPS = (
     b'{"_type":"steps","tst":1400455130,"steps":1234,"from":1400455130,"to":1400458000}'
 )
 
-# ESPresense, espresense/devices/<id>/<room> (espresense.com/configuration/mqtt; the keys are those of
-# BleFingerprint::fill in github.com/ESPresense/ESPresense): a phone in the Home Assistant app, heard
-# by the kitchen's node, and a device that is no iBeacon.
+# ESPresense, espresense/devices/<id>/<room> (espresense.com/configuration/mqtt; the keys are those
+# of BleFingerprint::fill in github.com/ESPresense/ESPresense): a phone in the Home Assistant app,
+# heard by the kitchen's node, and a device that is no iBeacon.
 ESPRESENSE_TOPIC = b"espresense/devices/iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1/kitchen"
 ESPRESENSE = (
     b'{"mac":"5a3f1c9d0e42","id":"iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1",\n'

@@ -41,14 +41,13 @@ class RegistryAddress:
         self._most_bytes = most_bytes
         self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
         self._headers = [
-            ("host", parts.netloc.rpartition("@")[2]),
-            ("accept", _ACCEPT),
-            ("connection", "close"),
+            (b"host", parts.netloc.rpartition("@")[2].encode()),
+            (b"accept", _ACCEPT),
+            (b"connection", b"close"),
         ]
         if parts.username is not None:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            token = base64.b64encode(user.encode()).decode()
-            self._headers.append(("authorization", f"Basic {token}"))
+            self._headers.append((b"authorization", b"Basic " + base64.b64encode(user.encode())))
 
     async def get(self, target: str) -> RegistryAnswer:
         """What the registry answers.

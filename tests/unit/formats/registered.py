@@ -131,7 +131,7 @@ def proto_file(name: str = "detection.proto") -> descriptor_pb2.FileDescriptorPr
 
 
 def _field(name: str, number: int, type_: str) -> Any:
-    return FIELD(name=name, number=number, label=FIELD.LABEL_OPTIONAL, type=_TYPES[type_])  # type: ignore[arg-type]
+    return FIELD(name=name, number=number, label=FIELD.LABEL_OPTIONAL, type=_TYPES[type_])
 
 
 def _message(name: str, number: int, type_name: str) -> Any:

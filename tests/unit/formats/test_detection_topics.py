@@ -66,6 +66,7 @@ def test_what_cannot_work_is_named(value: str, told: str):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_of_the_table_has_its_module(name: str):
-    more = {"schema_registry_url": "http://localhost:1"} if name in REGISTERED_FORMATS else {}
+    url = "http://localhost:1" if name in REGISTERED_FORMATS else None
     for text in (name, f"cloudevents+{name}"):
-        assert detection_decoders(load_settings(detection_topics=f"a={text}", **more))["a"]
+        settings = load_settings(detection_topics=f"a={text}", schema_registry_url=url)
+        assert detection_decoders(settings)["a"]

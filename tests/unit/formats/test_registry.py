@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ RECORD = report(framed(7, avro(detection(detected_at=1_795_165_200_000_000, rssi
 LONG = replying(200, b"x" * (1024 * 1024 + 1))
 
 
-def settings(registry: SchemaRegistryService, user: str = "", **more: object):
+def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
     return load_settings(
         detection_topics=f"{TOPIC}=avro", schema_registry_url=registry.url(user), **more
     )

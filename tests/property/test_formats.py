@@ -18,7 +18,7 @@ from tests.unit.engine.records import detection
 from tests.unit.formats import registered, samples
 from tests.unit.formats.records import decoder, report
 
-EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 30
+EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 15
 HEADERS = [
     ("ce_specversion", b"1.0"),
     ("ce_id", b"1"),

@@ -3,7 +3,7 @@
 from catalog.errors import AccountError, DatabaseUrlError, RedisUrlError, SecretKeyError
 from connectors.errors import CertificatesError, NothingToTryError
 from engine.kafka.errors import TooManyDeadLettersError, TooManyPartitionsError
-from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
+from engine.process.errors import PortInUseError, SchemaError, SchemaRegistryError, ServiceDiedError
 
 
 class CommandError(Exception):
@@ -24,6 +24,7 @@ FAILURES = (
     PortInUseError,
     RedisUrlError,
     SchemaError,
+    SchemaRegistryError,
     SecretKeyError,
     ServiceDiedError,
     TooManyDeadLettersError,

@@ -7,9 +7,8 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
-from engine.cli.server_urls import refuse_wrong_servers
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ def forget(
     Figures of days stay, as they name no device. Kafka keeps the messages until each topic's
     retention ends. A device that is heard again begins anew. Safe to run again.
     """
-    settings = settings_of(context)
-    quiet_logs(settings)
+    settings = begin_quietly(context)
     found = asyncio.run(_forget(settings, company, udid, delete=yes))
     rows = found.rows
     typer.echo(

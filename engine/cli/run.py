@@ -93,7 +93,7 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
     tune_garbage_collector()
     try:
         with url_faults(), stop_on_signals(stop), kafka_failures(settings):
-            topics = Topics.named(settings.topic_prefix).all()
+            topics = Topics.of(settings).all()
             await refuse_wrong_servers(settings)
             await first_contact(settings, ensure_topics(settings, topics))
             await run_roles(settings, names, stop, on_started=started, metrics=metrics)

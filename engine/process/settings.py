@@ -7,6 +7,7 @@ from pydantic import SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from engine.process.detection_topics import REGISTERED_FORMATS, DetectionTopics
 from engine.process.settings_checks import (
     BootstrapServers,
     Count,
@@ -15,6 +16,7 @@ from engine.process.settings_checks import (
     Port,
     ReadableFile,
     RedisUrl,
+    RegistryUrl,
     Seconds,
     Texts,
     kafka_security_fault,
@@ -22,6 +24,7 @@ from engine.process.settings_checks import (
 )
 
 PREFIX = "PROXIMITY_"
+_OTHER_TOPICS = ("authentications", "notifications", "connector-calls", "dead-letters")
 
 
 class Settings(BaseSettings):
@@ -57,6 +60,20 @@ class Settings(BaseSettings):
     )
     topic_replication: int = setting(
         -1, "replicas of created topics; -1: the broker's default", ge=-1, le=15
+    )
+    detection_topics: DetectionTopics = setting(
+        (),
+        "topics of detections beside <prefix>detections, or another format for it: "
+        "topic=format, comma-separated; the formats are those of docs/formats.md",
+    )
+    schema_registry_url: RegistryUrl | None = setting(
+        None, "http:// or https://, [user:password@]host; for avro and its kin"
+    )
+    schema_registry_timeout: Seconds = setting(
+        5.0, "deadline of one request to the schema registry"
+    )
+    schema_registry_ca_file: ReadableFile | None = setting(
+        None, "PEM file that verifies the schema registry"
     )
     group_prefix: str = setting("proximity-", "in front of every consumer group")
 
@@ -215,6 +232,18 @@ class Settings(BaseSettings):
     connector_breaker_pause: Seconds = setting(
         10.0, "how long an open breaker waits before it tries a call"
     )
+
+    @model_validator(mode="after")
+    def _detection_topics(self) -> Self:
+        of_the_engine = {f"{self.topic_prefix}{name}" for name in _OTHER_TOPICS}
+        for topic in self.detection_topics:
+            if topic.name in of_the_engine:
+                text = f"{variable_name('detection_topics')}: {topic.name} holds something else"
+                raise PydanticCustomError("setting", "{text}", {"text": text})
+            if topic.format in REGISTERED_FORMATS and self.schema_registry_url is None:
+                text = f"{variable_name('schema_registry_url')} is required by {topic}"
+                raise PydanticCustomError("setting", "{text}", {"text": text})
+        return self
 
     @model_validator(mode="after")
     def _kafka_security(self) -> Self:

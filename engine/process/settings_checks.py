@@ -76,6 +76,22 @@ def _check_redis_url(value: SecretStr) -> SecretStr:
     return value
 
 
+def _check_registry_url(value: SecretStr) -> SecretStr:
+    """Raise ValueError if the URL cannot work; the message never holds it."""
+    accepted = "http:// or https://, [user:password@]host[:port][/path]"
+    try:
+        parts = urlsplit(value.get_secret_value())
+        _ = parts.port
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        raise ValueError(f"cannot be read; accepted: {accepted}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"accepted: {accepted}")
+    if not f"{parts.netloc}{parts.path}".isascii() or " " in f"{parts.netloc}{parts.path}":
+        raise ValueError(f"has characters that must be escaped; accepted: {accepted}")
+    return value
+
+
 def _check_database_url(value: SecretStr) -> SecretStr:
     check_database_url(value.get_secret_value())
     return value
@@ -107,6 +123,7 @@ Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+RegistryUrl = Annotated[SecretStr, AfterValidator(_check_registry_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
 ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]

@@ -26,7 +26,7 @@ _PART = "Kafka"
 
 async def check_kafka(settings: Settings) -> list[Finding]:
     """Bounded by the deadlines of `ask_cluster`, `check_groups` and `diagnose`."""
-    topics = Topics.named(settings.topic_prefix)
+    topics = Topics.of(settings)
     try:
         cluster = await ask_cluster(settings, topics.all())
     except NotImplementedError:  # aiokafka raises it where the broker lacks a request's version
@@ -69,7 +69,7 @@ def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
 def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
     # (`publish` alone writes detections, and a pipeline of yours authentications.)
     wanted = {
-        topics.detections: (READ,),
+        **dict.fromkeys(topics.all_detections, (READ,)),
         topics.authentications: (READ,),
         topics.notifications: (READ, WRITE),
         topics.connector_calls: (READ, WRITE),

@@ -72,7 +72,7 @@ def replay(
         typer.Option("--from-beginning", help="Also those that were put back before."),
     ] = False,
 ) -> None:
-    """Put dead letters back on the topics they came from, key and value byte for byte.
+    """Put dead letters back on the topics they came from: key, value and headers byte for byte.
 
     How far it got is kept as the offsets of the group <group prefix>dead-letters-replay, so
     that a second replay puts nothing back twice, whatever reasons were asked for. Run one at a
@@ -151,7 +151,7 @@ async def _replay(
     from engine.kafka.topic_reader import open_topic_reader, partitions_of
     from engine.kafka.topics import Topics
 
-    topics = Topics.named(settings.topic_prefix)
+    topics = Topics.of(settings)
     group = f"{settings.group_prefix}{_GROUP}"
     partitions = await partitions_of(settings, [topics.dead_letters])
     publisher = None if dry_run else Publisher.from_settings(settings)

@@ -156,7 +156,7 @@ class DeadLetterReplay:
             self._counts.left_out += 1
             self._on_left_out(letter, obstacle or "")
             return []
-        return [Outgoing(letter.topic, letter.key, letter.value, [])]
+        return [Outgoing(letter.topic, letter.key, letter.value, letter.headers)]
 
 
 async def replayed_by(

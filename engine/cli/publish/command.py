@@ -131,9 +131,13 @@ async def _publish(
     from engine.cli.publish.source import Input, InputFaultError
     from engine.kafka.errors import MessageTooLargeError
     from engine.kafka.publisher import Publisher
-    from engine.kafka.topics import Topics, ensure_topics
+    from engine.kafka.topics import detection_topics, ensure_topics
+    from engine.process.detection_topics import DetectionTopic
 
-    topic = Topics.named(settings.topic_prefix).detections
+    found = detection_topics(settings)[0]
+    topic = found.name
+    if found != DetectionTopic(topic):
+        raise CommandError(f"DETECTION_TOPICS says {found}: publish writes the format own only")
     publisher = Publisher.from_settings(settings)
     deadline = 3 * settings.kafka_request_timeout
     sender = Sender(publisher=publisher, topic=topic, pace=pace, stamp=stamp, deadline=deadline)

@@ -1,17 +1,20 @@
 """`proximity verify`, step by step: one snapshot of SQL, the topics up to its offsets, compare."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
+from catalog.chunks import chunked
 from catalog.database import Database
 from engine.cli.errors import CommandError
 from engine.cli.progress import PlainProgress
 from engine.cli.verify.difference import Comparison, Difference
 from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import Snapshot, open_snapshot
+from engine.kafka.decoding import AT_ONCE
+from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
 from engine.kafka.positions import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
@@ -72,8 +75,8 @@ async def verify(
     The topics are read `passes` times, each time for a share of the devices. Raises CommandError
     where nothing was recorded, KafkaError, SQLAlchemyError, OSError or TimeoutError.
     """
-    topics = Topics.named(settings.topic_prefix)
-    names = (topics.detections, topics.notifications, topics.authentications)
+    topics = Topics.of(settings)
+    names = (*topics.all_detections, topics.notifications, topics.authentications)
     async with (
         open_snapshot(database) as snapshot,
         # A record that is deleted before it is read would be missing in the count.
@@ -94,7 +97,15 @@ async def verify(
         }
         progress.expect(sum(each.records for each in ranges.values()) * passes)
         work = _Verification(
-            settings, topics, snapshot, reader, ranges, replaced, progress, on_difference
+            settings,
+            topics,
+            snapshot,
+            reader,
+            ranges,
+            replaced,
+            detection_decoders(settings),
+            progress,
+            on_difference,
         )
         return await work.run(passes)
 
@@ -124,6 +135,7 @@ class _Verification:
     reader: TopicReader
     ranges: dict[TopicPartition, RecordedRange]
     replaced: set[str]
+    decoders: Mapping[str, DetectionDecoder]
     progress: PlainProgress
     on_difference: Callable[[Difference], None]
     records: int = 0
@@ -146,8 +158,12 @@ class _Verification:
         return Interval(max(0.0, now - (self.settings.trace_retention - 1) * _DAY), now + _DAY)
 
     async def _pass(self, catalog: Catalog, kept: Interval, share: Share) -> None:
-        exponent = self.settings.path_loss_exponent
-        recount = Recount(catalog, kept=kept, path_loss_exponent=exponent, share=share)
+        recount = Recount(
+            catalog,
+            kept=kept,
+            read=lambda record: self.decoders[record.topic].read(record),
+            share=share,
+        )
         await self._read_into(recount)
         traces = self.settings.trace == "all"  # else not every detection has a row
         comparison = Comparison(recount, partial=self._partial_figures(), traces=traces)
@@ -160,7 +176,7 @@ class _Verification:
 
     async def _read_into(self, recount: Recount) -> None:
         count = {
-            self.topics.detections: recount.add_detection,
+            **dict.fromkeys(self.decoders, recount.add_detection),
             self.topics.notifications: recount.add_notification,
             self.topics.authentications: recount.add_authentication,
         }
@@ -168,14 +184,18 @@ class _Verification:
         ends = {tp: each.end for tp, each in self.ranges.items()}
         async for records in self.reader.records_until(begins, ends):
             if records:
-                self.malformed += count_all(records, count[records[0].topic])
+                topic = records[0].topic
+                for part in chunked(records, AT_ONCE):
+                    if decoder := self.decoders.get(topic):
+                        await decoder.prepare(part)
+                    self.malformed += count_all(part, count[topic])
                 self.records += len(records)
                 self.progress.update(self.records)
 
     def _partial_figures(self) -> set[str]:
         """The figures whose topics do not hold all of their records."""
         figures = {
-            self.topics.detections: ("nb_beacon", "detection_trace"),
+            **dict.fromkeys(self.topics.all_detections, ("nb_beacon", "detection_trace")),
             self.topics.notifications: ("nb_campaign", "reception"),
             self.topics.authentications: ("authentication_trace",),
         }

@@ -49,11 +49,15 @@ class Rig:
         self.letters = Letters()
         self.metrics = Metrics()
 
-    def recorder(self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None) -> Any:
+    def recorder(
+        self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None, **more: Any
+    ) -> Any:
         """A recorder of its own, as of another process."""
         ledger = ledger or self.scene.ledger
         readers = readers_over(ledger, self.metrics, self.letters, RULE, trace=trace)
-        recorder = Recorder(ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0)
+        recorder = Recorder(
+            ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0, **more
+        )
         return recorder.for_partition(TopicPartition(topic, 0))
 
     def detections(self, offsets: range, **fields: Any) -> Records:
@@ -148,6 +152,16 @@ async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
     assert await rig.statistics() == {"venue": (2, 1, 0), "beacon": (2, 1, 0)}
     assert rig.letters.reasons == []  # those are the trigger's
     assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 5}
+
+
+async def test_a_transaction_takes_so_many_records_of_a_topic(rig: Rig):
+    """Records of gateways hold many detections each: few of them are a batch."""
+    recorder = rig.recorder(DETECTIONS, largest_pieces={DETECTIONS: 3})
+    await recorder.handle(rig.detections(range(10)))
+    await recorder.handle(rig.detections(range(10, 12)))
+    assert await rig.counters() == (12, 0)
+    name = "proximity_recorder_transaction_seconds_count"
+    assert rig.metrics.registry.get_sample_value(name) == 4 + 1
 
 
 async def test_the_same_records_again_count_nothing(rig: Rig):

@@ -4,8 +4,7 @@ A phase is a stretch of time in which the same campaigns of a target are open. I
 once per change, so that a detection costs the same however many campaigns are closed.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -25,13 +24,16 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     `reason` is the check that refused the detection, or else the furthest check that any
     campaign reached. `closed` counts the refused campaigns by reason (a refused detection
     counts once), `throttled` those held back by their cache delay. `granted` passed every
-    check and are sent if the caller's claim succeeds.
+    check and are sent if the caller's claim succeeds. `open` are those that the schedule lets
+    through, granted or throttled; `closed_campaigns` has the ids of the others by reason.
     """
 
     reason: Reason
     closed: Counts = ()
     throttled: int = 0
     granted: tuple[CampaignSnapshot, ...] = ()
+    open: tuple[CampaignSnapshot, ...] = ()
+    closed_campaigns: Mapping[Reason, Sequence[int]] = {}
 
     @property
     def outcomes(self) -> Counts:
@@ -39,23 +41,50 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
         return self.closed + held_back
 
+    def by_campaign(self) -> Iterator[tuple[int, Reason]]:
+        """The id of each campaign that was looked at, and the check that refused it or GRANTED.
+
+        None, if the detection was refused before its campaigns were looked at.
+        """
+        for reason, closed in self.closed_campaigns.items():
+            for campaign_id in closed:
+                yield campaign_id, reason
+        granted = {campaign.id for campaign in self.granted}
+        for campaign in self.open:
+            yield campaign.id, Reason.GRANTED if campaign.id in granted else Reason.THROTTLED
+
 
 class Phase:
     """The open and the closed campaigns of a target from `since` up to, not including, `until`.
 
-    `caps` has (id, delay, campaign) of the open ones. `none_granted` and `all_granted` are the
-    two decisions that nearly all detections share.
+    `caps` has (id, delay, campaign) of the open ones, `closed_campaigns` the ids of the others by
+    reason, in the order of the checks. `none_granted` and `all_granted` are the two decisions that
+    nearly all detections share.
     """
 
-    __slots__ = ("all_granted", "caps", "closed", "none_granted", "open", "since", "until")
+    __slots__ = (
+        "all_granted",
+        "caps",
+        "closed",
+        "closed_campaigns",
+        "none_granted",
+        "open",
+        "since",
+        "until",
+    )
 
     def __init__(
-        self, since: float, until: float, open_: tuple[CampaignSnapshot, ...], closed: Counts
+        self,
+        since: float,
+        until: float,
+        open_: tuple[CampaignSnapshot, ...],
+        closed: Mapping[Reason, Sequence[int]],
     ) -> None:
         self.since = since
         self.until = until
         self.open = open_
-        self.closed = closed
+        self.closed_campaigns = closed
+        self.closed = tuple((reason, len(numbers)) for reason, numbers in closed.items())
         # A delay of minus infinity throttles nothing, whatever was sent before.
         self.caps = tuple((c.id, c.delay if c.delay > 0 else -inf, c) for c in open_)
         self.none_granted = self.decision(())
@@ -64,7 +93,8 @@ class Phase:
     def decision(self, granted: tuple[CampaignSnapshot, ...]) -> Decision:
         """The decision that grants these of the open campaigns and throttles the others."""
         throttled = len(self.open) - len(granted)
-        return Decision(self._furthest(granted, throttled), self.closed, throttled, granted)
+        reason, closed = self._furthest(granted, throttled), self.closed_campaigns
+        return Decision(reason, self.closed, throttled, granted, self.open, closed)
 
     def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:
         if granted:
@@ -74,7 +104,7 @@ class Phase:
         return self.closed[-1][0] if self.closed else Reason.NO_CAMPAIGN
 
 
-_NEVER = Phase(inf, -inf, (), ())
+_NEVER = Phase(inf, -inf, (), {})
 
 
 class Target:
@@ -140,7 +170,7 @@ class Target:
             max((verdict.since for verdict, _ in verdicts), default=-inf),
             min((verdict.until for verdict, _ in verdicts), default=inf),
             tuple(campaign for verdict, campaign in verdicts if verdict.reason is None),
-            _counted(verdict.reason for verdict, _ in verdicts if verdict.reason is not None),
+            _by_reason(verdicts),
         )
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:
@@ -150,8 +180,15 @@ class Target:
         return verdict._replace(reason=Reason.NO_CONNECTOR)
 
 
-def _counted(reasons: Iterable[Reason]) -> Counts:
-    return tuple(sorted(Counter(reasons).items(), key=lambda count: _RANK[count[0]]))
+def _by_reason(
+    verdicts: Iterable[tuple[Verdict, CampaignSnapshot]],
+) -> dict[Reason, list[int]]:
+    """The ids of the campaigns that are closed, in the order of the checks."""
+    found: dict[Reason, list[int]] = {}
+    for verdict, campaign in verdicts:
+        if verdict.reason is not None:
+            found.setdefault(verdict.reason, []).append(campaign.id)
+    return dict(sorted(found.items(), key=lambda closed: _RANK[closed[0]]))
 
 
 def _refusal(reason: Reason) -> Decision:

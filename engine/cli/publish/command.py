@@ -4,7 +4,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 from engine.cli.errors import CommandError, CommandInterruptedError
 from engine.cli.invocation import settings_of
 from engine.cli.kafka_faults import first_contact, kafka_failures, quiet_logs
+from engine.cli.publish.form import Format, form_of
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from engine.cli.publish.sender import Sender
     from engine.cli.publish.source import Source
     from engine.kafka.publisher import Publisher
-
-_CSV_SUFFIXES = (".csv",)
-_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-
-
-class Format(StrEnum):
-    """What `--format` takes."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
 
 
 def register(app: typer.Typer) -> None:
@@ -77,25 +67,13 @@ def publish(
         raise typer.BadParameter(
             "goes without --rate: one of them sets the pace", param_hint="speed"
         )
-    form = form or _form_of(file)
+    form = form or form_of(file)
     if as_is and (now or speed is not None or form is Format.CSV):
         raise typer.BadParameter(
             "publishes JSON Lines unread: not with --now, --speed or CSV", param_hint="as-is"
         )
     settings = settings_of(context)
     _publish(settings, file, _reader(form, speed is not None, as_is), _pace(rate, speed), now)
-
-
-def _form_of(file: Path) -> Format:
-    suffix = file.suffix.lower()
-    if suffix in _CSV_SUFFIXES:
-        return Format.CSV
-    if suffix in _JSON_SUFFIXES or str(file) == "-":
-        return Format.JSONL
-    raise typer.BadParameter(
-        f"cannot tell the format of {file} by its suffix: say --format jsonl or --format csv",
-        param_hint="file",
-    )
 
 
 def _reader(form: Format, recorded: bool, as_is: bool) -> "LineReader":

@@ -22,7 +22,7 @@ from engine.kafka.publisher import Outgoing
 from engine.kafka.timestamps import format_instant
 from engine.kafka.topics import Topics
 from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
-from engine.trigger.grants import Grant, GrantMessage, uuid_text
+from engine.trigger.grants import Grant, GrantMessage
 from rules.model import Zone
 
 _BETWEEN_PAUSES = 64  # messages, after which the event loop has its turn
@@ -72,7 +72,7 @@ class Composer:
 
     def compose(self, grant: Grant, device: KnownDevice, now: float) -> Outgoing:
         """The message of a grant to `device`, at `now` (epoch s)."""
-        campaign, id_ = grant.campaign, uuid_text(grant.notification_id)
+        campaign, id_ = grant.campaign, _uuid_text(grant.notification_id)
         firing = self._firing(grant, id_, now) | {"device": device}
         if grant.is_call:
             topic = self._topics.connector_calls
@@ -118,6 +118,11 @@ def _devices_to_look_up(grants: Iterable[Grant], most_bytes: int) -> set[DeviceK
         if size > most_bytes:
             break
     return keys
+
+
+def _uuid_text(id_: bytes) -> str:
+    digits = id_.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _endpoint(connector: ConnectorEntry | None) -> ConnectorEndpoint | None:

@@ -122,12 +122,6 @@ def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> 
     return high.to_bytes(8) + low.to_bytes(8)
 
 
-def uuid_text(id_: bytes) -> str:
-    """The 16 bytes of a UUID as messages write it."""
-    digits = id_.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
 def grants_of(
     detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision
 ) -> Iterator[Grant]:

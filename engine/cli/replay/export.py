@@ -3,12 +3,13 @@
 import csv
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
+from uuid import UUID
 
 from catalog.plain_text import for_csv
 from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.outcome import CampaignRow, Findings, HourRow, Outcome
 from engine.kafka.timestamps import format_instant
-from engine.trigger.grants import Grant, uuid_text
+from engine.trigger.grants import Grant
 
 _HOUR_COLUMNS = (
     "catalog",
@@ -116,7 +117,7 @@ class SentCsv:
             here = str(position in only).lower() if self._compared else ""
             cells = (
                 replay.catalog.name,
-                uuid_text(grant.notification_id),
+                str(UUID(bytes=grant.notification_id)),
                 format_instant(grant.detection.detected_at),
                 *campaign.place,
                 campaign.id,

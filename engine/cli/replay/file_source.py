@@ -1,7 +1,8 @@
 """Detections from a file, in every form that `proximity publish` reads, as records to decode."""
 
 import math
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Sequence
+from operator import attrgetter
 from typing import cast
 
 import msgspec
@@ -10,11 +11,12 @@ from engine.cli.publish.csv_rows import CsvRows
 from engine.cli.publish.form import Format
 from engine.cli.publish.item import Item, LineReader, PlacedError
 from engine.cli.publish.json_array import JsonArray
-from engine.cli.publish.source import InputFaultError, Lines, Source, numbered_lines
+from engine.cli.publish.source import InputFaultError, Source, line_blocks
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.partition_worker import Records
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_time_of = attrgetter("detected_at")
 
 
 class FileRecord(msgspec.Struct, gc=False):
@@ -50,50 +52,52 @@ class FileSource:
 
     async def batches(self) -> AsyncGenerator[Records, None]:
         """Records, a block of the file at a time. Raises InputFaultError."""
-        last = 0
-        async for lines in numbered_lines(self._source):
+        number = 0
+        async for first, lines in line_blocks(self._source):
             if not lines:
                 continue
-            last = lines[-1][0]
-            self.read += sum(len(line) + 1 for _, line in lines)
-            yield self._as_records(self._records(lines))
+            number = first + len(lines) - 1
+            self.read += sum(map(len, lines)) + len(lines)
+            yield self._as_records(self._records(first, lines))
         if self._reader is not None:
-            yield self._as_records(self._rest(self._reader, last))
+            yield self._as_records(self._rest(self._reader, number))
 
-    def check_times(self, detections: Iterable[DecodedDetection]) -> None:
+    def check_times(self, detections: Sequence[DecodedDetection]) -> None:
         """Raises InputFaultError for one without a time: it has no record to take it from."""
-        for detection in detections:
-            if math.isnan(detection.detected_at):
-                place = f"{self.name}:{detection.record.offset}"
-                raise InputFaultError(
-                    f"{place}: detected_at is missing, and its time is needed here"
-                )
+        if not math.isnan(sum(map(_time_of, detections))):
+            return
+        untimed = next(each for each in detections if math.isnan(each.detected_at))
+        place = f"{self.name}:{untimed.record.offset}"
+        raise InputFaultError(f"{place}: detected_at is missing, and its time is needed here")
 
-    def _records(self, lines: Lines) -> list[FileRecord]:
+    def _records(self, first: int, lines: list[bytes]) -> list[FileRecord]:
         if not self._begun:
-            lines = self._begin(lines)
+            self._begin(first, lines)
         reader = self._reader
         if reader is None:
-            return [FileRecord(line, number) for number, line in lines if line and line.strip()]
+            return [
+                FileRecord(line, number)
+                for number, line in enumerate(lines, first)
+                if line and not line.isspace()
+            ]
         return [
             FileRecord(item.value, number)
-            for number, line in lines
-            if (item := self._item(reader, number, line)) is not None
+            for number, line in enumerate(lines, first)
+            if (item := self._item(reader, number, line.removesuffix(b"\r"))) is not None
         ]
 
-    def _begin(self, lines: Lines) -> Lines:
+    def _begin(self, number: int, lines: list[bytes]) -> None:
         """JSON Lines, or one array: the first line that is not blank decides."""
-        number, first = lines[0]
         if number == 1:
-            lines[0] = (number, first.removeprefix(_BYTE_ORDER_MARK))
-        first = next((line for _, line in lines if line.strip()), b"")
-        if first:
-            self._begun = True
-            if first.lstrip().startswith(b"["):
-                self._reader = JsonArray(recorded=True)
-                for _ in range(number - 1):  # blank lines of earlier blocks, for its numbers
-                    self._reader.read(b"")
-        return lines
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+        first = next((line for line in lines if line.strip()), b"")
+        if not first:
+            return
+        self._begun = True
+        if first.lstrip().startswith(b"["):
+            self._reader = JsonArray(recorded=True)
+            for _ in range(number - 1):  # blank lines of earlier blocks, for its numbers
+                self._reader.read(b"")
 
     def _item(self, reader: LineReader, number: int, line: bytes) -> Item | None:
         try:

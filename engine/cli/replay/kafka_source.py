@@ -1,6 +1,6 @@
 """Detections from Kafka, of a stretch of time, up to where the topic ends now."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Sequence
 from math import inf
 
 from aiokafka import TopicPartition
@@ -47,7 +47,7 @@ class KafkaSource:
                 self.read += len(records)
                 yield records
 
-    def check_times(self, detections: Iterable[DecodedDetection]) -> None:
+    def check_times(self, detections: Sequence[DecodedDetection]) -> None:
         """Every record has a time."""
 
     async def _offsets(

@@ -4,7 +4,7 @@ Nothing awaits once per detection.
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -32,7 +32,7 @@ class ReplaySource(Protocol):
     @property
     def read(self) -> int: ...
     def batches(self) -> AsyncGenerator[Records, None]: ...
-    def check_times(self, detections: Iterable[DecodedDetection]) -> None: ...
+    def check_times(self, detections: Sequence[DecodedDetection]) -> None: ...
 
 
 class ReplayRun:

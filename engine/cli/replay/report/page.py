@@ -25,10 +25,11 @@ _ASSETS = files("engine.cli.replay.report")
 
 
 class Column(NamedTuple):
-    """The head of a column, and whether it has figures."""
+    """The head of a column, and the style class of its cells: n for figures, w for words that stay
+    whole; names have none."""
 
     name: str
-    figures: bool = False
+    style: str = ""
 
 
 def write_page(findings: Findings) -> str:
@@ -83,10 +84,10 @@ def _body(findings: Findings, drawn: Container[str]) -> Iterator[str]:
     yield "<h1>What would have been sent</h1>"
     first, *notes = told(findings)
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    yield f'<p class="soft">{_text(first)}. Made on {made}.</p>'
+    yield f'<p class="soft">{_text(first[:1].upper() + first[1:])}. Made on {made}.</p>'
     yield from _tiles(findings)
     for note in notes[len(outcomes) :]:
-        yield f'<p class="note">{_text(note)}.</p>'
+        yield f'<p class="note">{_text(note[:1].upper() + note[1:])}.</p>'
     yield "<noscript><p class=note>The plots need JavaScript; the tables do not.</p></noscript>"
     yield from _plot("sent", "Notifications, by the venues' clocks", drawn)
     if len(outcomes) == 1:
@@ -121,10 +122,10 @@ def _campaigns(outcome: Outcome) -> Iterator[str]:
         Column("Campaign"),
         Column("Venue"),
         Column("Company"),
-        Column("Sent", figures=True),
-        Column("Devices", figures=True),
-        Column("Held back", figures=True),
-        Column("Else mostly"),
+        Column("Sent", "n"),
+        Column("Devices", "n"),
+        Column("Held back", "n"),
+        Column("Else mostly", "w"),
     )
     rows = [
         (
@@ -144,9 +145,9 @@ def _side_by_side(first: Outcome, second: Outcome) -> Iterator[str]:
         Column("Campaign"),
         Column("Venue"),
         Column("Company"),
-        *(Column(f"Sent: {each.name}", figures=True) for each in (first, second)),
-        *(Column(f"Only {each.name}", figures=True) for each in (first, second)),
-        *(Column(f"Devices only {each.name}", figures=True) for each in (first, second)),
+        *(Column(f"Sent: {each.name}", "n") for each in (first, second)),
+        *(Column(f"Only {each.name}", "n") for each in (first, second)),
+        *(Column(f"Devices only {each.name}", "n") for each in (first, second)),
     )
     rows = []
     for pair in paired(first, second):
@@ -172,7 +173,7 @@ def _names(row: CampaignRow) -> tuple[str, str, str]:
 
 
 def _reasons(outcome: Outcome, whose: str) -> Iterator[str]:
-    columns = (Column("Reason"), Column("Meaning"), Column("Detections", figures=True))
+    columns = (Column("Reason", "w"), Column("Meaning"), Column("Detections", "n"))
     rows = [
         (reason.value, WORDS[reason], f"{count:,}") for reason, count in outcome.detections.items()
     ]
@@ -193,4 +194,4 @@ def _table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]])
 
 
 def _class(column: Column) -> str:
-    return ' class="n"' if column.figures else ""
+    return f' class="{column.style}"' if column.style else ""

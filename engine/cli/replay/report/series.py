@@ -12,6 +12,7 @@ _HOUR = 3600
 _DAY = 86_400
 _MOST_HOURS = 14 * 24
 _MOST_SERIES = 8  # as many as there are colours
+_LONGEST = 48
 _OTHERS = "all others"
 
 Counts = Mapping[str, Mapping[int, int]]
@@ -42,10 +43,15 @@ def _sent(outcomes: Sequence[Outcome], unit: int, xs: Sequence[int]) -> dict[str
 
 def _plot(id_: str, counts: Counts, xs: Sequence[int], *, stacked: bool = True) -> dict[str, Any]:
     series = [
-        {"label": for_terminal(label), "values": [by_time.get(x, 0) for x in xs]}
+        {"label": _short(for_terminal(label)), "values": [by_time.get(x, 0) for x in xs]}
         for label, by_time in counts.items()
     ]
     return {"id": id_, "stacked": stacked, "series": series}
+
+
+def _short(label: str) -> str:
+    """For a legend; the tables have the whole name."""
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _total(rows: Sequence[HourRow], unit: int) -> Counter[int]:

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import structlog
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -79,6 +80,7 @@ def _keys(secret_key: str) -> list[str]:
     return [part.strip() for part in secret_key.split(",") if part.strip()]
 
 
+@lru_cache(maxsize=8)  # one process opens it for several purposes, and scrypt takes 50 ms
 def _fernet(key: str, number: int) -> Fernet:
     if _is_fernet_key(key):
         return Fernet(key)

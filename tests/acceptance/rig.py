@@ -11,7 +11,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,6 +22,7 @@ from tests.servers.waiting import eventually
 READY_DEADLINE = 45.0
 STOP_DEADLINE = 45.0
 HTTP_SECONDS = 5.0
+_PORTS_A_WORKER = 2_000
 
 
 class Command:
@@ -143,13 +144,27 @@ class Rig:
 
 
 def free_ports() -> int:
-    """The first of two free ports in a row, below those that the system gives to others."""
-    while True:
-        first = random.randrange(20_000, 30_000)
+    """The first of two free ports in a row, below those that the system gives to others.
+
+    A process opens them a second later: until then nobody else in this run is given them.
+    """
+    for first in _ports:
         with socket.socket() as one, socket.socket() as two, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", first))
             two.bind(("127.0.0.1", first + 1))
             return first
+    raise AssertionError("unreachable")
+
+
+def _own_ports() -> Iterator[int]:
+    """Every other port of those that are this test worker's, over and over."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    lowest = 20_000 + worker % 5 * _PORTS_A_WORKER
+    # Another run at the same time begins elsewhere.
+    begin = random.randrange(0, _PORTS_A_WORKER, 2)
+    while True:
+        yield lowest + begin
+        begin = (begin + 2) % _PORTS_A_WORKER
 
 
 def _get(url: str) -> tuple[int, str]:
@@ -161,3 +176,6 @@ def _get(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
     except OSError:
         return 0, ""
+
+
+_ports = _own_ports()

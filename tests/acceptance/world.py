@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from catalog.models import Beacon, Campaign, Company, Connector, Tag, Venue
 from rules import model
+from tests.servers.schema import make_schema
 
 UUIDS = ("f7826da6-4fa2-4e98-8024-bc5b71e0893e", "e2c56db5-dffb-48d2-b060-d0f5a71096e0")
 ZONES = ("Europe/Paris", "Asia/Kolkata", "America/St_Johns", None)
@@ -151,7 +151,7 @@ class World:
 
     async def save(self, url: str) -> None:
         """Migrate the database and write everything."""
-        await migrate(url)
+        await make_schema(url)
         database = open_database(url)
         try:
             await self.write(database)

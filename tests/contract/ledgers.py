@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from catalog.models import Application, Beacon, Campaign, Company, Device, Venue
 from engine.kafka.positions import Position
 from engine.recorder.ledger import Ledger
@@ -15,6 +14,7 @@ from engine.recorder.retention import RetentionStore
 from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteRetentionStore
 from tests.integration.catalog.records import NOON, Records
+from tests.servers.schema import make_schema
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ async def move_position(
 @asynccontextmanager
 async def open_scene(database_url: str) -> AsyncIterator[Scene]:
     """The scene on a migrated database."""
-    await migrate(database_url)
+    await make_schema(database_url)
     database = open_database(database_url)
     try:
         yield await _scene(database)

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.servers.process import ServerProcess, find_program
 
+TEST_DATABASES = "proximity_test_"
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -74,11 +75,18 @@ class PostgresServer(ServerProcess):
             self._child.stop(stop_signal=signal.SIGINT, deadline=self.stop_deadline)
 
 
-def create_database(admin_url: str, *, template: str = "template1") -> str:
-    """Make a database with a name of its own, a copy of `template`; return its URL."""
-    name = f"proximity_test_{secrets.token_hex(6)}"
-    execute(admin_url, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+def create_database(admin_url: str) -> str:
+    """Make an empty database with a name of its own; return its URL."""
+    name = f"{TEST_DATABASES}{secrets.token_hex(6)}"
+    execute(admin_url, f'CREATE DATABASE "{name}"')
     return make_url(admin_url).set(database=name).render_as_string(hide_password=False)
+
+
+def copy_over(url: str, template: str) -> None:
+    """Put a copy of the database `template` in the place of the one at `url`."""
+    name = make_url(url).database
+    admin_url = make_url(url).set(database="postgres").render_as_string(hide_password=False)
+    execute(admin_url, f'DROP DATABASE "{name}"', f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
 
 
 def drop_database(admin_url: str, url: str) -> None:
@@ -86,16 +94,16 @@ def drop_database(admin_url: str, url: str) -> None:
     execute(admin_url, f'DROP DATABASE IF EXISTS "{make_url(url).database}" WITH (FORCE)')
 
 
-def execute(url: str, statement: str) -> None:
-    """Run one statement by itself. Raises SQLAlchemy's DBAPIError, OSError or TimeoutError.
+def execute(url: str, *statements: str) -> None:
+    """Run statements, each by itself. Raises SQLAlchemy's DBAPIError, OSError or TimeoutError.
 
     In a thread, for a loop may be running in this one.
     """
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, _execute(url, statement)).result()
+        thread.submit(asyncio.run, _execute(url, statements)).result()
 
 
-async def _execute(url: str, statement: str) -> None:
+async def _execute(url: str, statements: Sequence[str]) -> None:
     engine = create_async_engine(
         make_url(url).set(drivername="postgresql+asyncpg"),
         poolclass=NullPool,
@@ -103,4 +111,5 @@ async def _execute(url: str, statement: str) -> None:
         connect_args={"timeout": 10, "command_timeout": 30},
     )
     async with engine.connect() as connection:
-        await connection.execute(text(statement))
+        for statement in statements:
+            await connection.execute(text(statement))

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from tests.acceptance.api.process import ApiProcess, api_rig, make_account
 from tests.acceptance.rig import Rig
+from tests.servers.schema import make_schema
 
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """Migrated, with the account."""
-    await migrate(database_url)
+    await make_schema(database_url)
     opened = open_database(database_url)
     await make_account(opened)
     yield opened

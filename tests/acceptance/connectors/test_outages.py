@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from catalog.database import open_database
-from catalog.migrate import migrate
 from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
 from engine.kafka.timestamps import parse
@@ -23,6 +22,7 @@ from tests.acceptance.topics import TopicSet
 from tests.servers.http_service import Heard, content, hanging, replying, serving
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.redis import RedisServer
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 SETTINGS = {"SECRET_KEY": SECRET_KEY, "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8"}
@@ -54,7 +54,7 @@ async def test_sql_that_stops_stops_no_call(
     own_postgres: PostgresServer,
 ) -> None:
     url = create_database(own_postgres.admin_url)
-    await migrate(url)
+    await make_schema(url)
     await _add_devices(url)
     topic = call_topics.name("connector-calls")
     async with serving(content()) as service:
@@ -106,7 +106,7 @@ async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
     async def by_path(heard: Heard, writer: Any) -> None:
         await (replying(404) if heard.path == "/fails" else content())(heard, writer)
 
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     topic = call_topics.name("connector-calls")
     async with serving(by_path) as service:
         connector = await start(
@@ -148,7 +148,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
     async def by_path(heard: Heard, writer: Any) -> None:
         await (hanging if heard.path == "/hangs" else content(after=0.2))(heard, writer)
 
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     topic = call_topics.name("connector-calls")
     stores = {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url, "DRAIN_TIMEOUT": "5"}
     async with serving(by_path) as service:
@@ -178,7 +178,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
 async def test_records_that_are_no_calls_and_calls_that_are_old(
     rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, sqlite_url: str
 ) -> None:
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     topic = call_topics.name("connector-calls")
     async with serving(content()) as service:
         connector = await start(rig, call_topics, REDIS_URL=redis_url, DATABASE_URL=sqlite_url)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from catalog.database import open_database
-from catalog.migrate import migrate
 from catalog.models import Application, Beacon, Campaign, Company, Device, Venue
+from tests.servers.schema import make_schema
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ class Estate(NamedTuple):
 
 async def build_estate(url: str) -> Estate:
     """Migrate the database and write two companies with three venues, one of them closed."""
-    await migrate(url)
+    await make_schema(url)
     database = open_database(url)
     companies = [Company(name=name, create_on=NOW) for name in ("alpha", "beta")]
     venues = [

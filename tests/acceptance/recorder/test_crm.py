@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import select
 
 from catalog.database import open_database
-from catalog.migrate import migrate
 from catalog.models import Application, Company
 from tests.acceptance.api.process import ApiProcess, make_account
 from tests.acceptance.recorder.estate import UUID
@@ -19,6 +18,7 @@ from tests.acceptance.recorder.publishing import publish
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.world import World
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 UDID = "00008030-001C2D3E4F50802E"
@@ -29,7 +29,7 @@ ZONES = ("far", "near", "immediate")
 
 async def furnish(url: str) -> None:
     """An account's company with an application, a venue, a beacon, and two campaigns at it."""
-    await migrate(url)
+    await make_schema(url)
     database = open_database(url)
     try:
         await make_account(database)

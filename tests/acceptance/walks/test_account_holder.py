@@ -15,7 +15,6 @@ import httpx
 import pytest
 from aiopenapi3 import OpenAPI
 
-from catalog.migrate import migrate
 from tests.acceptance.api.process import EMAIL, PASSWORD, ApiProcess
 from tests.acceptance.rig import Rig
 from tests.acceptance.walks.holder import Holder, beacon, campaign
@@ -30,6 +29,7 @@ from tests.acceptance.walks.page import (
 )
 from tests.acceptance.walks.user import ROOT, User, user
 from tests.servers.http_service import HttpService, content, serving
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 COMPANY = "Harbour Mall"
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.timeout(480)
 @pytest.fixture
 async def walked(database_url: str, processes: Rig, tmp_path: Path) -> list[tuple[Step, Any]]:
     """Every step that shows an answer, and the answer that it got."""
-    await migrate(database_url)
+    await make_schema(database_url)
     load = processes.start("catalog", "load", str(ROOT / "docs/examples/catalog.json"))
     assert await load.ended() == 0
     served = await ApiProcess(processes).until_ready()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from engine.process.http_connection import HttpLimits
 from engine.process.http_server import BoundedServer, listen
 from tests.acceptance.api.process import ApiProcess, api_rig, make_account
 from tests.acceptance.rig import Rig
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 SHORT = {
@@ -29,7 +29,7 @@ SHORT = {
 @pytest.fixture
 async def database(sqlite_url: str) -> AsyncIterator[Database]:
     """Migrated, with the account."""
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     opened = open_database(sqlite_url)
     await make_account(opened)
     yield opened

@@ -8,11 +8,11 @@ import pytest
 from starlette.requests import Request
 
 from api.sessions.sign_in import Passwords
-from catalog.migrate import migrate
 from engine.process.settings_sources import load_settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, harness
 from tests.integration.api.operations import operations
+from tests.servers.schema import make_schema
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 JSON = {"content-type": "application/json"}
@@ -75,7 +75,7 @@ async def api(sqlite_url: str, redis_url: str, passwords: Passwords) -> AsyncIte
         connector_allow_networks="127.0.0.0/8",
         login_attempts_account=10_000,
     )
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     async with harness(settings, passwords) as made:
         yield made
 

@@ -13,9 +13,9 @@ from api.errors import ApiError
 from api.sessions.sign_in import Passwords
 from api.slots import FairSlots
 from catalog.accounts import NewAccount, create_account
-from catalog.migrate import migrate
 from engine.process.settings_sources import load_settings
 from tests.integration.api.harness import PASSWORD, Harness, harness
+from tests.servers.schema import make_schema
 
 EMAIL = "owner@harbour.example"
 ATTACKER = "198.51.100.1"
@@ -30,7 +30,7 @@ def passwords() -> Iterator[Passwords]:
 
 @pytest.fixture
 async def api(sqlite_url: str, redis_url: str, passwords: Passwords) -> AsyncIterator[Harness]:
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     async with harness(
         load_settings(database_url=sqlite_url, redis_url=redis_url), passwords
     ) as made:

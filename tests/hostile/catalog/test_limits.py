@@ -13,13 +13,13 @@ from sqlalchemy import func, select
 from api.sessions.sign_in import Passwords
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import LoadError, load_document
-from catalog.migrate import migrate
 from catalog.models import Beacon, Campaign
 from catalog.open_campaigns import Excess, Period, find_excesses
 from engine.process.settings import Settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers, harness
 from tests.integration.catalog.records import UUID
+from tests.servers.schema import make_schema
 
 FEW = {
     "campaign_content_bytes": 2000,
@@ -40,7 +40,7 @@ NOW = datetime.now(UTC)
 @pytest.fixture
 async def api(settings: Settings, passwords: Passwords) -> Any:
     """The interface, with limits that a test can reach."""
-    await migrate(settings.database_url.get_secret_value())
+    await make_schema(settings.database_url.get_secret_value())
     async with harness(settings.model_copy(update=FEW), passwords) as made:
         yield made
 

@@ -12,7 +12,6 @@ from aiokafka import ConsumerRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.migrate import migrate
 from connectors.errors import EndpointError
 from connectors.model import CallFault, Content, Declined, Failed
 from connectors.request import build_request
@@ -27,6 +26,7 @@ from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.http_service import content, serving
+from tests.servers.schema import make_schema
 from tests.unit.engine.test_connector_calls import CIPHER, endpoint, message
 
 TOPICS = Topics.named("t.")
@@ -148,7 +148,7 @@ def test_what_is_good_is_a_call() -> None:
 async def test_the_connector_goes_on_behind_such_records(
     rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, postgres_url: str
 ) -> None:
-    await migrate(postgres_url)
+    await make_schema(postgres_url)
     await call_topics.create()
     async with serving(content()) as service:
         settings = {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url, "SECRET_KEY": SECRET_KEY}

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from catalog.migrate import migrate
 from engine.kafka.messages import ConnectorCall
 from engine.process.cancelling import cancel
 from tests.acceptance.connectors.calls import call
@@ -30,6 +29,7 @@ from tests.hostile.measuring import (
     latencies,
 )
 from tests.servers.http_service import content, serving
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 FULL = bool(os.environ.get("PROXIMITY_TEST_FULL"))
@@ -204,7 +204,7 @@ async def test_a_reply_that_burns_the_processor_delays_no_other_company(
     sqlite_url: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     scene = Scene(
         rig=rig,
         bootstrap=kafka_bootstrap,

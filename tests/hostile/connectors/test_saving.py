@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from api.sessions.sign_in import Passwords
-from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
 from engine.process.settings_sources import load_settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, harness
 from tests.integration.commands.proximity import Proximity
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 HANGING = 12
@@ -27,7 +27,7 @@ METADATA = "http://169.254.169.254/latest/meta-data"
 
 @pytest.fixture
 async def api(sqlite_url: str, redis_url: str) -> AsyncIterator[Harness]:
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     passwords = Passwords()
     settings = load_settings(
         database_url=sqlite_url,

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.hostile.index.reader import Reader
 from tests.servers.redis import RedisServer
+from tests.servers.schema import make_schema
 
 
 @pytest.fixture(params=["sqlite"])
 async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     """On SQLite; a test may name others."""
     url = str(request.getfixturevalue(f"{request.param}_url"))
-    await migrate(url)
+    await make_schema(url)
     opened = open_database(url)
     yield opened
     await opened.close()

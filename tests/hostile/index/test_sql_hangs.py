@@ -14,7 +14,7 @@ from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Traffic
 from tests.acceptance.world import World, small_world
-from tests.hostile.index.freezing import frozen
+from tests.servers.freezing import frozen
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.waiting import eventually
 

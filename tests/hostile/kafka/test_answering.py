@@ -1,15 +1,14 @@
 """Kafka that goes and comes back is seen by asking it, not by remembering."""
 
 import asyncio
-import os
-import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from engine.kafka.broker_probe import BrokerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings_sources import load_settings
+from tests.servers.freezing import frozen
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
 
@@ -27,18 +26,6 @@ async def probing(bootstrap: str) -> AsyncIterator[tuple[BrokerProbe, Callable[[
 
 def counted(metrics: Metrics) -> float:
     return metrics.registry.get_sample_value("proximity_kafka_errors_total") or 0.0
-
-
-@contextmanager
-def frozen(server: KafkaServer) -> Iterator[None]:
-    """The process stands still: its connections stay open and nothing is answered."""
-    assert server._child is not None
-    pid = server._child.pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 async def test_a_broker_that_lives_answers(broker: str) -> None:

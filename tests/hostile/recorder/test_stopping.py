@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,17 +21,11 @@ from tests.acceptance.recorder.publishing import publish
 from tests.acceptance.recorder.written import recorded
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
+from tests.servers.freezing import frozen
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.waiting import eventually
 
 DRAIN = 1.0
-
-
-def _processes(server: PostgresServer) -> list[int]:
-    """The server and all its children."""
-    first = (server.directory / "data" / "postmaster.pid").read_text().splitlines()[0]
-    children = Path(f"/proc/{first}/task/{first}/children").read_text()
-    return [int(pid) for pid in (first, *children.split())]
 
 
 async def test_a_statement_that_fails_behind_a_cancelled_caller() -> None:
@@ -137,14 +130,8 @@ async def test_postgresql_stands_still(
 
     @contextlib.asynccontextmanager
     async def hold() -> AsyncIterator[None]:
-        pids = _processes(own_postgres)
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with frozen(own_postgres):
             yield
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
 
     try:
         await _stop_while_held_up(rig, topics, kafka_bootstrap, database, url, hold)

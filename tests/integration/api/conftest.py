@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from api.sessions.sign_in import Passwords
-from catalog.migrate import migrate
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, harness
+from tests.servers.schema import make_schema
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def passwords() -> Iterator[Passwords]:
 
 @pytest.fixture
 async def api(settings: Settings, passwords: Passwords) -> AsyncIterator[Harness]:
-    await migrate(settings.database_url.get_secret_value())
+    await make_schema(settings.database_url.get_secret_value())
     async with harness(settings, passwords) as made:
         yield made
 

@@ -10,7 +10,6 @@ from pydantic import SecretStr
 from redis.exceptions import RedisError
 
 from api.sessions.sign_in import Passwords
-from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
 from connectors.breaker import BreakerPolicy, BreakerReport
 from connectors.reports import PastCall
@@ -21,6 +20,7 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from tests.integration.api.harness import Harness, Headers, harness
 from tests.servers.redis import RedisServer
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 POLICY = BreakerPolicy(window=20, failures=10, pause=60.0)
@@ -165,7 +165,7 @@ async def test_without_redis_it_is_said(
     own_redis: RedisServer, settings: Settings, passwords: Passwords
 ):
     changed = settings.model_copy(update={"redis_url": SecretStr(own_redis.url)})
-    await migrate(changed.database_url.get_secret_value())
+    await make_schema(changed.database_url.get_secret_value())
     async with harness(changed, passwords) as api:
         owner = await api.account()
         own_redis.stop()

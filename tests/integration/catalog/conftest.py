@@ -6,14 +6,14 @@ import pytest
 
 from catalog.database import Database, open_database
 from catalog.index.writer import IndexStore
-from catalog.migrate import migrate
 from catalog.redis_connection import RedisClient, connect_redis
 from tests.integration.catalog.records import Records
+from tests.servers.schema import make_schema
 
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    await migrate(database_url)
+    await make_schema(database_url)
     opened = open_database(database_url)
     yield opened
     await opened.close()

@@ -12,12 +12,12 @@ from catalog.database import Database, open_database
 from catalog.index.drainer import OutboxDrainer
 from catalog.index.entries import beacon_field, decode_beacon
 from catalog.index.writer import IndexStore
-from catalog.migrate import migrate
 from catalog.models import Beacon
 from catalog.redis_connection import RedisClient, connect_redis
 from tests.integration.catalog.records import UUID, Records, is_built
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 
@@ -113,7 +113,7 @@ async def test_redis_away(database: Database, own_redis: RedisServer, records: R
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_sql_away(own_postgres: PostgresServer, redis: RedisClient, records: Records, end):
-    await migrate(own_postgres.admin_url)
+    await make_schema(own_postgres.admin_url)
     database = open_database(own_postgres.admin_url)
     store = IndexStore(redis, prefix="test:")
     beacon = await add_beacon(database, records)

@@ -13,7 +13,6 @@ from catalog.database import Database, open_database
 from catalog.errors import BulkWriteError
 from catalog.index.drain import DrainResult, drain_once, rebuild
 from catalog.index.writer import IndexStore
-from catalog.migrate import migrate
 from catalog.models import (
     Beacon,
     Campaign,
@@ -28,6 +27,7 @@ from catalog.models import (
 )
 from catalog.redis_connection import RedisClient
 from tests.integration.catalog.records import NOON, UUID, Records, fresh_index, index_of
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 _OUTBOX = select(Outbox.kind, Outbox.ref)
@@ -196,7 +196,7 @@ async def test_bulk_statements_are_refused(database: Database, statement):
 
 @pytest.fixture
 async def postgres(postgres_url: str, records: Records):
-    await migrate(postgres_url)
+    await make_schema(postgres_url)
     database = open_database(postgres_url)
     yield database
     await database.close()

@@ -10,7 +10,6 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pydantic import SecretStr
 from redis import Redis
 
-from catalog.migrate import migrate
 from engine.cli.check.clock import check_clock
 from engine.cli.check.finding import State
 from engine.cli.check.process import check_process
@@ -22,12 +21,13 @@ from engine.process.settings_sources import load_settings
 from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity
 from tests.servers.postgres import execute
+from tests.servers.schema import make_schema
 
 
 async def test_all_is_well(
     tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
 ) -> None:
-    await migrate(postgres_url)
+    await make_schema(postgres_url)
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     names = [name for name in Topics.named(topic_prefix).all() if "dead" not in name]
     for made in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
@@ -96,7 +96,7 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
         assert [each.what for each in seen if each.state is State.BAD] == ["migrations"]
         found = {each.what: each for each in seen}
         assert found["migrations"].told.endswith("run `proximity migrate`")
-    await migrate(postgres_url)
+    await make_schema(postgres_url)
     role = f"reader_{os.getpid()}"
     execute(postgres_url, f"CREATE ROLE {role} LOGIN")
     execute(postgres_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import select
 
 from catalog.database import open_database
-from catalog.migrate import migrate
 from catalog.models import Connector
 from catalog.secrets import open_cipher
 from engine.cli.catalog_loading import write_catalog
 from engine.process.settings_sources import load_settings
 from tests.integration.commands.proximity import Proximity
 from tests.servers.http_service import Answer, content, replying, serving
+from tests.servers.schema import make_schema
 
 KEY = "a passphrase of some length"
 TOKEN, SECRET = "the-secret-token", "whsec_c2VjcmV0LXNlY3JldA=="
@@ -33,7 +33,7 @@ class Command:
 
     async def load(self, raw: bytes) -> None:
         """Write a catalog."""
-        await migrate(self._url)
+        await make_schema(self._url)
         database = open_database(self._url)
         try:
             await write_catalog(self._settings, database, raw)

@@ -17,7 +17,6 @@ import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
 import engine.wiring.connector as wiring
-from catalog.migrate import migrate
 from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.messages import ConnectorCall
 from engine.kafka.positions import Position
@@ -33,6 +32,7 @@ from engine.wiring.stores import Stores, open_stores
 from tests.acceptance.connectors.calls import call
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.servers.http_service import Heard, HttpService, content, hanging, replying, serving
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 PARTITION = TopicPartition("connector-calls", 3)
@@ -214,7 +214,7 @@ class Process:
 @pytest.fixture(scope="module")
 def migrated_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('sql') / 'catalog.db'}"
-    asyncio.run(migrate(url))
+    asyncio.run(make_schema(url))
     return url
 
 

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import select
 
 from catalog.database import open_database
-from catalog.migrate import migrate
 from catalog.models import RecorderOffset, ReplacedTopic
 from engine.cli.embedded.offsets import forget_offsets
+from tests.servers.schema import make_schema
 
 
 async def write(url: str, *offsets: RecorderOffset) -> None:
@@ -30,7 +30,7 @@ def offset() -> RecorderOffset:
 
 @pytest.fixture
 async def url(sqlite_url: str) -> str:
-    await migrate(sqlite_url)
+    await make_schema(sqlite_url)
     return sqlite_url
 
 

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 from aiokafka import ConsumerRecord, TopicPartition
 
-from catalog.migrate import migrate
 from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -23,6 +22,7 @@ from engine.wiring.stores import Stores, open_stores
 from engine.wiring.trigger import trigger_role
 from tests.acceptance.topics import TopicSet
 from tests.contract.index_writer import PREFIX, Writer
+from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 from tests.unit.rules.records import UUID
 
@@ -121,7 +121,7 @@ async def pushed_trigger(
         redis_prefix=PREFIX,
         **more,
     )
-    await migrate(database_url)
+    await make_schema(database_url)
     publisher = Publisher.from_settings(settings)
     await publisher.start()
     try:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from catalog.models import Company, Statistic
 from catalog.statistics import StatisticFilter, StatisticLine, statistic_lines
 from tests.integration.catalog.records import NOON, Records
 from tests.integration.commands.proximity import Proximity
 from tests.integration.commands.terminal import on_a_terminal
+from tests.servers.schema import make_schema
 
 TODAY = date(2026, 11, 20)
 HEADER = ",".join(StatisticLine._fields)
@@ -22,7 +22,7 @@ HEADER = ",".join(StatisticLine._fields)
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """Two companies with a venue each; figures of ten days, and of a venue that is gone."""
-    await migrate(database_url)
+    await make_schema(database_url)
     opened = open_database(database_url)
     records = Records()
     companies = [Company(name=name, create_on=NOON) for name in ("alpha", "beta")]

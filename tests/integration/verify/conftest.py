@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from catalog.database import Database, open_database
-from catalog.migrate import migrate
 from tests.integration.commands.proximity import Proximity
+from tests.servers.schema import make_schema
 
 _NOW = "2026-11-20 10:00:00"
 _ROWS = (
@@ -23,7 +23,7 @@ _ROWS = (
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    await migrate(database_url)
+    await make_schema(database_url)
     opened = open_database(database_url)
     async with opened.engine.begin() as connection:
         for row in _ROWS:

@@ -87,6 +87,17 @@ class KafkaServer(ServerProcess):
         except KafkaException:
             return False
 
+    def java_options(self) -> list[str]:
+        """A broker of a test lives for seconds: what is compiled quickly serves it best."""
+        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        archive = archive_of(self._jars)
+        return [*options, f"-XX:SharedArchiveFile={archive}"] if archive.exists() else options
+
     def _run_java(self, heap: str) -> list[str | Path]:
         log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        return [self._java, heap, "-XX:+UseSerialGC", log_level, "-cp", f"{self._jars}/*"]
+        return [self._java, heap, *self.java_options(), log_level, "-cp", f"{self._jars}/*"]
+
+
+def archive_of(jars: Path) -> Path:
+    """Where `python -m tests.servers.kafka.archive` puts Kafka's classes."""
+    return jars.with_name(f"{jars.name}.jsa")

@@ -1,4 +1,4 @@
-"""A PostgreSQL that hangs: its connections stay open, new ones are taken, nothing is answered."""
+"""A server that hangs: its connections stay open, new ones are taken, nothing is answered."""
 
 import os
 import signal
@@ -6,22 +6,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers.postgres import PostgresServer
+from tests.servers.process import ServerProcess
+from tests.servers.waiting import wait_until
 
 
 @contextmanager
-def frozen(server: PostgresServer) -> Iterator[None]:
-    """Stop every process of the server, and let them go on at the end."""
+def frozen(server: ServerProcess) -> Iterator[None]:
+    """Stop every process of the server with all its threads, and let them go on at the end."""
     assert server._child is not None
     stopped: list[int] = []
     try:
         for number in _family(server._child.pid):
             os.kill(number, signal.SIGSTOP)
             stopped.append(number)
+        wait_until(
+            lambda: all(map(_stands_still, stopped)), deadline=10, what="no thread of it runs"
+        )
         yield
     finally:
         for number in stopped:
             os.kill(number, signal.SIGCONT)
+
+
+def _stands_still(pid: int) -> bool:
+    """The signal is sent before the last thread on another processor has seen it."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return all(
+        (thread / "stat").read_text().rpartition(")")[2].split()[0] == "T" for thread in threads
+    )
 
 
 def _family(pid: int) -> list[int]:

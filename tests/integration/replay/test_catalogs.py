@@ -11,7 +11,6 @@ from sqlalchemy import func, select
 from catalog.database import Database, open_database
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import LoadError, load_document
-from catalog.migrate import migrate
 from catalog.models import Base, Campaign, Venue
 from catalog.secrets import open_cipher
 from engine.cli.replay.catalog_copy import copy_catalog, loaded_over, make_empty
@@ -19,6 +18,7 @@ from engine.cli.replay.catalogs import ReplayedCatalog, living_campaigns, read_c
 from engine.kafka.detections import BeaconKey
 from rules.decision import decide
 from rules.model import Reason, Zone
+from tests.servers.schema import make_schema
 from tests.unit.rules.records import epoch
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
@@ -51,7 +51,7 @@ def document(*campaigns: dict[str, Any], **company: Any) -> bytes:
 
 @pytest.fixture
 async def database(database_url: str) -> Any:
-    await migrate(database_url)
+    await make_schema(database_url)
     database = open_database(database_url)
     cipher = open_cipher("a passphrase of these tests")
     connector = {"name": "c", "url": "https://mall.example", "method": "POST", "auth": "header"}

@@ -41,7 +41,7 @@ def replay(
         typer.Option("--from", help="First time, 2026-11-20T10:00:00+0100; else all there is."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="The time that is not replayed any more.")
+        str | None, typer.Option("--to", help="Up to this time, without it; else all there is.")
     ] = None,
     warm_up: Annotated[
         str, typer.Option(help="How long before --from is replayed uncounted, for claims: 1 day.")

@@ -25,7 +25,7 @@ venv: $(VENV)/.developing ## make .venv with the tools of development too
 demo: install ## show it working: real detections through Kafka, Redis and SQL (ARGS=--help for options)
 	$(BIN)/proximity demo $(ARGS)
 
-test: venv ## run the tests, a file a processor (ARGS="-k word" to choose, "-n 0" for one after the other)
+test: venv ## run the tests, a file a worker (ARGS="-k word" to choose, "-n 0" for one after the other)
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 lint: venv ## check style, types and the direction of imports

@@ -136,11 +136,6 @@ def topic_prefix() -> str:
     return f"t{secrets.token_hex(4)}."
 
 
-def pytest_xdist_auto_num_workers() -> int | None:
-    """Servers that the environment names are shared, and tests empty them: one at a time then."""
-    return 0 if {KAFKA, REDIS, DATABASE} & os.environ.keys() else None
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fetch Kafka's jars before the first test's own time limit starts to run."""
     wanted = any(

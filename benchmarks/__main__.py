@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
-from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.publishing import publish_all
 from benchmarks.workloads import Workload, make_catalog, workloads
 from engine.cli.embedded.redis_server import EmbeddedRedis
 from engine.cli.embedded.servers import EmbeddedServers
@@ -120,30 +120,12 @@ class _Round:
             "PROXIMITY_TOPIC_PREFIX": self._prefix,
             "PROXIMITY_GROUP_PREFIX": self._prefix,
         }
-        await asyncio.to_thread(self._publish, kafka)
+        records = self._workload.records(self._arguments.records)
+        await asyncio.to_thread(publish_all, kafka, f"{self._prefix}detections", records)
         return [
             (subject, await asyncio.to_thread(self._run, subject, environment))
             for subject in ("floor", "trigger")
         ]
-
-    def _publish(self, kafka: str) -> None:
-        """As a pipeline would: keyed by device, compressed (the embedded broker keeps 5 MB)."""
-        producer = Producer(
-            {
-                "bootstrap.servers": kafka,
-                "compression.type": "lz4",
-                "batch.size": 1_000_000,
-                "linger.ms": 50,
-                "partitioner": "murmur2_random",
-                "queue.buffering.max.messages": 1_000_000,
-            }
-        )
-        topic = f"{self._prefix}detections"
-        for key, value in self._workload.records(self._arguments.records):
-            producer.produce(topic, value=value, key=key)
-        left = producer.flush(60)
-        if left:
-            raise SystemExit(f"{left} records could not be published")
 
     def _run(self, subject: str, environment: dict[str, str]) -> dict[str, float]:
         own = min(os.sched_getaffinity(1)) if os.cpu_count() else -1

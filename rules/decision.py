@@ -4,7 +4,7 @@ A phase is a stretch of time in which the same campaigns of a target are open. I
 once per change, so that a detection costs the same however many campaigns are closed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -24,19 +24,34 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     `reason` is the check that refused the detection, or else the furthest check that any
     campaign reached. `closed` counts the refused campaigns by reason (a refused detection
     counts once), `throttled` those held back by their cache delay. `granted` passed every
-    check and are sent if the caller's claim succeeds.
+    check and are sent if the caller's claim succeeds. `open` are those that the schedule lets
+    through, granted or throttled; `closed_campaigns` has the ids of the others by reason.
     """
 
     reason: Reason
     closed: Counts = ()
     throttled: int = 0
     granted: tuple[CampaignSnapshot, ...] = ()
+    open: tuple[CampaignSnapshot, ...] = ()
+    closed_campaigns: Mapping[Reason, Sequence[int]] = {}
 
     @property
     def outcomes(self) -> Counts:
         """Every refusal, the throttled included, by reason; what is granted is not in it."""
         held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
         return self.closed + held_back
+
+    def by_campaign(self) -> Iterator[tuple[int, Reason]]:
+        """The id of each campaign that was looked at, and the check that refused it or GRANTED.
+
+        None, if the detection was refused before its campaigns were looked at.
+        """
+        for reason, closed in self.closed_campaigns.items():
+            for campaign_id in closed:
+                yield campaign_id, reason
+        granted = {campaign.id for campaign in self.granted}
+        for campaign in self.open:
+            yield campaign.id, Reason.GRANTED if campaign.id in granted else Reason.THROTTLED
 
 
 class Phase:
@@ -78,7 +93,8 @@ class Phase:
     def decision(self, granted: tuple[CampaignSnapshot, ...]) -> Decision:
         """The decision that grants these of the open campaigns and throttles the others."""
         throttled = len(self.open) - len(granted)
-        return Decision(self._furthest(granted, throttled), self.closed, throttled, granted)
+        reason, closed = self._furthest(granted, throttled), self.closed_campaigns
+        return Decision(reason, self.closed, throttled, granted, self.open, closed)
 
     def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:
         if granted:

@@ -30,6 +30,7 @@ _COMMANDS = (
     "index",
     "connector",
     "publish.command",
+    "replay.command",
     "notifications.command",
     "dead_letters.command",
     "demo.command",

@@ -71,21 +71,22 @@ def detection_of(
     record: ConsumerRecord[bytes, bytes], message: Detection, path_loss_exponent: float
 ) -> DecodedDetection:
     """The detection that a record's message tells of. Raises ValueError (a field is wrong)."""
-    major, minor = message.major, message.minor
     if "\0" in message.device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
     detected_at = message.detected_at
     return DecodedDetection(
         record,
         message,
-        BeaconKey(
-            canonical_uuid(message.uuid),
-            major if type(major) is int else _number(major),
-            minor if type(minor) is int else _number(minor),
-        ),
+        _beacon_key(message.uuid, message.major, message.minor),
         _zone(message, path_loss_exponent),
         record.timestamp / 1000 if detected_at is None else parse(detected_at),
     )
+
+
+@lru_cache(maxsize=65_536)
+def _beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
+    """Remembered as written: few beacons are new."""
+    return BeaconKey(canonical_uuid(uuid), _number(major), _number(minor))
 
 
 @lru_cache(maxsize=65_536)

@@ -14,7 +14,7 @@ from engine.kafka.cluster_metadata import topic_ids
 from engine.process.settings import Settings
 
 _POLL_MS = 200
-_LARGEST_LIST = 500
+_LARGEST_LIST = 500  # records, unless the reader asks for longer lists
 
 Offsets = Mapping[TopicPartition, int]
 FetchedRecords = dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]
@@ -28,7 +28,7 @@ class OffsetRange(NamedTuple):
 
 
 class TopicReader:
-    """Reads partitions from given offsets, in lists of at most 500 records."""
+    """Reads partitions from given offsets, in lists of a bounded number of records."""
 
     def __init__(self, consumer: AIOKafkaConsumer, deadline: float) -> None:
         self._consumer = consumer
@@ -44,6 +44,39 @@ class TopicReader:
             begins = await self._consumer.beginning_offsets(list(partitions))
             ends = await self._consumer.end_offsets(list(partitions))
         return {tp: OffsetRange(begins[tp], ends[tp]) for tp in partitions}
+
+    async def first_since(
+        self, ranges: Mapping[TopicPartition, OffsetRange], instant: float
+    ) -> dict[TopicPartition, int | None]:
+        """The first record of each partition that is dated `instant` (epoch s) or later, within its
+        range; the range's end where there is none.
+
+        None where the broker does not know the times of its records (the embedded one). Raises
+        KafkaError or TimeoutError.
+        """
+        filled = [tp for tp, each in ranges.items() if each.begin < each.end]
+        dated = await self._offsets_at(filled, max(0, round(instant * 1000)))
+        silent = [tp for tp in filled if dated[tp] is None]
+        # Every record is dated 0 or later, if records are dated at all.
+        knows = await self._offsets_at(silent, 0)
+        found: dict[TopicPartition, int | None] = {tp: each.end for tp, each in ranges.items()}
+        for tp in filled:
+            begin, end = ranges[tp]
+            offset = dated[tp]
+            if offset is not None:
+                found[tp] = min(max(offset, begin), end)
+            elif knows[tp] is None:
+                found[tp] = None
+        return found
+
+    async def _offsets_at(
+        self, partitions: Collection[TopicPartition], milliseconds: int
+    ) -> dict[TopicPartition, int | None]:
+        if not partitions:
+            return {}
+        async with asyncio.timeout(self._deadline):
+            found = await self._consumer.offsets_for_times(dict.fromkeys(partitions, milliseconds))
+        return {tp: None if found.get(tp) is None else found[tp].offset for tp in partitions}
 
     async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The ids of those topics that exist, where the brokers know ids.
@@ -118,11 +151,12 @@ async def open_topic_reader(
     *,
     missing: Literal["skip", "error"],
     group: str | None = None,
+    largest_list: int = _LARGEST_LIST,
 ) -> AsyncIterator[TopicReader]:
     """A reader of any topic. Raises KafkaError or TimeoutError.
 
     `missing` says what becomes of records that are deleted before they are read. With `group`
-    the reader may commit.
+    the reader may commit. Lists have at most `largest_list` records.
     """
     deadline = settings.kafka_request_timeout
     consumer = AIOKafkaConsumer(
@@ -132,7 +166,7 @@ async def open_topic_reader(
         auto_offset_reset="none" if missing == "error" else "earliest",
         isolation_level="read_committed",
         fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
-        max_poll_records=_LARGEST_LIST,
+        max_poll_records=largest_list,
     )
     try:
         async with asyncio.timeout(deadline):

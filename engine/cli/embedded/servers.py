@@ -23,7 +23,7 @@ PARTITIONS = 4
 _DEADLINE_SECONDS = 10.0
 
 # Without a logger librdkafka writes to standard error, into a live display.
-_logger = logging.getLogger("engine.cli.embedded.broker")
+_logger = logging.getLogger("engine.cli.embedded.servers")
 
 
 class EmbeddedBroker:

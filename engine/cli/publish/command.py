@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from engine.cli.errors import CommandError, CommandInterruptedError
 from engine.cli.invocation import begin_quietly
+from engine.cli.publish.form import Format, form_of
 from engine.cli.servers import first_contact, kafka_failures
 from engine.process.settings import Settings
 
@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from engine.cli.publish.item import LineReader
     from engine.cli.publish.pace import Pace
     from engine.cli.publish.source import Source
-
-_CSV_SUFFIXES = (".csv",)
-_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-
-
-class Format(StrEnum):
-    """What `--format` takes."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
 
 
 def register(app: typer.Typer) -> None:
@@ -74,7 +64,7 @@ def publish(
         raise typer.BadParameter(
             "goes without --rate: one of them sets the pace", param_hint="speed"
         )
-    form = form or _form_of(file)
+    form = form or form_of(file)
     if as_is and (now or speed is not None or form is Format.CSV):
         raise typer.BadParameter(
             "publishes JSON Lines unread: not with --now, --speed or CSV", param_hint="as-is"
@@ -83,18 +73,6 @@ def publish(
     reader = _reader(form, recorded=speed is not None, as_is=as_is)
     with _opened(file) as source:
         asyncio.run(_publish(settings, source, reader, _pace(rate, speed), stamp=now))
-
-
-def _form_of(file: Path) -> Format:
-    suffix = file.suffix.lower()
-    if suffix in _CSV_SUFFIXES:
-        return Format.CSV
-    if suffix in _JSON_SUFFIXES or str(file) == "-":
-        return Format.JSONL
-    raise typer.BadParameter(
-        f"cannot tell the format of {file} by its suffix: say --format jsonl or --format csv",
-        param_hint="file",
-    )
 
 
 def _reader(form: Format, *, recorded: bool, as_is: bool) -> "LineReader":

@@ -154,7 +154,7 @@ def json_item(value: bytes, *, recorded: bool) -> Item:
         raise ValueError(f"{error}; {_ACCEPTED}") from None
     at = message.detected_at
     if recorded and at is None:
-        raise ValueError("detected_at is missing, and --speed goes by it")
+        raise ValueError("detected_at is missing, and its time is needed here")
     when = parse(at) if recorded and at is not None else None
     return Item(message.device.udid.encode(), value, when)
 

@@ -107,13 +107,22 @@ async def numbered_lines(source: Source) -> AsyncIterator[Lines]:
 
     Raises InputFaultError for a line of more than LONGEST_LINE bytes.
     """
+    async for number, lines in line_blocks(source):
+        yield [(number + i, line.removesuffix(b"\r")) for i, line in enumerate(lines)]
+
+
+async def line_blocks(source: Source) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """The number of the first line and the lines, a list a block; a carriage return stays.
+
+    Raises InputFaultError for a line of more than LONGEST_LINE bytes.
+    """
     number, rest = 1, b""
     async for block in source.blocks():
         *ended, rest = (rest + block).split(b"\n")
         if len(rest) > LONGEST_LINE:
             place = f"{source.name}:{number + len(ended)}"
             raise InputFaultError(f"{place}: longer than {LONGEST_LINE} bytes")
-        yield [(number + i, line.removesuffix(b"\r")) for i, line in enumerate(ended)]
+        yield number, ended
         number += len(ended)
     if rest:
-        yield [(number, rest.removesuffix(b"\r"))]
+        yield number, [rest]

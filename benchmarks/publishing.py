@@ -1,0 +1,24 @@
+"""Records onto a topic, as an ingestion pipeline would put them there."""
+
+from collections.abc import Iterable
+
+from confluent_kafka import Producer
+
+
+def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Keyed by device, and compressed (the embedded broker keeps 5 MB of a partition)."""
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka,
+            "compression.type": "lz4",
+            "batch.size": 1_000_000,
+            "linger.ms": 50,
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    for key, value in records:
+        producer.produce(topic, value=value, key=key)
+    left = producer.flush(60)
+    if left:
+        raise SystemExit(f"{left} records could not be published")

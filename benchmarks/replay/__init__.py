@@ -1,0 +1,1 @@
+"""`python -m benchmarks.replay`: how fast recorded detections are decided again."""

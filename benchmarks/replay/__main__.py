@@ -1,0 +1,108 @@
+"""`python -m benchmarks.replay`: a replay beside its floor, from a file and from Kafka."""
+
+import argparse
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.publishing import publish_all
+from benchmarks.workloads import Workload, make_catalog, workloads
+from engine.cli.embedded.servers import EmbeddedBroker
+
+_SUBJECT_SECONDS = 360.0
+# Each subject behind its floor.
+_SUBJECTS = ("file-floor", "file", "kafka-floor", "kafka")
+_MEANINGS = {
+    "file-floor": "floor: read lines + decode",
+    "file": "replay FILE",
+    "kafka-floor": "floor: getmany + decode",
+    "kafka": "replay (Kafka)",
+}
+
+
+def main() -> None:
+    """Parse the arguments, run, print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=__doc__)
+    parser.add_argument("--records", type=int, default=300_000, help="detections a round")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
+    parser.add_argument("--workload", choices=["dwell", "sweep"], default="dwell")
+    parser.add_argument("--kafka", help="host:port of a broker; default: the embedded one")
+    arguments = parser.parse_args()
+    console = Console()
+    workload = next(w for w in workloads(arguments.records) if w.name == arguments.workload)
+    console.print(f"{workload.name}: {workload.meaning}")
+    rates = _measure(arguments, workload, console)
+    table = Table("workload", "subject", "detections/s", "of the floor")
+    for name in _SUBJECTS:
+        rate, floor = (statistics.median(rates[n]) for n in (name, f"{name.split('-')[0]}-floor"))
+        table.add_row(workload.name, _MEANINGS[name], f"{rate:,.0f}", f"{rate / floor:.0%}")
+    console.print(table)
+
+
+def _measure(
+    arguments: argparse.Namespace, workload: Workload, console: Console
+) -> dict[str, list[float]]:
+    rates: dict[str, list[float]] = {name: [] for name in _SUBJECTS}
+    # The subjects run one after the other on the first processor; the broker gets the last one.
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(mine)})
+    try:
+        for number in range(arguments.rounds):
+            for name, result in _round(arguments, workload, number, min(mine)):
+                rates[name].append(result["records"] / result["seconds"])
+                console.print(f"  round {number + 1}: {name} {rates[name][-1]:,.0f}/s")
+    finally:
+        os.sched_setaffinity(0, mine)
+    return rates
+
+
+def _round(
+    arguments: argparse.Namespace, workload: Workload, number: int, processor: int
+) -> list[tuple[str, dict[str, float]]]:
+    """The detections written and published once, then each subject over them."""
+    prefix = f"bench-replay-{os.getpid()}-{number}."
+    with tempfile.TemporaryDirectory() as directory:
+        database = f"sqlite:///{Path(directory) / 'catalog.sqlite3'}"
+        asyncio.run(make_catalog(database, workload.campaigns))
+        file = Path(directory) / "detections.jsonl"
+        values = (value for _, value in workload.records(arguments.records))
+        file.write_bytes(b"\n".join(values))
+        broker = None if arguments.kafka else EmbeddedBroker()
+        try:
+            kafka = arguments.kafka or (broker.bootstrap_servers if broker else "")
+            publish_all(kafka, f"{prefix}detections", workload.records(arguments.records))
+            environment = os.environ | {
+                "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": kafka,
+                "PROXIMITY_DATABASE_URL": database,
+                "PROXIMITY_TOPIC_PREFIX": prefix,
+                "PROXIMITY_GROUP_PREFIX": prefix,
+            }
+            command = (str(file), str(arguments.records), str(processor))
+            return [(name, _run(name, command, environment)) for name in _SUBJECTS]
+        finally:
+            if broker is not None:
+                broker.close()
+
+
+def _run(name: str, arguments: tuple[str, ...], environment: dict[str, str]) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.replay.subjects", name, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        timeout=_SUBJECT_SECONDS,
+        check=True,
+    )
+    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+if __name__ == "__main__":
+    main()

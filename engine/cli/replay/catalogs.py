@@ -1,0 +1,144 @@
+"""A catalog as the rules see it: every beacon, compiled, with names for what it sends."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import select
+
+from catalog.database import Database
+from catalog.index.catalog_reader import beacon_fields, campaign_fields, connector_fields
+from catalog.index.entries import (
+    BeaconEntry,
+    ConnectorEntry,
+    decode_beacon,
+    decode_campaign,
+    decode_connector,
+)
+from catalog.models import Campaign, Company, Venue
+from engine.kafka.detections import BeaconKey
+from engine.trigger.beacon_cache import IndexedBeacon, assemble
+from rules.local_time import LocalClock, fixed_clock, zone_clock
+from rules.model import CampaignSnapshot, VenueSnapshot
+
+_UTC = "UTC"
+
+
+class Place(NamedTuple):
+    """A venue of a company, by their names."""
+
+    company: str
+    venue: str
+
+
+class ReplayedCampaign(NamedTuple):
+    """A campaign by its names. `id` is that of SQL; None for one that only a file has."""
+
+    place: Place
+    name: str
+    id: int | None
+    format: str
+
+    @property
+    def key(self) -> tuple[str, ...] | int:
+        """What is equal for the same campaign in two catalogs."""
+        return (*self.place, self.name) if self.id is None else self.id
+
+
+class ReplayedCatalog:
+    """Beacons by key, campaigns and venues by id. `name` is how reports call it."""
+
+    def __init__(
+        self,
+        name: str,
+        beacons: Mapping[BeaconKey, IndexedBeacon],
+        campaigns: Mapping[int, ReplayedCampaign],
+        places: Mapping[int, Place],
+    ) -> None:
+        self.name = name
+        self.beacons = beacons
+        self.campaigns = campaigns
+        self.places = places
+
+
+def venue_clock(venue: VenueSnapshot) -> LocalClock:
+    """The wall clock of a venue; UTC for one without a time zone, or with an unknown one."""
+    return _clock(venue.time_zone)
+
+
+def campaign_clock(campaign: CampaignSnapshot) -> LocalClock:
+    """The wall clock by which the rules hold a campaign."""
+    offset = campaign.start.utcoffset()
+    if campaign.time_zone is None and offset is not None:
+        return fixed_clock(offset)
+    return _clock(campaign.time_zone)
+
+
+def _clock(zone: str | None) -> LocalClock:
+    try:
+        return zone_clock(zone or _UTC)
+    except ValueError:  # its campaigns are left out of the beacons, as the trigger leaves them
+        return zone_clock(_UTC)
+
+
+async def living_campaigns(database: Database) -> frozenset[int]:
+    """The ids of the campaigns that SQL has. Raises SQLAlchemyError or OSError."""
+    async with database.read() as session:
+        return frozenset(await session.scalars(select(Campaign.id)))
+
+
+async def read_catalog(
+    database: Database, name: str, known: Collection[int] | None = None
+) -> ReplayedCatalog:
+    """All of a database's catalog. `known` are the ids that SQL has given; None: all of them.
+
+    Raises SQLAlchemyError or OSError.
+    """
+    # One moment of the catalog, whatever is edited meanwhile; SQLite's transactions are so anyway.
+    options: dict[str, Any] = {}
+    if database.dialect == "postgresql":
+        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    async with database.read() as session:
+        await session.connection(execution_options=options)
+        entries: list[BeaconEntry] = []
+        async for _, fields in beacon_fields(session):
+            entries += map(decode_beacon, fields.values())
+        campaigns: dict[int, CampaignSnapshot] = {}
+        async for _, fields in campaign_fields(session):
+            campaigns |= {each.id: each for each in map(_awake, fields.values())}
+        connectors: dict[int, ConnectorEntry] = {}
+        async for _, fields in connector_fields(session):
+            connectors |= {each.company_id: each for each in map(decode_connector, fields.values())}
+        query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
+        places = {id_: Place(*names) for id_, *names in await session.execute(query)}
+        venues = await session.execute(select(Campaign.id, Campaign.venue_id))
+        homes = {row.id: row.venue_id for row in venues}
+    named = {
+        id_: ReplayedCampaign(
+            places[homes[id_]],
+            campaign.name,
+            id_ if known is None or id_ in known else None,
+            campaign.format,
+        )
+        for id_, campaign in campaigns.items()
+    }
+    return ReplayedCatalog(name, _compiled(entries, campaigns, connectors), named, places)
+
+
+def _awake(field: bytes) -> CampaignSnapshot:
+    """The campaign without what it sends, which replays do not need; and never asleep: what ended
+    long ago could fire at the time of the detections."""
+    return msgspec.structs.replace(decode_campaign(field).without_content(), asleep=False)
+
+
+def _compiled(
+    entries: Iterable[BeaconEntry],
+    campaigns: Mapping[int, CampaignSnapshot],
+    connectors: Mapping[int, ConnectorEntry],
+) -> dict[BeaconKey, IndexedBeacon]:
+    return {
+        BeaconKey(entry.beacon.uuid, entry.beacon.major, entry.beacon.minor): assemble(
+            entry, campaigns, connectors
+        )
+        for entry in entries
+    }

@@ -1,0 +1,185 @@
+"""`proximity replay`: what recorded detections would have sent, by this catalog or another."""
+
+import asyncio
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from engine.cli.errors import CommandError
+from engine.cli.invocation import begin_quietly
+from engine.cli.publish.form import Format, form_of
+from engine.cli.tables import echo_json
+
+if TYPE_CHECKING:
+    from engine.cli.replay.outcome import Findings
+    from engine.cli.replay.period import Period
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("replay")(replay)
+
+
+def replay(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="JSON Lines, a JSON array or CSV; - reads standard input. Else Kafka."),
+    ] = None,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="Else by suffix: .jsonl, .ndjson, .json or .csv; - is jsonl."
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="First time, 2026-11-20T10:00:00+0100; else all there is."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="Up to this time, without it; else all there is.")
+    ] = None,
+    warm_up: Annotated[
+        str, typer.Option(help="How long before --from is replayed uncounted, for claims: 1 day.")
+    ] = "none",
+    shift: Annotated[
+        str, typer.Option(help="Move every detection later by so much: 1 week, PT12H.")
+    ] = "none",
+    catalog: Annotated[
+        Path | None, typer.Option(help="A catalog file, as if it had been loaded.")
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(help="Another catalog file: show both, and what only one of them sends."),
+    ] = None,
+    without_sql: Annotated[
+        bool, typer.Option("--without-sql", help="The files alone are the catalogs.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="Write the hours as CSV; - is standard output.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page with plots, which needs no internet.")
+    ] = None,
+    sends: Annotated[
+        Path | None,
+        typer.Option(help="Write every notification as CSV; it names devices."),
+    ] = None,
+) -> None:
+    """Decide recorded detections again, and tell what would have been sent.
+
+    The detections come from FILE, in each form that `publish` reads, or from the topic
+    detections. They are decided in their own time against the catalog in SQL as it is now, or
+    with --catalog as if that file had been loaded; by the trigger's own rules, with claims in
+    memory. Nothing is published, committed or written, in Kafka, Redis or SQL. The result is told
+    by campaign, hour (on the venue's clock) and reason. A company's service is not called: it is
+    taken to answer with something to send.
+
+    Memory: about 400 bytes a device that is sent something, and 150 for each of its campaigns.
+    """
+    from engine.cli.replay.session import Request, perform
+    from engine.process.lifecycle import tune_garbage_collector
+
+    if without_sql and catalog is None:
+        raise typer.BadParameter("needs --catalog", param_hint="without-sql")
+    if json and str(csv_file) == "-":
+        raise typer.BadParameter("both go to standard output", param_hint="csv")
+    period = _period(since, until, warm_up)
+    settings = begin_quietly(context)
+    _refuse_unwritable(csv_file, html)
+    with nullcontext() if sends is None else _opened(sends) as sent:
+        request = Request(
+            file=file,
+            form=form or (form_of(file) if file is not None else Format.JSONL),
+            period=period,
+            shift=float(_duration(shift, "shift")),
+            catalogs=tuple(each for each in (catalog, compare) if each is not None),
+            compares=compare is not None,
+            without_sql=without_sql,
+            sends=sent,
+        )
+        tune_garbage_collector()
+        findings = asyncio.run(perform(settings, request))
+    _write_files(findings, csv_file, html)
+    _tell(findings, json, csv_file)
+
+
+def _write_files(findings: "Findings", csv_file: Path | None, html: Path | None) -> None:
+    from engine.cli.replay.export import write_csv
+    from engine.cli.replay.report.page import write_page
+
+    if csv_file is not None and str(csv_file) != "-":
+        with _opened(csv_file) as stream:
+            write_csv(findings, stream)
+    if html is not None:
+        with _opened(html) as stream:
+            stream.write(write_page(findings))
+
+
+def _tell(findings: "Findings", json: bool, csv_file: Path | None) -> None:
+    from engine.cli.replay.export import json_lines, write_csv
+    from engine.cli.replay.text import print_findings
+
+    if str(csv_file) == "-":
+        write_csv(findings, sys.stdout)
+    elif json:
+        for line in json_lines(findings):
+            echo_json(line)
+    else:
+        print_findings(findings)
+
+
+def _period(since: str | None, until: str | None, warm_up: str) -> "Period":
+    from math import inf
+
+    from engine.cli.replay.period import Period
+
+    seconds = _duration(warm_up, "warm-up")
+    if seconds and since is None:
+        raise typer.BadParameter("goes with --from", param_hint="warm-up")
+    begin = -inf if since is None else _instant(since, "from")
+    end = inf if until is None else _instant(until, "to")
+    if begin >= end:
+        raise typer.BadParameter("comes before --from", param_hint="to")
+    return Period(begin, end, begin - seconds)
+
+
+def _instant(text: str, option: str) -> float:
+    from engine.kafka.timestamps import parse_text
+
+    try:
+        return parse_text(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def _duration(text: str, option: str) -> int:
+    from rules.cache_delay import parse_delay
+
+    try:
+        return parse_delay(text)
+    except ValueError as error:
+        told = str(error).replace("a cache delay", "a duration")
+        raise typer.BadParameter(told, param_hint=option) from None
+
+
+def _refuse_unwritable(*files: Path | None) -> None:
+    """Before the work, not after it."""
+    for file in files:
+        if file is None or str(file) == "-":
+            continue
+        try:
+            file.open("a", encoding="utf-8").close()
+        except OSError as error:
+            raise CommandError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _opened(file: Path) -> TextIO:
+    try:
+        return file.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}") from None

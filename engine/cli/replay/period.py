@@ -1,0 +1,40 @@
+"""The time that a replay is about, by when the detections were made."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from math import inf
+from typing import NamedTuple
+
+from engine.kafka.detections import DecodedDetection
+
+
+class Period(NamedTuple):
+    """From `since` up to, not including, `until`, in epoch seconds.
+
+    What lies between `warm_up` and `since` is decided and not counted, so that claims stand as
+    they did.
+    """
+
+    since: float = -inf
+    until: float = inf
+    warm_up: float = -inf
+
+    @property
+    def begins_cold(self) -> bool:
+        """Whether claims of the time before are not known."""
+        return self.since > -inf and self.warm_up >= self.since
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing lies outside of it."""
+        return self == Period()
+
+    def parts(
+        self, detections: list[DecodedDetection]
+    ) -> Iterator[tuple[bool, Iterable[DecodedDetection]]]:
+        """The detections in their order, without those that lie outside; whether they count."""
+        if self.is_all:
+            yield True, detections
+            return
+        within = (each for each in detections if self.warm_up <= each.detected_at < self.until)
+        yield from groupby(within, lambda each: each.detected_at >= self.since)

@@ -1,0 +1,197 @@
+"""The page itself. Whatever comes from a catalog goes in as text: names are their owners' words.
+
+A policy in the page lets it run its own scripts, by their hashes, and load nothing at all: what an
+escape might have missed could neither run nor call anybody.
+"""
+
+import base64
+import hashlib
+from collections.abc import Container, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import orjson
+
+from catalog.plain_text import for_terminal
+from engine.cli.demo.reasons import WORDS
+from engine.cli.replay.outcome import CampaignRow, Findings, Outcome
+from engine.cli.replay.report.series import plots
+from engine.cli.replay.text import mostly, paired, told
+from rules.model import Reason
+
+_ASSETS = files("engine.cli.replay.report")
+
+
+class Column(NamedTuple):
+    """The head of a column, and the style class of its cells: n for figures, w for words that stay
+    whole; names have none."""
+
+    name: str
+    style: str = ""
+
+
+def write_page(findings: Findings) -> str:
+    """The whole file."""
+    data = plots(findings.outcomes)
+    scripts = [_read("uplot/uPlot.iife.min.js"), _read("assets/report.js")]
+    styles = [_read("uplot/uPlot.min.css"), _read("assets/report.css")]
+    policy = (
+        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            "<title>Replay</title>",
+            *(f"<style>{style}</style>" for style in styles),
+            "</head>\n<body>",
+            *_body(findings, {plot["id"] for plot in data["plots"]}),
+            f'<script type="application/json" id="data">{_in_element(data)}</script>',
+            *(f"<script>{script}</script>" for script in scripts),
+            f"<!-- uPlot:\n{_read('uplot/LICENSE')}-->",
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def _read(name: str) -> str:
+    return _ASSETS.joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+def _hashes(texts: Iterable[str]) -> str:
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in texts)
+    return " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
+
+
+def _in_element(data: dict[str, Any]) -> str:
+    """JSON in which nothing can end its element."""
+    written = orjson.dumps(data).decode()
+    for character in "<>&":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return written
+
+
+def _text(words: str) -> str:
+    return escape(for_terminal(words))
+
+
+def _body(findings: Findings, drawn: Container[str]) -> Iterator[str]:
+    outcomes = findings.outcomes
+    yield "<h1>What would have been sent</h1>"
+    first, *notes = told(findings)
+    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    yield f'<p class="soft">{_text(first[:1].upper() + first[1:])}. Made on {made}.</p>'
+    yield from _tiles(findings)
+    for note in notes[len(outcomes) :]:
+        yield f'<p class="note">{_text(note[:1].upper() + note[1:])}.</p>'
+    yield "<noscript><p class=note>The plots need JavaScript; the tables do not.</p></noscript>"
+    yield from _plot("sent", "Notifications, by the venues' clocks", drawn)
+    if len(outcomes) == 1:
+        yield from _campaigns(outcomes[0])
+    else:
+        yield from _side_by_side(outcomes[0], outcomes[1])
+    for number, outcome in enumerate(outcomes):
+        whose = "" if len(outcomes) == 1 else f": {outcome.name}"
+        yield from _plot(f"reasons-{number}", f"Decisions of campaigns, by reason{whose}", drawn)
+        yield from _reasons(outcome, whose)
+
+
+def _tiles(findings: Findings) -> Iterator[str]:
+    figures = [(f"{findings.decided:,}", "detections")]
+    for each in findings.outcomes:
+        whose = "" if len(findings.outcomes) == 1 else f", {each.name}"
+        figures += [(f"{each.sent:,}", f"notifications{whose}")]
+        figures += [(f"{each.devices:,}", f"devices that get one{whose}")]
+    yield '<div class="tiles">'
+    for figure, words in figures:
+        yield f"<div><b>{figure}</b><span>{_text(words)}</span></div>"
+    yield "</div>"
+
+
+def _plot(id_: str, title: str, drawn: Container[str]) -> Iterator[str]:
+    yield f"<h2>{_text(title)}</h2>"
+    yield f'<div class="plot" id="{id_}"></div>' if id_ in drawn else "<p>None.</p>"
+
+
+def _campaigns(outcome: Outcome) -> Iterator[str]:
+    columns = (
+        Column("Campaign"),
+        Column("Venue"),
+        Column("Company"),
+        Column("Sent", "n"),
+        Column("Devices", "n"),
+        Column("Held back", "n"),
+        Column("Else mostly", "w"),
+    )
+    rows = [
+        (
+            *_names(row),
+            f"{row.sent:,}",
+            f"{row.devices:,}",
+            f"{row.reasons.get(Reason.THROTTLED, 0):,}",
+            mostly(row),
+        )
+        for row in outcome.campaigns
+    ]
+    yield from _table("Campaigns", columns, rows)
+
+
+def _side_by_side(first: Outcome, second: Outcome) -> Iterator[str]:
+    columns = (
+        Column("Campaign"),
+        Column("Venue"),
+        Column("Company"),
+        *(Column(f"Sent: {each.name}", "n") for each in (first, second)),
+        *(Column(f"Only {each.name}", "n") for each in (first, second)),
+        *(Column(f"Devices only {each.name}", "n") for each in (first, second)),
+    )
+    rows = []
+    for pair in paired(first, second):
+        named = next(row for row in pair if row is not None)
+        rows.append(
+            (
+                *_names(named),
+                *(_figure(row and row.sent) for row in pair),
+                *(_figure(row and row.only_here) for row in pair),
+                *(_figure(row and row.devices_only_here) for row in pair),
+            )
+        )
+    yield from _table("Campaigns, side by side", columns, rows)
+
+
+def _figure(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
+
+
+def _names(row: CampaignRow) -> tuple[str, str, str]:
+    campaign = row.campaign
+    return campaign.name, campaign.place.venue, campaign.place.company
+
+
+def _reasons(outcome: Outcome, whose: str) -> Iterator[str]:
+    columns = (Column("Reason", "w"), Column("Meaning"), Column("Detections", "n"))
+    rows = [
+        (reason.value, WORDS[reason], f"{count:,}") for reason, count in outcome.detections.items()
+    ]
+    yield from _table(f"Detections, by the furthest check{whose}", columns, rows)
+
+
+def _table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f'<h2>{_text(title)}</h2>\n<table class="table"><thead><tr>'
+    yield "".join(f"<th{_class(each)}>{_text(each.name)}</th>" for each in columns)
+    yield "</tr></thead><tbody>"
+    for row in rows:
+        cells = (
+            f'<td{_class(each)} data-label="{_text(each.name)}">{_text(cell)}</td>'
+            for each, cell in zip(columns, row, strict=True)
+        )
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</tbody></table>"
+
+
+def _class(column: Column) -> str:
+    return f' class="{column.style}"' if column.style else ""

@@ -1,0 +1,124 @@
+"""The replay itself: decode a batch, decide it against each catalog, count.
+
+Nothing awaits once per detection.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from catalog.chunks import chunked
+from engine.cli.progress import PlainProgress
+from engine.cli.replay.comparison import CatalogComparison
+from engine.cli.replay.decisions import CatalogReplay
+from engine.cli.replay.outcome import Findings, outcome_of
+from engine.cli.replay.period import Period
+from engine.kafka.dead_letters import DeadLetter
+from engine.kafka.decoding import DecodedBatch
+from engine.kafka.detection_decoder import DetectionDecoder
+from engine.kafka.detections import DecodedDetection
+from engine.kafka.partition_worker import Records
+from engine.trigger.grants import Grant
+
+# What a catalog sends for a part of the detections, and the positions of what only it sends.
+OnSent = Callable[[CatalogReplay, Sequence[Grant], set[int]], None]
+
+
+class ReplaySource(Protocol):
+    """Where records come from. `read` of `total` (None while that is unknown) is done."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def total(self) -> int | None: ...
+    @property
+    def read(self) -> int: ...
+    def batches(self) -> AsyncGenerator[Records, None]: ...
+    def check_times(self, detections: Sequence[DecodedDetection]) -> None: ...
+
+
+class ReplayRun:
+    """Replays a source against one catalog, or against two side by side.
+
+    `decoders` are those of the source's topics. `period` is that of the detections' own times;
+    afterwards they are moved by `shift` seconds. `on_sent` is told what each batch sends.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: ReplaySource,
+        replays: Sequence[CatalogReplay],
+        period: Period,
+        shift: float,
+        decoders: Mapping[str, DetectionDecoder],
+        on_sent: OnSent | None = None,
+    ) -> None:
+        self._source = source
+        self._replays = replays
+        self._comparison = CatalogComparison(*replays) if len(replays) > 1 else None
+        self._period = period
+        self._shift = shift
+        self._decoders = decoders
+        self._on_sent = on_sent
+        self._records = self._undecodable = self._decided = 0
+        self._first_fault = ""
+
+    async def run(self, progress: PlainProgress) -> Findings:
+        """Read to the end. Raises what the source raises."""
+        begin: float | None = None
+        async with aclosing(self._source.batches()) as batches:
+            async for records in batches:
+                if begin is None:
+                    begin = time.monotonic()
+                    progress.expect(self._source.total)
+                decoder = self._decoders[records[0].topic]
+                for part in chunked(records, decoder.records_at_once):
+                    self._take(await decoder.decode(part), len(part))
+                progress.update(self._records, self._source.read)
+        return self._findings(0.0 if begin is None else time.monotonic() - begin)
+
+    def _take(self, batch: DecodedBatch[DecodedDetection], records: int) -> None:
+        self._records += records
+        self._undecodable += len(batch.dead_letters)
+        if batch.dead_letters and not self._first_fault:
+            self._first_fault = _told(self._source.name, batch.dead_letters[0])
+        self._source.check_times(batch.messages)
+        for counted, part in self._period.parts(batch.messages):
+            self._decide(list(part), counted)
+
+    def _decide(self, detections: list[DecodedDetection], counted: bool) -> None:
+        if self._shift:
+            for detection in detections:
+                detection.detected_at += self._shift
+        sent = [replay.decide(detections, counted=counted) for replay in self._replays]
+        self._decided += len(detections) if counted else 0
+        only: Sequence[set[int]] = [set() for _ in sent]
+        if self._comparison is not None:
+            only = self._comparison.note(*sent)
+        if self._on_sent is not None:
+            for replay, grants, positions in zip(self._replays, sent, only, strict=True):
+                self._on_sent(replay, grants, positions)
+
+    def _findings(self, seconds: float) -> Findings:
+        outcomes = [
+            outcome_of(replay, self._comparison, number)
+            for number, replay in enumerate(self._replays)
+        ]
+        return Findings(
+            self._source.name,
+            self._records,
+            self._undecodable,
+            self._first_fault,
+            self._decided,
+            seconds,
+            self._period.begins_cold,
+            outcomes,
+        )
+
+
+def _told(source: str, letter: DeadLetter) -> str:
+    record = letter.record
+    place = f"/{record.partition}" if record.topic else ""
+    return f"{source}{place}:{record.offset}: {letter.detail}"

@@ -1,0 +1,154 @@
+"""`proximity replay` as its users type it, without any server."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.application import run
+from tests.integration.commands.proximity import Proximity
+from tests.integration.replay.test_catalogs import UUID, campaign, document
+
+END = {"end": "2040-12-31T00:00:00+0100"}
+# The hall is in Tokyo; its morning of 25 October.
+DAY = "2026-10-25T"
+HEADER = "uuid,major,minor,proximity,udid,detected_at\n"
+
+
+def rows(*detections: tuple[str, str]) -> str:
+    return HEADER + "".join(f"{UUID},1,1,near,{udid},{DAY}{at}+0900\n" for udid, at in detections)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Detections and two catalogs."""
+    detections = [("a", "09:10:00"), ("b", "09:20:00"), ("a", "10:10:00"), ("c", "10:20:00")]
+    (tmp_path / "detections.csv").write_text(rows(*detections))
+    hello = campaign("Hello", **END)
+    (tmp_path / "one.json").write_bytes(document(hello))
+    late = campaign("Hello", **END) | {"start_time": "10:00", "end_time": "24:00"}
+    (tmp_path / "two.json").write_bytes(document(late, campaign("=Bye", **END)))
+    return tmp_path
+
+
+def replay(files: Path, *arguments: str) -> int:
+    first = ("replay", str(files / "detections.csv"), "--catalog", str(files / "one.json"))
+    return run([*first, "--without-sql", *arguments])
+
+
+def test_as_text(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay(files) == 0
+    output, error = capsys.readouterr()
+    assert error == ""
+    lines = output.splitlines()
+    assert lines[0].startswith("replayed 4 detections of ")
+    assert lines[1] == "one.json: 3 notifications to 3 devices"
+    (hello,) = (line for line in lines if line.startswith("Hall "))
+    assert hello.split() == ["Hall", "Hello", "3", "3", "1"]
+    assert [line.split() for line in lines[-3:]] == [
+        ["hour", "sent"],
+        ["2026-10-25", "09:00", "2"],
+        ["2026-10-25", "10:00", "1"],
+    ]
+
+
+def test_two_catalogs_side_by_side(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = files / "out.csv"
+    other = ("--compare", str(files / "two.json"))
+    sent = files / "sent.csv"
+    assert replay(files, *other, "--json", "--csv", str(written), "--sends", str(sent)) == 0
+    output, _ = capsys.readouterr()
+    found: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
+    assert found[0] | {"seconds": 0, "source": ""} == {
+        "kind": "replay",
+        "source": "",
+        "records": 4,
+        "undecodable": 0,
+        "first_fault": None,
+        "detections": 4,
+        "seconds": 0,
+        "begins_cold": False,
+        "notifications": {"one.json": 3, "two.json": 5},
+        "devices": {"one.json": 3, "two.json": 3},
+    }
+    campaigns = {(c["catalog"], c["campaign"]): c for c in found if c["kind"] == "campaign"}
+    assert {
+        key: (c["sent"], c["only_here"], c["devices_only_here"]) for key, c in campaigns.items()
+    } == {
+        ("one.json", "Hello"): (3, 2, 1),
+        ("two.json", "Hello"): (2, 1, 0),
+        ("two.json", "=Bye"): (3, 3, 3),
+    }
+    hours = {
+        (h["campaign"], h["hour"], h["reason"]): (h["detections"], h["only_here"])
+        for h in found
+        if h["kind"] == "hour" and h["catalog"] == "two.json"
+    }
+    assert hours["Hello", f"{DAY}09:00:00+0900", "outside_hours"] == (2, None)
+    assert hours["Hello", f"{DAY}10:00:00+0900", "granted"] == (2, 1)
+    lines = list(csv.DictReader(io.StringIO(written.read_text())))
+    assert len(lines) == sum(each["kind"] == "hour" for each in found)
+    assert {line["campaign"] for line in lines} == {"Hello", "'=Bye"}
+    notified = list(csv.DictReader(io.StringIO(sent.read_text())))
+    assert len(notified) == 8
+    assert sum(line["only_here"] == "true" for line in notified) == 6
+    assert {line["udid"] for line in notified} == {"a", "b", "c"}
+
+
+def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    period = ("--from", f"{DAY}10:00:00+0900", "--to", f"{DAY}10:20:00+0900")
+    assert replay(files, *period, "--json") == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (summary["detections"], summary["begins_cold"]) == (1, True)
+    assert summary["notifications"] == {"one.json": 1}
+    assert replay(files, *period, "--warm-up", "1 hour", "--shift", "20 years") == 0
+    output, _ = capsys.readouterr()
+    assert "one.json: 0 notifications to 0 devices" in output
+    assert "ended" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["replay", "x.csv", "--without-sql"], 2, "needs --catalog"),
+        (["replay", "x.csv", "--warm-up", "1 day"], 2, "goes with --from"),
+        (["replay", "x.csv", "--from", "yesterday"], 2, "2026-11-20T10:00:00+0100"),
+        (["replay", "x.csv", "--shift", "soon"], 2, "not a duration"),
+        (["replay", "x.csv", "--json", "--csv", "-"], 2, "standard output"),
+        (["replay", "x.txt"], 2, "cannot tell the format"),
+        (["replay", "x.csv", "--html", "/nowhere/x.html"], 1, "cannot write /nowhere/x.html"),
+        (["replay", "x.csv", "--catalog", "/nowhere/x.json"], 1, "cannot read /nowhere/x.json"),
+    ],
+)
+def test_what_cannot_be(
+    arguments: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == status
+    output, error = capsys.readouterr()
+    assert output == ""
+    assert error.count("\n") == 1
+    assert told in error
+
+
+def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "detections.csv").write_text(rows(("a", "09:10:00"), ("b", "9 o'clock")))
+    assert replay(files) == 1
+    assert f"{files / 'detections.csv'}:3: detected_at" in capsys.readouterr().err
+    (files / "one.json").write_text('{"companies": [{"nam": 1}]}')
+    assert replay(files) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1].startswith("proximity: one.json has ")
+    assert all(line.startswith("one.json: companies[0]") for line in told[:-1])
+
+
+def test_a_file_without_a_detection(tmp_path: Path) -> None:
+    proximity = Proximity(tmp_path, "127.0.0.1:1", "nobody.")
+    catalog = proximity.write("catalog.json", document(campaign("Hello", **END)))
+    words = ("replay", "-", "--catalog", catalog, "--without-sql")
+    done = proximity(*words, given=b"{}\nnothing\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("proximity: there is no detection in standard input; standard ")
+    assert done.stderr.count("\n") == 1

@@ -1,5 +1,7 @@
 """Zones: as a pipeline names them, or from the strength of the signal."""
 
+from functools import lru_cache
+
 from rules.model import Zone
 
 DEFAULT_TX_POWER = -59
@@ -16,6 +18,7 @@ _USUAL = {
 _NUMBERS = {zone.value: zone for zone in Zone}
 
 
+@lru_cache(maxsize=1024, typed=True)  # 1 is a zone, True is not
 def parse_zone(value: str | int) -> Zone:
     """The zone that a detection names.
 

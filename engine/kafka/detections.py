@@ -56,21 +56,23 @@ def decode_record(
     ValueError (a field is wrong).
     """
     message = _decode(record.value or b"")
-    major, minor = message.major, message.minor
     if "\0" in message.device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
-    detected_at = message.detected_at
+    proximity, detected_at = message.proximity, message.detected_at
     return DecodedDetection(
         record,
         message,
-        BeaconKey(
-            canonical_uuid(message.uuid),
-            major if type(major) is int else _number(major),
-            minor if type(minor) is int else _number(minor),
-        ),
-        _zone(message, path_loss_exponent),
+        _beacon_key(message.uuid, message.major, message.minor),
+        # An explicit proximity wins over rssi.
+        _zone_of_rssi(message, path_loss_exponent) if proximity is None else parse_zone(proximity),
         record.timestamp / 1000 if detected_at is None else parse(detected_at),
     )
+
+
+@lru_cache(maxsize=65_536)
+def _beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
+    """Remembered as written: few beacons are new."""
+    return BeaconKey(canonical_uuid(uuid), _number(major), _number(minor))
 
 
 @lru_cache(maxsize=65_536)
@@ -90,11 +92,7 @@ def _number(digits: str | int) -> int:
     return number
 
 
-def _zone(message: Detection, path_loss_exponent: float) -> Zone:
-    """An explicit proximity wins over rssi."""
-    proximity = message.proximity
-    if proximity is not None:
-        return parse_zone(proximity)
+def _zone_of_rssi(message: Detection, path_loss_exponent: float) -> Zone:
     if message.rssi is None:
         raise ValueError("one of proximity and rssi is required")
     return zone_from_rssi(message.rssi, message.tx_power, path_loss_exponent)

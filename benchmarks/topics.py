@@ -1,5 +1,6 @@
 """The topics of a run: filled with detections, and read for what came of them."""
 
+import time
 from collections.abc import Iterable
 
 import orjson
@@ -12,6 +13,7 @@ from engine.kafka.topics import Topics
 
 PARTITIONS = 4
 _SECONDS = 60.0
+_POLL_SECONDS = 0.2  # a list that is not full comes at its end only
 
 Ends = dict[int, int]
 
@@ -70,10 +72,11 @@ class BenchTopics:
             [TopicPartition(self.names.notifications, each, begins[each]) for each in left]
         )
         found = []
+        give_up = time.monotonic() + _SECONDS
         try:
             while left:
-                messages = consumer.consume(5000, _SECONDS)
-                if not messages:
+                messages = consumer.consume(5000, _POLL_SECONDS)
+                if time.monotonic() > give_up:
                     raise SystemExit("the notifications could not be read")
                 for message in messages:
                     said = orjson.loads(message.value() or b"")

@@ -30,13 +30,14 @@ from api.routes import (
     campaign,
     connector,
     device,
+    explain,
     geofence,
     statistics,
     venue,
 )
 from api.routes.parameters import PREFIX, numbers_of
 from api.services import Services
-from catalog.failures import database_may_recover
+from catalog.sql_failures import database_may_recover
 
 _log = structlog.get_logger(__name__)
 _ROUTERS = (
@@ -47,6 +48,7 @@ _ROUTERS = (
     beacon,
     geofence,
     campaign,
+    explain,
     connector,
     statistics,
     audit,

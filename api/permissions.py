@@ -3,18 +3,21 @@
     record       area        level 1        level 2
     profile      profile     read
     application  profile     list           create, update, delete
-    device       crm         list, read     update
+    device       crm         list, read,    update
+                             decisions
     venue        region      list, read     create, update, delete
     geofence     region      list, read     create, update, delete
     beacon       beacon      list, read     create, update, delete
-    campaign     campaign    list, read     create, update, delete
+    campaign     campaign    list, read,    create, update, delete
+                             explain
     connector    connector   read, calls    update, delete, test
     statistics   analytic    read
     audit        profile     list, of the kinds of record that the account may read
 
 Signing out and changing one's own password need a session and no level. Deleting a venue takes
-what is in it along and needs `region` alone. The other areas (device, realtime, nfc, qrcode,
-tag, fidelity, form) are kept and shown; no operation needs them.
+what is in it along and needs `region` alone. Explaining what one device would get needs `crm` too.
+The other areas (device, realtime, nfc, qrcode, tag, fidelity, form) are kept and shown; no
+operation needs them.
 """
 
 from collections.abc import Awaitable, Callable

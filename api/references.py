@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from api.errors import bad_fields
+from api.errors import ApiError, bad_fields
 from api.requests import Reference
 from catalog.fields.venue import Triple
 from catalog.models import Beacon, Geofence, Tag, Venue
@@ -41,6 +41,15 @@ async def find_beacons(
         session, known, triple, references, Triple, lambda b: Triple(b.uuid, b.major, b.minor)
     )
     return _all_found("beacons", "beacon", references, by_id | by_triple)
+
+
+async def find_beacon(session: AsyncSession, company_id: int, reference: Reference) -> Beacon:
+    """One beacon. Raises ApiError 400 if it is not the company's."""
+    try:
+        (found,) = await find_beacons(session, company_id, [reference])
+    except ApiError:
+        raise bad_fields({"beacon": f"{reference}: not a beacon of this company"}) from None
+    return found
 
 
 async def find_geofences(

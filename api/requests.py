@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from catalog.fields.base import ABSENT, SECRET, Fields, required
-from catalog.fields.campaign import CampaignFields
+from catalog.fields.campaign import CampaignFields, Instant
 from catalog.fields.reader import FieldError, Schema, any_case, reader
-from catalog.fields.texts import DEEPEST, is_plain, text
+from catalog.fields.texts import DEEPEST, choice, is_plain, text
 from catalog.fields.values import INT64, integer
 from catalog.fields.venue import BeaconFields, Flag, Name, Triple, TripleFields
 from catalog.models import WEEKDAYS
@@ -119,6 +119,19 @@ def _case(word: str) -> Schema:
     pattern = f"^(?:{any_case(word)})$"
     required = ["format"] if word == "connector" else ["format", word]
     return {"properties": {"format": {"type": "string", "pattern": pattern}}, "required": required}
+
+
+class ExplainQuestion(Fields):
+    """What a campaign is asked about; every field may be absent."""
+
+    at: Instant = Field(ABSENT, json_schema_extra={"description": "Now, when it is not given."})
+    beacon: Annotated[
+        ById | ByTriple | Id,
+        _IN_ORDER,
+        Field(description="a beacon by id, or by uuid, major and minor"),
+    ] = ABSENT
+    proximity: Annotated[str, choice("immediate", "near", "far", "unknown")] = ABSENT
+    udid: Annotated[str, text(255)] = ABSENT
 
 
 class DeviceUpdate(Fields):

@@ -1,6 +1,6 @@
 """What the operations work with, built once with the application."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,6 +11,8 @@ from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.reports import CallHistory, Trial
+from rules.explanation import HeldClaim
+from rules.kept_decision import KeptDecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,9 @@ class Services:
     `check_url` raises connectors.errors.EgressError for where no connector may lead. Without
     `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
     once, and raises connectors.errors.NothingToTryError; `past_calls` reads the calls that the
-    role remembers of a company, and raises what Redis does.
+    role remembers of a company, and raises what Redis does. So do `newest_claims`, those of a
+    company's device by campaign, and `recent_decisions` about it, the newest first.
+    `max_detection_age` is in seconds.
     """
 
     database: Database
@@ -43,6 +47,9 @@ class Services:
     check_url: Callable[[str], Awaitable[None]]
     try_connector: Callable[[int], Awaitable[Trial]]
     past_calls: Callable[[int], Awaitable[CallHistory]]
+    newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
+    recent_decisions: Callable[[int, str], Awaitable[list[KeptDecision]]]
+    max_detection_age: float
     clock: Callable[[], datetime]
     limits: Limits = Limits()
     catalog_limits: CatalogLimits = DEFAULT_LIMITS

@@ -4,7 +4,6 @@ A phase is a stretch of time in which the same campaigns of a target are open. I
 once per change, so that a detection costs the same however many campaigns are closed.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
@@ -43,19 +42,34 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 class Phase:
     """The open and the closed campaigns of a target from `since` up to, not including, `until`.
 
-    `caps` has (id, delay, campaign) of the open ones. `none_granted` and `all_granted` are the
-    two decisions that nearly all detections share.
+    `caps` has (id, delay, campaign) of the open ones, `closed_campaigns` the ids of the others by
+    reason, in the order of the checks. `none_granted` and `all_granted` are the two decisions that
+    nearly all detections share.
     """
 
-    __slots__ = ("all_granted", "caps", "closed", "none_granted", "open", "since", "until")
+    __slots__ = (
+        "all_granted",
+        "caps",
+        "closed",
+        "closed_campaigns",
+        "none_granted",
+        "open",
+        "since",
+        "until",
+    )
 
     def __init__(
-        self, since: float, until: float, open_: tuple[CampaignSnapshot, ...], closed: Counts
+        self,
+        since: float,
+        until: float,
+        open_: tuple[CampaignSnapshot, ...],
+        closed: Mapping[Reason, Sequence[int]],
     ) -> None:
         self.since = since
         self.until = until
         self.open = open_
-        self.closed = closed
+        self.closed_campaigns = closed
+        self.closed = tuple((reason, len(numbers)) for reason, numbers in closed.items())
         # A delay of minus infinity throttles nothing, whatever was sent before.
         self.caps = tuple((c.id, c.delay if c.delay > 0 else -inf, c) for c in open_)
         self.none_granted = self.decision(())
@@ -74,7 +88,7 @@ class Phase:
         return self.closed[-1][0] if self.closed else Reason.NO_CAMPAIGN
 
 
-_NEVER = Phase(inf, -inf, (), ())
+_NEVER = Phase(inf, -inf, (), {})
 
 
 class Target:
@@ -86,11 +100,11 @@ class Target:
 
     __slots__ = (
         "_before",
-        "_has_connector",
         "_schedules",
         "active",
         "current",
         "has_campaigns",
+        "has_connector",
         "reach",
         "venue",
     )
@@ -110,7 +124,7 @@ class Target:
         self.has_campaigns = bool(campaigns)
         self.current = _NEVER
         self._before = _NEVER
-        self._has_connector = has_connector
+        self.has_connector = has_connector
         self._schedules = tuple((Schedule(campaign), campaign) for campaign in campaigns)
 
     @classmethod
@@ -122,6 +136,15 @@ class Target:
     ) -> "Target":
         """The target that a beacon is, with the campaigns aimed at it, active or not."""
         return cls(beacon.venue, beacon.active, beacon.reach, campaigns, has_connector)
+
+    @property
+    def campaigns(self) -> tuple[CampaignSnapshot, ...]:
+        """Those that are aimed at it, open or not."""
+        return tuple(campaign for _, campaign in self._schedules)
+
+    def with_campaigns(self, *campaigns: CampaignSnapshot) -> "Target":
+        """The same with these. With one alone, its decision is that campaign's own outcome."""
+        return Target(self.venue, self.active, self.reach, campaigns, self.has_connector)
 
     def phase_at(self, t: float) -> Phase:
         """The phase around `t` (epoch seconds); the last two worked out are remembered."""
@@ -140,18 +163,25 @@ class Target:
             max((verdict.since for verdict, _ in verdicts), default=-inf),
             min((verdict.until for verdict, _ in verdicts), default=inf),
             tuple(campaign for verdict, campaign in verdicts if verdict.reason is None),
-            _counted(verdict.reason for verdict, _ in verdicts if verdict.reason is not None),
+            _by_reason(verdicts),
         )
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:
         """The last check that every device shares: an open campaign has whom to ask."""
-        if self._has_connector or campaign.format != "connector" or verdict.reason is not None:
+        if self.has_connector or campaign.format != "connector" or verdict.reason is not None:
             return verdict
         return verdict._replace(reason=Reason.NO_CONNECTOR)
 
 
-def _counted(reasons: Iterable[Reason]) -> Counts:
-    return tuple(sorted(Counter(reasons).items(), key=lambda count: _RANK[count[0]]))
+def _by_reason(
+    verdicts: Iterable[tuple[Verdict, CampaignSnapshot]],
+) -> dict[Reason, list[int]]:
+    """The ids of the campaigns that are closed, in the order of the checks."""
+    found: dict[Reason, list[int]] = {}
+    for verdict, campaign in verdicts:
+        if verdict.reason is not None:
+            found.setdefault(verdict.reason, []).append(campaign.id)
+    return dict(sorted(found.items(), key=lambda closed: _RANK[closed[0]]))
 
 
 def _refusal(reason: Reason) -> Decision:

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from itertools import pairwise
+from math import floor
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 DAY = 86_400
 
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # wall time
 _BLOCK = 32 * DAY
 # No zone in the IANA data changes its offset and changes it back within less than three days.
 _STEP = DAY
@@ -44,6 +46,14 @@ class LocalClock:
         block = instant // _BLOCK
         stretches = self._blocks.get(block) or self._survey(block)
         return next(stretch for stretch in stretches if instant < stretch.until)
+
+    def written(self, instant: float) -> str:
+        """The instant as the clock shows it, with its offset: 2026-11-20T10:00:00+0100."""
+        second = floor(min(max(instant, _FIRST), _LAST))
+        offset = self.stretch_at(second).offset
+        wall = _EPOCH + timedelta(seconds=second + offset)
+        sign, minutes = "-" if offset < 0 else "+", abs(offset) // 60
+        return f"{wall.isoformat()}{sign}{minutes // 60:02}{minutes % 60:02}"
 
     def last_second_before(self, wall: int) -> int:
         """The last instant at which the wall clock shows less than `wall`.

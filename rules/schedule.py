@@ -32,18 +32,43 @@ class Piece(NamedTuple):
     carried: bool
 
 
+class Occasion(NamedTuple):
+    """What a schedule looks at, at an instant; constant from `since` up to, not including, `until`.
+
+    `moment` (epoch s) is compared with the dates. `day`, counted from 1970-01-01, has the weekday
+    that counts, and `carried` says that it is the day before, on which the window opened.
+    `second_of_day` is the local time, and `inside` says whether the hours have it.
+    """
+
+    moment: int
+    day: int
+    second_of_day: int
+    inside: bool
+    carried: bool
+    since: float
+    until: float
+
+    @property
+    def weekday(self) -> int:
+        """0 Monday to 6 Sunday."""
+        return (self.day + _EPOCH_WEEKDAY) % 7
+
+
 class Schedule:
-    """A campaign compiled for the question whether it is open at an instant."""
+    """A campaign compiled for the question whether it is open at an instant.
+
+    `start` and `end` (epoch s) are its first and its last second, `clock` tells its local time.
+    """
 
     __slots__ = (
         "_active",
         "_asleep",
-        "_clock",
-        "_end",
+        "_over_at",
         "_pieces",
-        "_settled",
-        "_start",
         "_weekdays",
+        "clock",
+        "end",
+        "start",
     )
 
     def __init__(self, campaign: CampaignSnapshot) -> None:
@@ -52,65 +77,74 @@ class Schedule:
         self._asleep = campaign.asleep
         self._weekdays = campaign.weekdays
         self._pieces = _pieces(campaign.start_minute * 60, campaign.end_minute * 60)
-        self._clock = _clock(campaign)
-        self._start = _instant(campaign.start)
-        self._end = _last_second(campaign.end, self._clock)
-        self._settled = max(self._start, self._end) + _MARGIN
+        self.clock = _clock(campaign)
+        self.start = _instant(campaign.start)
+        self.end = _last_second(campaign.end, self.clock)
+        self._over_at = max(self.start, self.end) + _MARGIN
 
     def verdict(self, t: float) -> Verdict:
         """Whether the campaign is open at `t` (epoch seconds), else the first check that fails."""
         second = floor(t)
         if not self._active:
             return Verdict(Reason.INACTIVE, -inf, inf)
-        if second < self._start - _MARGIN:
-            return Verdict(Reason.NOT_STARTED, -inf, self._start - _MARGIN)
-        if second >= self._settled:
-            return Verdict(Reason.ENDED, self._settled, inf)
+        if second < self.start - _MARGIN:
+            return Verdict(Reason.NOT_STARTED, -inf, self.start - _MARGIN)
+        if second >= self._over_at:
+            return Verdict(Reason.ENDED, self._over_at, inf)
         return self._by_local_time(second)
 
-    def _by_local_time(self, second: int) -> Verdict:
-        stretch = self._clock.stretch_at(second)
+    def checks(self, t: float) -> tuple[tuple[Reason, bool], ...]:
+        """Every check in order, and whether it passes at `t`. The first that fails is the verdict's
+        reason."""
+        return self._checks(self.occasion(floor(t)))
+
+    def occasion(self, second: int) -> Occasion:
+        """What the checks look at in that second."""
+        stretch = self.clock.stretch_at(second)
         day, of_day = divmod(second + stretch.offset, DAY)
         piece = next(piece for piece in self._pieces if of_day < piece.until)
         midnight = day * DAY - stretch.offset
         since = max(stretch.since, midnight + piece.begin)
         until = min(stretch.until, midnight + piece.until)
         if piece.carried:
-            moment = self._clock.last_second_before(day * DAY)
-            return Verdict(self._reason(moment, day - 1, piece.inside), since, until)
-        for edge in (self._start, self._end + 1):
+            moment = self.clock.last_second_before(day * DAY)
+            return Occasion(moment, day - 1, of_day, piece.inside, True, since, until)
+        for edge in (self.start, self.end + 1):
             since, until = (since, min(until, edge)) if second < edge else (max(since, edge), until)
-        return Verdict(self._reason(second, day, piece.inside), since, until)
+        return Occasion(second, day, of_day, piece.inside, False, since, until)
 
-    def _reason(self, moment: int, day: int, inside: bool) -> Reason | None:
-        if moment < self._start:
-            return Reason.NOT_STARTED
-        if moment > self._end:
-            return Reason.ENDED
-        if not self._weekdays >> (day + _EPOCH_WEEKDAY) % 7 & 1:
-            return Reason.WRONG_WEEKDAY
-        if not inside:
-            return Reason.OUTSIDE_HOURS
-        # Open by its schedule, and without content: an edit of the venue is under way.
-        return Reason.INACTIVE if self._asleep else None
+    def _by_local_time(self, second: int) -> Verdict:
+        occasion = self.occasion(second)
+        failed = (reason for reason, passed in self._checks(occasion) if not passed)
+        return Verdict(next(failed, None), occasion.since, occasion.until)
+
+    def _checks(self, occasion: Occasion) -> tuple[tuple[Reason, bool], ...]:
+        return (
+            (Reason.INACTIVE, self._active),
+            (Reason.NOT_STARTED, occasion.moment >= self.start),
+            (Reason.ENDED, occasion.moment <= self.end),
+            (Reason.WRONG_WEEKDAY, bool(self._weekdays >> occasion.weekday & 1)),
+            (Reason.OUTSIDE_HOURS, occasion.inside),
+            # Open by its schedule, and without content: an edit of the venue is under way.
+            (Reason.INACTIVE, not self._asleep),
+        )
 
 
 def _pieces(start: int, end: int) -> tuple[Piece, ...]:
+    """The pieces of a day in order; an empty one is never the first that ends behind a second."""
     if start == end:
-        pieces = [Piece(0, DAY, True, False)]
-    elif start < end:
-        pieces = [
+        return (Piece(0, DAY, True, False),)
+    if start < end:
+        return (
             Piece(0, start, False, False),
             Piece(start, end, True, False),
             Piece(end, DAY, False, False),
-        ]
-    else:
-        pieces = [
-            Piece(0, end, True, True),
-            Piece(end, start, False, False),
-            Piece(start, DAY, True, False),
-        ]
-    return tuple(piece for piece in pieces if piece.begin < piece.until)
+        )
+    return (
+        Piece(0, end, True, True),
+        Piece(end, start, False, False),
+        Piece(start, DAY, True, False),
+    )
 
 
 def _clock(campaign: CampaignSnapshot) -> LocalClock:

@@ -1,13 +1,20 @@
 """What every test may ask for: see tests/servers/fixtures.py."""
 
 import logging
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
 
-pytest_plugins = ["tests.servers.handles", "tests.servers.fixtures"]
+pytest_plugins = ["tests.servers.handles", "tests.servers.fixtures", "tests.servers.scheduling"]
+
+
+def pytest_sessionstart() -> None:
+    """A shell's script that runs this in the background has it ignore Ctrl-C, and every process
+    that a test starts in order to interrupt it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

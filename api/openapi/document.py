@@ -14,6 +14,7 @@ from api.requests import (
     CampaignEdit,
     Credentials,
     DeviceUpdate,
+    ExplainQuestion,
     PasswordChange,
 )
 from catalog.fields.base import Fields
@@ -44,6 +45,7 @@ REQUESTS: tuple[type[Fields], ...] = (
     CampaignEdit,
     ConnectorInput,
     DeviceUpdate,
+    ExplainQuestion,
 )
 _REF = "#/components/schemas/"
 # Of JSON Schema, but not of OpenAPI 3.0; or said by the name of the field already.

@@ -159,6 +159,11 @@ CONNECTOR_TRIAL: Example = {
     },
     "notification": {"title": "", "push": "", "format": "html", "content": "<p>Hello</p>"},
 }
+EXPLAIN_QUESTION: Example = {
+    "at": "2026-11-21T23:30:00+0100",
+    "proximity": "near",
+    "udid": "device-1",
+}
 _TAGGED: Example = {"tags": [{"id": 1, "name": "study"}]}
 BEACON_ANSWER: Example = {"id": 1, **BEACON, **_TAGGED}
 CAMPAIGN_ANSWER: Example = {
@@ -174,6 +179,34 @@ CAMPAIGN_ANSWER: Example = {
     "nfcs": [],
     "qrcodes": [],
     **_TAGGED,
+}
+EXPLANATION: Example = {
+    "at": "2026-11-21T23:30:00+0100",
+    "proximity": "near",
+    "beacon": {name: BEACON_ANSWER[name] for name in ("id", "name", "uuid", "major", "minor")},
+    "campaign": {"id": 1, "name": CAMPAIGN["name"]},
+    "reason": "outside_hours",
+    "checks": [
+        {
+            "check": "outside_hours",
+            "passed": False,
+            "found": "Saturday 23:30 in Europe/Madrid",
+            "needed": "09:00 to 20:00",
+        },
+        {
+            "check": "throttled",
+            "passed": False,
+            "found": "claimed at 2026-11-21T11:02:10+0100, 11 h 32 min left",
+            "needed": "at least 1 day between two sends",
+        },
+    ],
+    "claim": {
+        "notification": "0c5ab8a2-9f0e-5d0b-9c43-3a8a1f1d6a52",
+        "detected_at": "2026-11-21T11:02:10+0100",
+        "ends_at": "2026-11-22T11:02:10+0100",
+    },
+    "next_at": "2026-11-23T09:00:00+0100",
+    "blocked_by": [],
 }
 DEVICE: Example = {
     "id": 1,
@@ -204,6 +237,18 @@ DEVICE_DETAIL: Example = {
         }
     ],
 }
+DECISION: Example = {
+    "detected_at": "2026-11-20T22:41:00+0100",
+    "decided_at": "2026-11-20T22:41:01+0100",
+    "lieu": VENUE["name"],
+    "beacon": {"id": 1, "name": BEACON["name"]},
+    "proximity": "near",
+    "reason": "throttled",
+    "campaigns": [
+        {"id": 2, "name": "Loans", "outcome": "throttled"},
+        {"id": 1, "name": CAMPAIGN["name"], "outcome": "outside_hours"},
+    ],
+}
 
 # By the names of the schemas.
 EXAMPLES: dict[str, Example] = {
@@ -217,6 +262,7 @@ EXAMPLES: dict[str, Example] = {
     "CampaignEdit": CAMPAIGN,
     "ConnectorInput": CONNECTOR,
     "DeviceUpdate": {"device": [{"test": "1"}]},
+    "ExplainQuestion": EXPLAIN_QUESTION,
     "SessionEnvelope": SESSION,
     "Profile": PROFILE,
     "Application": APPLICATION_ANSWER,
@@ -224,11 +270,13 @@ EXAMPLES: dict[str, Example] = {
     "Beacon": BEACON_ANSWER,
     "Geofence": {"id": 1, **GEOFENCE},
     "Campaign": CAMPAIGN_ANSWER,
+    "Explanation": EXPLANATION,
     "Connector": {"id": 1, **CONNECTOR, "signed": False},
     "ConnectorCalls": CONNECTOR_CALLS,
     "ConnectorTrial": CONNECTOR_TRIAL,
     "Device": DEVICE,
     "DeviceDetail": DEVICE_DETAIL,
+    "Decision": DECISION,
     "StatisticLine": STATISTIC_LINE,
     "AuditEntry": AUDIT_ENTRY,
 }

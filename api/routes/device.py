@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
+import structlog
 from fastapi import APIRouter, Query
+from redis.exceptions import RedisError
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
 from api.answers import Record, answer
 from api.body import raise_faults
-from api.errors import bad_fields, not_found
+from api.errors import bad_fields, not_found, unavailable
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
 from api.records import device
+from api.records.decision import DecisionAnswer, shown_decisions
 from api.records.device import DeviceAnswer, DeviceDetailAnswer
 from api.records.page import Page, fetch_one
 from api.requests import DeviceUpdate
@@ -25,6 +28,7 @@ from catalog.fields.values import INT64
 from catalog.models import Device
 
 router = APIRouter(prefix=PREFIX, tags=["crm"])
+_log = structlog.get_logger(__name__)
 Traces = Annotated[
     int,
     Query(ge=1, le=1000, description="At most so many of `auth` and of `beacon`."),
@@ -65,6 +69,31 @@ async def get_device(
     pages = _TracePages(auth=Page(after_auth, limit), beacon=Page(after, limit))
     async with caller.services.database.autocommit() as session:
         return answer(await _detail(session, caller.company_id, number, pages))
+
+
+@router.get("/crm/{id}/decisions", **operation("List decisions", list[DecisionAnswer]))
+async def list_decisions(
+    caller: Annotated[AuthorizedCaller, may_read("device")], number: DeviceId
+) -> Response:
+    """What became of the device's last detections of the last day, the newest first.
+
+    Plain repeats are left out: a device that stays where it was, with the same outcome. How many
+    are kept is a setting of the service, which may keep none; when very much comes at once, some
+    are left out.
+    """
+    services, company = caller.services, caller.company_id
+    query = select(Device.udid).where(Device.id == number, Device.company_id == company)
+    async with services.database.autocommit() as session:
+        udid = await session.scalar(query)
+    if udid is None:
+        raise not_found("device")
+    try:
+        kept = await services.recent_decisions(company, udid)
+    except (RedisError, OSError, TimeoutError) as error:
+        _log.error("decisions cannot be read", error=type(error).__name__)
+        raise unavailable("Redis, which has the decisions, does not answer; try again") from None
+    async with services.database.autocommit() as session:
+        return answer(await shown_decisions(session, company, kept))
 
 
 @router.put("/crm/{id}", **operation("Update device", DeviceDetailAnswer, body=DeviceUpdate))

@@ -7,11 +7,12 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from catalog.company_lookup import find_company
 from catalog.database import Database
-from catalog.models import Beacon, Campaign, Company, Connector, Venue
+from catalog.models import Beacon, Campaign, Connector, Venue
 from connectors.call import Reply, ServiceCaller, call_service
 from connectors.errors import CallError, EndpointError, NothingToTryError
 from connectors.model import Call, CallBeacon, CallDevice, CallFault, Declined, NamedReference
@@ -77,7 +78,9 @@ async def sample_call(
     Raises NothingToTryError, and SQLAlchemy's errors.
     """
     async with database.read() as session:
-        found = await _company(session, company)
+        found = await find_company(session, company)
+        if found is None:
+            raise NothingToTryError(f"there is no company {company!r}")
         connector = await session.scalar(select(Connector).where(Connector.company_id == found.id))
         if connector is None:
             raise NothingToTryError(f"the company {found.name!r} has no connector")
@@ -101,22 +104,6 @@ async def sample_call(
         fresh_until=now + _FRESH_SECONDS,
         endpoint=decrypted,
     )
-
-
-async def _company(session: AsyncSession, wanted: str | int) -> Company:
-    """A number is an id; a text is a name, or else an id."""
-    conditions: list[ColumnElement[bool]] = []
-    if isinstance(wanted, int):
-        conditions.append(Company.id == wanted)
-    else:
-        conditions.append(Company.name == wanted)
-        if wanted.isascii() and wanted.isdigit():
-            conditions.append(Company.id == int(wanted))
-    for condition in conditions:
-        found = await session.scalar(select(Company).where(condition))
-        if found is not None:
-            return found
-    raise NothingToTryError(f"there is no company {wanted!r}")
 
 
 async def _campaign(

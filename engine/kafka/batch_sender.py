@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidTimestampError, MessageSizeTooLargeError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from engine.kafka.dating import DatedBy, Dating
 from engine.kafka.murmur2 import murmur2
+from engine.kafka.record_time import DatedBy, RecordTime
 
 LARGEST_MESSAGE = 32 * 1024 * 1024
 # A batch stays under the brokers' default message.max.bytes (1 MiB); a single message may be
@@ -122,14 +122,14 @@ class FailedBatch(NamedTuple):
 
 
 class BatchSender:
-    """Sends lists of messages with the producer it is given, each dated by `dating`.
+    """Sends lists of messages with the producer it is given, each dated by `record_time`.
 
-    What the brokers refuse is noted in `limits` and `dating`, which may be shared by many.
+    What the brokers refuse is noted in `limits` and `record_time`, which may be shared by many.
     """
 
-    def __init__(self, limits: TopicLimits, dating: Dating) -> None:
+    def __init__(self, limits: TopicLimits, record_time: RecordTime) -> None:
         self.limits = limits
-        self._dating = dating
+        self._record_time = record_time
         self._partitions: dict[str, int] = {}
 
     async def send(
@@ -151,7 +151,7 @@ class BatchSender:
             if isinstance(error, MessageSizeTooLargeError):
                 self.limits.note_refusal(batch.topic, [message_size(m) for m in batch.messages])
             elif isinstance(error, InvalidTimestampError):
-                self._dating.refused(batch.topic, batch.dated)
+                self._record_time.refused(batch.topic, batch.dated)
             if error is not None:
                 failed.append(FailedBatch(batch.messages, error, batch.dated))
         return failed
@@ -174,7 +174,7 @@ class BatchSender:
     ) -> list[_MessageBatch]:
         open_batches: dict[tuple[int, DatedBy], _MessageBatch] = {}
         batches: list[_MessageBatch] = []
-        date, joins = self._dating.of, self.limits.joins
+        date, joins = self._record_time.of, self.limits.joins
         for message in messages:
             _, key, value, headers, timestamp = message
             dated, at = date(topic, timestamp)

@@ -29,7 +29,7 @@ from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
 from rules.model import CampaignSnapshot
 
 
-class _IndexNotBuiltError(Exception):
+class IndexNotBuiltError(Exception):
     """A bucket has no marker: Redis lost its memory, or the index was never built. Resolving waits
     until it is."""
 
@@ -78,6 +78,11 @@ class BeaconIndex:
         self._redis_miss.inc(unknown)
         return found | loaded
 
+    async def look_up(self, key: BeaconKey) -> IndexedBeacon | None:
+        """One beacon as it is in Redis now. Waits for nothing: raises IndexNotBuiltError,
+        RedisError, OSError or TimeoutError."""
+        return (await self._load([key]))[key]
+
     async def _load_when_built(
         self, keys: list[BeaconKey]
     ) -> dict[BeaconKey, IndexedBeacon | None]:
@@ -86,7 +91,7 @@ class BeaconIndex:
             version = self.cache.version
             try:
                 loaded = await retry(lambda: self._load(keys), self._errors, "reading the index")
-            except _IndexNotBuiltError:
+            except IndexNotBuiltError:
                 self.built.clear()
                 continue
             self.cache.keep(loaded, version)
@@ -139,6 +144,6 @@ class BeaconIndex:
         for names, reply in zip(by_bucket.values(), await pipeline.execute(), strict=True):
             marker, *found = reply
             if marker is None:
-                raise _IndexNotBuiltError
+                raise IndexNotBuiltError
             values.update(zip(names, found, strict=True))
         return values

@@ -111,12 +111,16 @@ def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> 
 
 def _identity(detection: DecodedDetection) -> bytes:
     """Device and record. The record is topic, partition, offset and detected_at: the last one
-    because a topic that is deleted and made again counts its offsets from 0."""
+    because a topic that is deleted and made again counts its offsets from 0. In a record of
+    several detections the place of each is a part of it (docs/decisions/0077)."""
     record = detection.record
-    return (
+    identity = (
         f"\0{detection.message.device.udid}\0{record.topic}\0{record.partition}"
         f"\0{record.offset}\0{round(detection.detected_at * 1000)}"
-    ).encode()
+    )
+    if detection.index:
+        identity += f"\0{detection.index}"
+    return identity.encode()
 
 
 def _id_of(campaign_id: int, identity: bytes) -> bytes:

@@ -9,15 +9,15 @@ Around it: the queues of a partition (partition.py), of a company (lanes.py), an
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher
 from engine.kafka.decoding import DecodedBatch
-from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
+from engine.kafka.detection_decoder import DetectionDecoder
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -26,6 +26,7 @@ from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
 from engine.trigger.counts import DecisionCounts, count_sent
+from engine.trigger.decision_record import DecisionWatcher
 from engine.trigger.grants import Candidate, Grant, GrantMessage, TakenIn, decider, grants_of
 from engine.trigger.lanes import CompanyLane
 from rules.decision import Decision
@@ -41,22 +42,22 @@ Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
-    """The steps, and what they work with. `clock` gives epoch seconds."""
+    """The steps, and what they work with; a decoder a topic. `clock` gives epoch seconds."""
 
     index: BeaconIndex
     claims: ClaimStep
     composer: Composer
     publisher: DeadLetterPublisher
-    dead_letter_limit: DeadLetterLimit
+    decoders: Mapping[str, DetectionDecoder]
     metrics: Metrics
-    path_loss_exponent: float
+    watchers: Sequence[DecisionWatcher]
     max_age: float
     clock: Callable[[], float] = time.time
 
     async def take_in(self, records: Records, remembered: RememberedClaims) -> TakenIn:
         """decode -> resolve -> decide. Raises TooManyDeadLettersError."""
         with self.step("decode"):
-            batch = decode_detections(records, self.path_loss_exponent, self.dead_letter_limit)
+            batch = await self.decoders[records[0].topic].decode(records)
         version = self.index.cache.version
         with self.step("resolve"):
             keys = {detection.key for detection in batch.messages}
@@ -72,7 +73,10 @@ class TriggerPipeline:
                 grants, decisions = self._decide(lane, edited)
             with self.step("claim"):
                 claimed, denied = await self.claims.take(grants, lane.remembered)
-            refusals = [(grant.detection.record.offset, grant.decision) for grant in denied]
+            for watcher in self.watchers:
+                watcher.note_claims(claimed, denied)
+            # (A record may hold several detections: the offset does not tell them apart.)
+            refusals = [(id(grant.detection), grant.decision) for grant in denied]
             lane.put_grants(claimed, DecisionCounts(decisions, refusals))
         if lane.grants:
             with self.step("publish"):
@@ -90,6 +94,7 @@ class TriggerPipeline:
         """Which detections may fire, by what the process knows already."""
         decision_on = decider(self.clock(), self.max_age, remembered)
         candidates, refused = list[Candidate](), list[Decision]()
+        firing_nothing = list[DecodedDetection]()
         for detection in batch.messages:
             beacon = beacons[detection.key]
             decision = decision_on(detection, beacon)
@@ -97,6 +102,9 @@ class TriggerPipeline:
                 candidates.append(Candidate(detection, beacon, version))
             else:
                 refused.append(decision)
+                firing_nothing.append(detection)
+        for watcher in self.watchers:
+            watcher.note_refused(firing_nothing, refused, beacons)
         return TakenIn(candidates, batch.dead_letters, refused)
 
     async def _resolve_edited(self, lane: CompanyLane) -> Beacons:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -25,14 +25,20 @@ from connectors.reports import CallHistory
 from engine.connector.call_history import read_call_history
 from engine.connector.trial_call import company_trials
 from engine.process.health import HealthServer, ServerProbe
-from engine.process.http_connection import HttpLimits
+from engine.process.http_limits import HttpLimits
 from engine.process.http_server import BoundedServer, listen
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
+from engine.redis.claim_reader import ClaimReader
+from engine.redis.decision_store import DecisionStore
+from engine.redis.devices import DeviceKey
 from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
+from engine.wiring.explain import build_claim_reader, build_decision_store
 from engine.wiring.server_watch import sql_probe
 from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
+from rules.explanation import HeldClaim
+from rules.kept_decision import KeptDecision
 
 log = structlog.get_logger(__name__)
 
@@ -148,6 +154,9 @@ def build_services(
             stores.database, endpoint_decryptor(settings), open_caller(settings), agent=user_agent()
         ),
         past_calls=partial(_past_calls, stores, settings),
+        newest_claims=partial(_newest_claims, build_claim_reader(settings, stores.redis)),
+        recent_decisions=partial(_decisions, build_decision_store(settings, stores.redis)),
+        max_detection_age=settings.max_detection_age,
         clock=clock,
         limits=Limits(
             body_bytes=settings.api_max_body,
@@ -167,6 +176,16 @@ async def _past_calls(stores: Stores, settings: Settings, company_id: int) -> Ca
         now=time.time(),
         deadline=settings.redis_timeout,
     )
+
+
+async def _newest_claims(
+    reader: ClaimReader, company_id: int, udid: str, campaign_ids: Collection[int]
+) -> dict[int, HeldClaim]:
+    return await reader.newest(DeviceKey(company_id, udid), campaign_ids)
+
+
+async def _decisions(store: DecisionStore, company_id: int, udid: str) -> list[KeptDecision]:
+    return await store.read(DeviceKey(company_id, udid))
 
 
 def _egress(settings: Settings) -> EgressGuard:

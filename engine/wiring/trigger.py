@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,8 @@ from redis.exceptions import RedisError
 
 from catalog.errors import IndexMissingError, StaleWriterError
 from catalog.index.drain import rebuild_if_missing
-from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.detection_decoder import detection_decoders
 from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
@@ -22,16 +22,21 @@ from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.health import PROBE
 from engine.process.metrics import Metrics
 from engine.redis.claims import Claims, ClaimUpdater
+from engine.redis.tail_store import TailStore
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
+from engine.trigger.decision_notes import DecisionNotes
+from engine.trigger.decision_record import DecisionWatcher
+from engine.trigger.decision_tail import DecisionTail
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
 from engine.trigger.partition import TriggerRole
 from engine.trigger.pipeline import ROLE, TriggerPipeline
+from engine.wiring.explain import build_decision_store
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role
 from engine.wiring.stores import Stores
@@ -45,6 +50,7 @@ def build_trigger(parts: ProcessParts) -> Role:
     trigger = trigger_role(parts)
     index = trigger.pipeline.index
     background = {"index watch": _watch(parts, index).run}
+    background |= {watcher.name: watcher.run for watcher in trigger.pipeline.watchers}
     if settings.delivery == "exactly_once":
         make, transactions = transactional_consumer(
             parts, ROLE, partial(_transactional_worker, trigger)
@@ -53,7 +59,7 @@ def build_trigger(parts: ProcessParts) -> Role:
     else:
         make = partial(role_consumer(parts, ROLE), worker_for=trigger.worker_for)
     consumer = make(
-        topics=[Topics.named(settings.topic_prefix).detections],
+        topics=list(trigger.pipeline.decoders),
         has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
@@ -91,11 +97,11 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         publisher=DeadLetterPublisher(
             topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
         ),
-        dead_letter_limit=DeadLetterLimit(
-            share=settings.dead_letter_share, run=settings.dead_letter_run
+        decoders=detection_decoders(
+            settings, limited=True, registry_errors=metrics.registry_errors
         ),
         metrics=metrics,
-        path_loss_exponent=settings.path_loss_exponent,
+        watchers=list(_watchers(parts, clock)),
         max_age=settings.max_detection_age,
         clock=clock,
     )
@@ -148,6 +154,15 @@ def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
     claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
     updater = ClaimUpdater(**_redis_options(parts))
     return ClaimStep(claims=claims, updater=updater, metrics=parts.metrics, clock=clock)
+
+
+def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[DecisionWatcher]:
+    """Who is told of decisions: the notes of devices, unless nothing is to be kept; the tail."""
+    if parts.settings.recent_decisions:
+        store = build_decision_store(parts.settings, parts.stores.redis)
+        yield DecisionNotes(store=store, metrics=parts.metrics, clock=clock)
+    watched = TailStore(**_redis_options(parts))
+    yield DecisionTail(store=watched, metrics=parts.metrics, clock=clock)
 
 
 def _watch(parts: ProcessParts, index: BeaconIndex) -> IndexWatch:

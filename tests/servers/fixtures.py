@@ -25,8 +25,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from engine.cli.embedded.broker import EmbeddedBroker
 from engine.cli.embedded.redis_server import bundled_redis_server
+from engine.cli.embedded.servers import EmbeddedBroker
 from tests.servers.handles import DATABASE, KAFKA, REDIS
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer
@@ -134,11 +134,6 @@ def broker(broker_kind: str, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def topic_prefix() -> str:
     return f"t{secrets.token_hex(4)}."
-
-
-def pytest_xdist_auto_num_workers() -> int | None:
-    """Servers that the environment names are shared, and tests empty them: one at a time then."""
-    return 0 if {KAFKA, REDIS, DATABASE} & os.environ.keys() else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

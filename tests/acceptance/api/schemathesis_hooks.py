@@ -60,6 +60,7 @@ def _lead_nowhere() -> None:
 
 
 def _complete(body: dict[str, Any]) -> None:
+    body.pop("beacon", None)  # of a question: it must be there
     for name in ("tags", "beacons", "geofencings"):
         if isinstance(body.get(name), list):
             body[name] = [item for item in body[name] if _may_be_new(name, item)]

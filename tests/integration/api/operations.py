@@ -18,11 +18,15 @@ _BODIES = {
     "CampaignEdit": examples.CAMPAIGN,
     "ConnectorInput": examples.CONNECTOR | {"url": "http://127.0.0.1:9/"},
     "DeviceUpdate": {"test": True},
+    # (What a device was sent needs a level of its own.)
+    "ExplainQuestion": {n: v for n, v in examples.EXPLAIN_QUESTION.items() if n != "udid"},
 }
 
 
 # Of the account itself: a session is enough.
 OWN = ("DELETE /auth", "PUT /profile/password")
+# They ask, and change nothing.
+QUESTIONS = ("POST /lieu/{id}/campaign/{uid}/explain",)
 
 
 class Operation(NamedTuple):

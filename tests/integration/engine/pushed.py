@@ -50,6 +50,7 @@ class PushedTrigger:
             settings=settings, stores=stores, publisher=publisher, metrics=self.metrics
         )
         self.role = trigger_role(parts, clock=lambda: self.now)
+        self.stores = stores
         self.redis = stores.redis
         self.writer = Writer(stores.redis)
         self.topics = TopicSet(settings.kafka_bootstrap_servers, settings.topic_prefix, "none", 4)

@@ -1,0 +1,1 @@
+"""`proximity explain`: why a detection fires a campaign, or why not."""

@@ -1,0 +1,154 @@
+"""`proximity explain`: each check of each campaign for one detection, made or supposed."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.errors import CommandError
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import refuse_wrong_servers
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.trigger.explainer import ExplainedDetection, SupposedDetection
+    from rules.model import Zone
+
+_HIGHEST = 65535
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain")(explain)
+
+
+def explain(
+    context: typer.Context,
+    uuid: Annotated[str, typer.Option(help="The beacon's.")],
+    major: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's.")],
+    minor: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's.")],
+    udid: Annotated[
+        str | None, typer.Option(help="The device, whose claims are read; else a new one.")
+    ] = None,
+    proximity: Annotated[
+        str | None, typer.Option(help="immediate, near, far or unknown; else what the beacon asks.")
+    ] = None,
+    rssi: Annotated[
+        int | None, typer.Option(help="Instead of --proximity: the strength in dBm.")
+    ] = None,
+    tx_power: Annotated[int | None, typer.Option(help="Beside --rssi: dBm at 1 m.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="When it is detected, as 2026-11-21T23:30:00+0100; else now."),
+    ] = None,
+    decided_at: Annotated[
+        str | None, typer.Option(help="When the engine decides it; else at once.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say why a detection would fire each campaign of a beacon, or why not.
+
+    Every check with the values that it compares, the claim of the device if there is one, and the
+    next moment at which the campaign would fire. The index and the claims are those in Redis, as
+    triggers find them, and the decision is theirs. Nothing is taken, sent or written.
+    """
+    from engine.cli.explain.lines import explained_fields, explained_lines
+    from engine.cli.tables import echo_json
+
+    settings = begin_quietly(context)
+    supposed = _supposed(
+        key=(uuid, major, minor),
+        udid=udid,
+        zone=_zone(settings, proximity, rssi, tx_power),
+        at=_moment("--at", at),
+        decided_at=_moment("--decided-at", decided_at),
+    )
+    explained = asyncio.run(_read(settings, supposed))
+    if as_json:
+        echo_json(explained_fields(supposed, explained))
+        return
+    for line in explained_lines(supposed, explained):
+        typer.echo(line)
+
+
+def _supposed(
+    *,
+    key: tuple[str, int, int],
+    udid: str | None,
+    zone: "Zone | None",
+    at: float | None,
+    decided_at: float | None,
+) -> "SupposedDetection":
+    from engine.kafka.detections import BeaconKey, canonical_uuid
+    from engine.trigger.explainer import SupposedDetection
+
+    try:
+        uuid = canonical_uuid(key[0])
+    except ValueError:
+        raise typer.BadParameter(
+            "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
+        ) from None
+    now = time.time()
+    if at is None:
+        at = now if decided_at is None else decided_at
+    return SupposedDetection(
+        key=BeaconKey(uuid, key[1], key[2]),
+        udid=udid,
+        zone=zone,
+        detected_at=at,
+        decided_at=at if decided_at is None else decided_at,
+        is_now=at == now,
+    )
+
+
+def _zone(
+    settings: Settings, proximity: str | None, rssi: int | None, tx_power: int | None
+) -> "Zone | None":
+    from rules.proximity import parse_zone, zone_from_rssi
+
+    if proximity is not None:
+        if rssi is not None:
+            raise typer.BadParameter("goes without --rssi", param_hint="--proximity")
+        try:
+            return parse_zone(proximity)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--proximity") from None
+    if rssi is None:
+        if tx_power is not None:
+            raise typer.BadParameter("needs --rssi beside it", param_hint="--tx-power")
+        return None
+    return zone_from_rssi(rssi, tx_power, settings.path_loss_exponent)
+
+
+def _moment(name: str, written: str | None) -> float | None:
+    from engine.kafka.timestamps import parse
+
+    if written is None:
+        return None
+    try:
+        return parse(int(written) if written.isascii() and written.isdigit() else written)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=name) from None
+
+
+async def _read(settings: Settings, supposed: "SupposedDetection") -> "ExplainedDetection":
+    from redis.exceptions import RedisError
+
+    from catalog.errors import RedisUrlError
+    from engine.trigger.beacon_index import IndexNotBuiltError
+    from engine.wiring.explain import open_explainer
+
+    await refuse_wrong_servers(settings)
+    try:
+        async with open_explainer(settings) as explainer:
+            return await explainer.explain(supposed)
+    except RedisUrlError as error:
+        raise CommandError(str(error)) from None
+    except IndexNotBuiltError:
+        raise CommandError(
+            "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` does"
+        ) from None
+    except (RedisError, OSError, TimeoutError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise CommandError(f"Redis does not serve: {reason}") from None

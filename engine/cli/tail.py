@@ -1,0 +1,183 @@
+"""`proximity tail`: decisions of running triggers, as they happen."""
+
+import asyncio
+import secrets
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from catalog.plain_text import for_terminal
+from engine.cli.errors import CommandError
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import refuse_wrong_servers
+from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.redis.tail_store import TailedDecision, TailFilter, TailStore
+
+_BEAT_SECONDS = 1.0
+_LONGEST_ID = 18
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("tail")(tail)
+
+
+def tail(
+    context: typer.Context,
+    company: Annotated[str | None, typer.Option(help="Only of this company: id or name.")] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="Only where this campaign is: id or name.")
+    ] = None,
+    udid: Annotated[str | None, typer.Option(help="Only of this device.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Only with this outcome, of a campaign or of all.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Show what running triggers decide, as it happens, until Ctrl-C.
+
+    A sample: at most a hundred decisions a second of each process, and how many more there were.
+    No device is named. Triggers notice within a second that somebody watches; while nobody does
+    it costs them nothing.
+    """
+    from engine.redis.tail_store import TailFilter
+    from rules.model import Reason
+
+    settings = begin_quietly(context)
+    if reason is not None and reason not in set(Reason):
+        raise typer.BadParameter(f"accepted: {', '.join(Reason)}", param_hint="--reason")
+    wanted = TailFilter(0, None, campaign and campaign.casefold(), udid, reason)
+    asyncio.run(_tail(settings, wanted, company, _Shown(count, as_json)))
+
+
+class _Shown:
+    """Prints decisions; `is_full` once there are as many as were asked for."""
+
+    def __init__(self, count: int | None, as_json: bool) -> None:
+        self._left = count
+        self._as_json = as_json
+
+    @property
+    def is_full(self) -> bool:
+        return self._left == 0
+
+    def take(self, decision: "TailedDecision") -> None:
+        from engine.cli.tables import echo_json
+
+        if self.is_full:
+            return
+        if self._as_json:
+            echo_json(_fields(decision))
+        else:
+            typer.echo(for_terminal(_line(decision)))
+        self._left = None if self._left is None else self._left - 1
+
+
+async def _tail(
+    settings: Settings, wanted: "TailFilter", company: str | None, shown: _Shown
+) -> None:
+    import msgspec
+    from redis.exceptions import RedisError
+
+    from catalog.redis_connection import connect_redis
+    from engine.redis.tail_store import TailStore
+
+    await refuse_wrong_servers(settings)
+    number = None if company is None else await _company(settings, company)
+    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
+    store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
+    try:
+        await _follow(store, msgspec.structs.replace(wanted, company=number), shown)
+    except (RedisError, OSError, TimeoutError) as error:
+        told = str(error).partition("\n")[0] or type(error).__name__
+        raise CommandError(f"Redis does not serve: {told}; nothing more is shown") from None
+    finally:
+        await redis.aclose()
+
+
+async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> None:
+    import msgspec
+    from redis.exceptions import RedisError
+
+    from engine.redis.tail_store import WatchedTail
+
+    clock = asyncio.get_running_loop().time
+    place = WatchedTail(secrets.token_hex(8))
+    beat, beat_at = 0, clock()
+    try:
+        while not shown.is_full:
+            if clock() >= beat_at:
+                beat, beat_at = beat + 1, clock() + _BEAT_SECONDS
+                await store.watch(place.watcher, msgspec.structs.replace(wanted, beat=beat))
+                if beat == 1:
+                    typer.echo("watching; Ctrl-C ends", err=True)
+            decisions, place = await store.read(place)
+            for decision in decisions:
+                shown.take(decision)
+    finally:
+        with suppress(RedisError, OSError, TimeoutError):
+            await store.leave(place.watcher)
+
+
+async def _company(settings: Settings, wanted: str) -> int:
+    """An id needs no SQL."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.company_lookup import find_company
+    from catalog.database import open_database
+    from catalog.errors import DatabaseUrlError
+
+    if wanted.isascii() and wanted.isdigit() and len(wanted) <= _LONGEST_ID:
+        return int(wanted)
+    try:
+        database = open_database(settings.database_url.get_secret_value())
+    except DatabaseUrlError as error:
+        raise CommandError(str(error)) from None
+    try:
+        async with database.read() as session:
+            found = await find_company(session, wanted)
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        told = str(getattr(error, "orig", None) or error) or type(error).__name__
+        raise CommandError(f"the database refused: {told.splitlines()[0]}") from None
+    finally:
+        await database.close()
+    if found is None:
+        raise CommandError(f"there is no company {wanted!r}")
+    return found.id
+
+
+def _fields(decision: "TailedDecision") -> dict[str, Any]:
+    from rules.local_time import zone_clock
+    from rules.model import Zone
+
+    written = zone_clock("UTC").written
+    return {
+        "detected_at": written(decision.detected_at),
+        "decided_at": written(decision.decided_at),
+        "company": decision.company,
+        "venue": decision.venue,
+        "beacon": decision.beacon,
+        "proximity": Zone(decision.zone).name.lower(),
+        "reason": decision.reason,
+        "campaigns": [
+            {"id": each.number, "name": each.name, "outcome": each.outcome}
+            for each in decision.campaigns
+        ],
+        "left_out": decision.left_out,
+    }
+
+
+def _line(decision: "TailedDecision") -> str:
+    from rules.model import Zone
+
+    at = datetime.fromtimestamp(decision.decided_at).astimezone()
+    place = f"{decision.venue}, {decision.beacon}" if decision.venue else decision.beacon
+    told = f"{at:%H:%M:%S}  {decision.reason}  {Zone(decision.zone).name.lower()} at {place}"
+    if decision.campaigns:
+        told += ": " + ", ".join(f"{each.name} {each.outcome}" for each in decision.campaigns)
+    return told + (f"  ({decision.left_out} more before)" if decision.left_out else "")

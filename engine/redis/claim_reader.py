@@ -1,0 +1,44 @@
+"""Which claims a device holds, for people who ask why it got nothing. Takes none, changes none."""
+
+import asyncio
+import uuid
+from collections.abc import Collection
+from typing import Any
+
+from catalog.redis_connection import RedisClient
+from engine.redis.claims import claims_key
+from engine.redis.devices import DeviceKey
+from rules.explanation import HeldClaim
+
+# An entry of a claim's value, as scripts/claim.lua writes it: the newest is the last.
+_OWNER = 16
+_ENTRY = 30
+
+
+class ClaimReader:
+    """Reads claims. `deadline` in seconds."""
+
+    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
+        self._redis = redis
+        self._prefix = prefix.encode()
+        self._deadline = deadline
+
+    async def newest(
+        self, device: DeviceKey, campaign_ids: Collection[int]
+    ) -> dict[int, HeldClaim]:
+        """The device's newest claim by campaign, where it has one. Raises RedisError, OSError or
+        TimeoutError."""
+        if not campaign_ids:
+            return {}
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for campaign_id in campaign_ids:
+            pipeline.hget(claims_key(self._prefix, device.udid), str(campaign_id))
+        async with asyncio.timeout(self._deadline):
+            values = await pipeline.execute()
+        found = zip(campaign_ids, values, strict=True)
+        return {number: _newest(value) for number, value in found if value}
+
+
+def _newest(grants: bytes) -> HeldClaim:
+    last = grants[-_ENTRY:]
+    return HeldClaim(str(uuid.UUID(bytes=last[:_OWNER])), int(last[_OWNER:]) / 1000)

@@ -1,0 +1,110 @@
+"""What a decision comes to for people: a record of a detection, each campaign with its outcome."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.grants import Grant
+from rules.decision import Decision
+from rules.kept_decision import KeptDecision
+from rules.model import Reason
+
+# What became of a detection before any campaign was looked at: beacons share these decisions.
+SHARED = frozenset(
+    {
+        Reason.UNKNOWN_BEACON,
+        Reason.INACTIVE_VENUE,
+        Reason.INACTIVE_BEACON,
+        Reason.NO_CAMPAIGN,
+        Reason.UNKNOWN_PROXIMITY,
+        Reason.TOO_FAR,
+        Reason.STALE,
+        Reason.FUTURE,
+    }
+)
+_MOST_CAMPAIGNS = 50  # in one record
+
+
+class DecisionWatcher(Protocol):
+    """Is told what became of each detection, a batch at a time. Waits for nothing, raises nothing.
+
+    `run` is its background task, named `name`.
+    """
+
+    name: str
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+    def note_refused(
+        self,
+        detections: Sequence[DecodedDetection],
+        decisions: Sequence[Decision],
+        beacons: Mapping[BeaconKey, IndexedBeacon | None],
+    ) -> None:
+        """Detections that fire nothing, each with its decision."""
+
+    def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
+        """Grants that hold their claim or need none, and those that were denied one."""
+
+
+class DecidedDetection(NamedTuple):
+    """A detection at a beacon of the index, and its decision. Of what the decision grants, the
+    campaigns `held` have their claim, and so many were `denied` one."""
+
+    detection: DecodedDetection
+    beacon: IndexedBeacon
+    decision: Decision
+    held: Sequence[int] = ()
+    denied: int = 0
+
+    @property
+    def reason(self) -> Reason:
+        """As the metrics count it."""
+        return Reason.THROTTLED if self.denied and not self.held else self.decision.reason
+
+    def record(self, now: float) -> KeptDecision:
+        """What it comes to; decided at `now` (epoch s)."""
+        at, reason = self.detection.detected_at, self.reason
+        campaigns = {} if reason in SHARED else self._outcomes()
+        number = self.beacon.reference.id
+        return KeptDecision(at, now, number, self.detection.zone, reason.value, campaigns)
+
+    def _outcomes(self) -> dict[str, list[int]]:
+        """Campaigns by what became of each: those that fired first, and a bounded number."""
+        phase = self.beacon.target.phase_at(self.detection.detected_at)
+        throttled = [each.id for each in phase.open if each.id not in self.held]
+        listed: dict[Reason, Sequence[int]] = {
+            Reason.GRANTED: self.held,
+            Reason.THROTTLED: throttled,
+            **phase.closed_campaigns,
+        }
+        found: dict[str, list[int]] = {}
+        room = _MOST_CAMPAIGNS
+        for reason, numbers in listed.items():
+            if numbers and room:
+                found[reason.value] = list(numbers[:room])
+                room -= len(found[reason.value])
+        return found
+
+
+def decided_by_claims(
+    claimed: Iterable[Grant], denied: Iterable[Grant]
+) -> Iterator[DecidedDetection]:
+    """The detections of grants that hold their claim, or need none, and of those denied one."""
+    grants = [(grant, True) for grant in claimed] + [(grant, False) for grant in denied]
+    grants.sort(key=_offset)
+    for _, group in groupby(grants, key=_offset):
+        of_one = list(group)
+        grant, _ = of_one[0]
+        held = [each.campaign.id for each, is_claimed in of_one if is_claimed]
+        yield DecidedDetection(
+            grant.detection, grant.beacon, grant.decision, held, len(of_one) - len(held)
+        )
+
+
+def _offset(grant: tuple[Grant, bool]) -> int:
+    offset: int = grant[0].detection.record.offset
+    return offset

@@ -1,0 +1,58 @@
+"""Explains a detection by what a trigger would find: the index, and the claims of the device."""
+
+from typing import NamedTuple
+
+from engine.kafka.detections import BeaconKey
+from engine.redis.claim_reader import ClaimReader
+from engine.redis.devices import DeviceKey
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.beacon_index import BeaconIndex
+from rules.explanation import Explanation, Question, awake, explain
+from rules.model import Zone
+
+
+class SupposedDetection(NamedTuple):
+    """A detection that is asked about; times in epoch seconds.
+
+    Without `zone` the device is as near as the beacon asks for. Without `udid` it has received
+    nothing yet. `is_now` says that nobody named another time: then the index counts as it stands.
+    """
+
+    key: BeaconKey
+    udid: str | None
+    zone: Zone | None
+    detected_at: float
+    decided_at: float
+    is_now: bool
+
+
+class ExplainedDetection(NamedTuple):
+    """The answer, with the beacon that was heard, if the index has it."""
+
+    beacon: IndexedBeacon | None
+    question: Question
+    explanation: Explanation
+
+
+class Explainer:
+    """Reads from Redis and writes nothing. `max_age` in seconds."""
+
+    def __init__(self, *, index: BeaconIndex, claims: ClaimReader, max_age: float) -> None:
+        self._index = index
+        self._claims = claims
+        self._max_age = max_age
+
+    async def explain(self, supposed: SupposedDetection) -> ExplainedDetection:
+        """What becomes of it. Raises IndexNotBuiltError, RedisError, OSError or TimeoutError."""
+        beacon = await self._index.look_up(supposed.key)
+        claims, zone = {}, supposed.zone
+        if beacon is not None and supposed.udid is not None:
+            device = DeviceKey(beacon.company_reference.id, supposed.udid)
+            claims = await self._claims.newest(device, [each.id for each in beacon.campaigns])
+        target = None if beacon is None else beacon.target
+        if zone is None:
+            zone = Zone.IMMEDIATE if target is None or target.reach is None else target.reach
+        if target is not None and not supposed.is_now:
+            target = awake(target)
+        question = Question(zone, supposed.detected_at, supposed.decided_at, self._max_age, claims)
+        return ExplainedDetection(beacon, question, explain(target, question))

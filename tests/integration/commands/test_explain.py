@@ -1,0 +1,132 @@
+"""`proximity explain` as its users run it: text, JSON, and what it cannot do."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from catalog.redis_connection import connect_redis
+from tests.contract.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
+from tests.integration.commands.proximity import Proximity
+from tests.unit.rules.records import UUID, venue
+
+BEACON = ("--uuid", UUID.upper().replace("-", ""), "--major", "1", "--minor", "2")
+FRIDAY = "2026-11-20T22:41:00+0100"
+
+
+@pytest.fixture
+async def writer(embedded_redis_url: str) -> AsyncIterator[Writer]:
+    redis = connect_redis(embedded_redis_url)
+    yield Writer(redis)
+    await redis.aclose()
+
+
+@pytest.fixture
+def proximity(tmp_path: Path, embedded_redis_url: str) -> Proximity:
+    more = {"PROXIMITY_REDIS_URL": embedded_redis_url, "PROXIMITY_REDIS_PREFIX": PREFIX}
+    return Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
+
+
+async def explain(proximity: Proximity, *words: str) -> "subprocess.CompletedProcess[str]":
+    return await asyncio.to_thread(proximity, "explain", *BEACON, *words)
+
+
+async def catalog(writer: Writer) -> None:
+    paris = {"time_zone": "Europe/Paris"}
+    hours = {"start_minute": 540, "end_minute": 1140, "weekdays": 0b0011111, "delay": 3600}
+    writer.fields = (
+        beacon_entry([1, 2], venue=venue(**paris))
+        | campaign_entry(1, **hours, **paris)
+        | campaign_entry(2, name="A\x1b[2Jll day", active=False, **paris)
+    )
+    await writer.rebuild()
+
+
+async def test_for_people(writer: Writer, proximity: Proximity):
+    await catalog(writer)
+    done = await explain(proximity, "--udid", "phone", "--at", FRIDAY)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        done.stdout
+        == f"""\
+beacon    {UUID}:1:2, Desk, Library
+device    phone, near
+detected  {FRIDAY}, decided at once
+
+  ok  unknown_beacon     known; needed: a beacon of the catalog
+  ok  inactive_venue     active
+  ok  inactive_beacon    active
+  ok  no_campaign        2 campaigns; needed: a campaign that targets the beacon
+  ok  unknown_proximity  near; needed: immediate, near or far
+  ok  too_far            near; needed: near or nearer
+  ok  stale              0 s old; needed: at most 5 min
+  ok  future             0 s ahead; needed: at most 5 min
+
+campaign 1, Reading room: outside_hours
+  ok  inactive           active
+  ok  not_started        {FRIDAY}; needed: from 2026-01-01T01:00:00+0100 on
+  ok  ended              {FRIDAY}; needed: until 2026-12-31T23:59:59+0100
+  ok  wrong_weekday      Friday; needed: Monday, Tuesday, Wednesday, Thursday, Friday
+  NO  outside_hours      Friday 22:41 in Europe/Paris; needed: 09:00 to 19:00
+  ok  throttled          no claim; needed: at least 1 h between two sends
+  next   2026-11-23T09:00:00+0100
+
+campaign 2, A\\u001b[2Jll day: inactive
+  NO  inactive           inactive; needed: active
+  ok  not_started        {FRIDAY}; needed: from 2026-01-01T01:00:00+0100 on
+  ok  ended              {FRIDAY}; needed: until 2026-12-31T23:59:59+0100
+  ok  wrong_weekday      Friday; needed: every day
+  ok  outside_hours      Friday 22:41 in Europe/Paris; needed: 00:00 to 24:00
+  ok  throttled          no cache delay
+  next   whatever the time, not while: inactive
+"""
+    )
+
+
+async def test_for_programs(writer: Writer, proximity: Proximity):
+    await catalog(writer)
+    late = ("--decided-at", "2026-11-20T22:50:00+0100", "--rssi", "-59")
+    done = await explain(proximity, "--at", FRIDAY, "--json", *late)
+    told = json.loads(done.stdout)
+    assert (told["reason"], told["proximity"], told["device"]) == ("stale", "near", None)
+    assert told["decided_at"] == "2026-11-20T22:50:00+0100"
+    assert (told["beacon"]["id"], told["company"]) == (1, {"id": 1})
+    assert [each["next_at"] for each in told["campaigns"]] == ["2026-11-23T09:00:00+0100", None]
+    again = await explain(proximity, "--at", "2026-11-23T09:00:00+0100", "--json")
+    assert [each["reason"] for each in json.loads(again.stdout)["campaigns"]] == [
+        "granted",
+        "inactive",
+    ]
+
+
+async def test_a_beacon_that_nobody_has(writer: Writer, proximity: Proximity):
+    await writer.rebuild()
+    done = await explain(proximity)
+    assert done.returncode == 0
+    assert "not in the index" in done.stdout
+    assert "NO  unknown_beacon     unknown; needed: a beacon of the catalog" in done.stdout
+    told = json.loads((await explain(proximity, "--json")).stdout)
+    assert (told["reason"], told["campaigns"], told["venue"]) == ("unknown_beacon", [], None)
+
+
+async def test_what_it_cannot_do(writer: Writer, proximity: Proximity, tmp_path: Path):
+    done = await explain(proximity)
+    assert done.returncode == 1
+    assert done.stderr.startswith("proximity: Redis has no index yet")
+    away = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
+    done = await explain(away)
+    assert done.returncode == 1
+    assert done.stderr.startswith("proximity: Redis does not serve")
+    for words, told in (
+        (("--at", "Saturday"), "2026-11-20T10:00:00+0100"),
+        (("--proximity", "close"), "immediate"),
+        (("--proximity", "near", "--rssi", "-60"), "without --rssi"),
+        (("--tx-power", "-59"), "needs --rssi"),
+        (("--uuid", "desk"), "32 hexadecimal digits"),
+    ):
+        done = await explain(proximity, *words)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert told in done.stderr

@@ -1,0 +1,122 @@
+"""Decisions of a trigger on their way to those who watch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from engine.process.cancelling import cancel
+from engine.redis.tail_store import TailedDecision, TailFilter, TailStore, WatchedTail
+from engine.trigger.decision_tail import DecisionTail
+from tests.contract.index_writer import PREFIX, beacon_entry, campaign_entry
+from tests.integration.engine.pushed import PushedTrigger, detection
+from tests.servers.waiting import eventually
+from tests.unit.rules.records import UUID, venue
+
+
+class Watching:
+    """Somebody who watches a trigger."""
+
+    def __init__(self, trigger: PushedTrigger, name: str = "w") -> None:
+        self.trigger = trigger
+        self.store = TailStore(redis=trigger.redis, prefix=PREFIX, deadline=5.0)
+        self.place = WatchedTail(name)
+
+    async def begin(self, beat: int = 1, **wanted: Any) -> "Watching":
+        await self.store.watch(self.place.watcher, TailFilter(beat, **wanted))
+        tail, name = tail_of(self.trigger), self.place.watcher
+        await eventually(lambda: name in tail._watchers, what="the trigger knows")
+        return self
+
+    async def next(self, count: int) -> list[TailedDecision]:
+        found: list[TailedDecision] = []
+        async with asyncio.timeout(30):
+            while len(found) < count:
+                more, self.place = await self.store.read(self.place)
+                found += more
+        assert len(found) == count
+        return found
+
+
+def tail_of(trigger: PushedTrigger) -> DecisionTail:
+    (tail,) = [each for each in trigger.role.pipeline.watchers if isinstance(each, DecisionTail)]
+    return tail
+
+
+@pytest.fixture
+async def watched(trigger: PushedTrigger) -> AsyncIterator[PushedTrigger]:
+    fields = beacon_entry([1, 2], 2) | beacon_entry([5], 4, id=4, venue=venue(id=2, company_id=2))
+    fields |= campaign_entry(1, delay=3600) | campaign_entry(2, name="Late", active=False)
+    await trigger.write_index(fields | campaign_entry(5))
+    task = asyncio.create_task(tail_of(trigger).run())
+    yield trigger
+    await cancel([task])
+
+
+async def test_what_happens_is_shown_without_the_device(watched: PushedTrigger):
+    watching = await Watching(watched).begin()
+    await watched.push(detection("anna"), detection("anna", seconds=1, proximity=3))
+    await watched.push(detection("anna", seconds=2), detection("anna", minor=99))
+    found = {each.reason: each for each in await watching.next(4)}
+    granted, throttled = found["granted"], found["throttled"]
+    refused, unknown = found["too_far"], found["unknown_beacon"]
+    assert (granted.company, granted.venue, granted.beacon) == (1, "Library", "Desk")
+    assert granted.campaigns == [(1, "Reading room", "granted"), (2, "Late", "inactive")]
+    assert throttled.campaigns == [(1, "Reading room", "throttled"), (2, "Late", "inactive")]
+    assert refused.campaigns == []
+    assert (unknown.company, unknown.beacon) == (None, f"{UUID}:1:99")
+    key = f"{PREFIX}watched:w"
+    assert b"anna" not in repr(await watched.redis.xrange(key)).encode()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reasons"),
+    [
+        ({"company": 2}, ["granted"]),
+        ({"campaign": "late"}, ["granted", "throttled", "too_far"]),
+        ({"campaign": "1", "reason": "throttled"}, ["throttled"]),
+        ({"reason": "inactive"}, ["granted", "throttled"]),
+        ({"reason": "unknown_beacon"}, ["unknown_beacon"]),
+        ({"udid": "ben"}, ["too_far"]),
+    ],
+)
+async def test_what_is_asked_for_alone(
+    watched: PushedTrigger, wanted: dict[str, Any], reasons: list[str]
+):
+    watching = await Watching(watched).begin(**wanted)
+    await watched.push(detection("anna"), detection("ben", proximity=3))
+    await watched.push(detection("anna", seconds=1), detection("carl", minor=4))
+    await watched.push(detection("anna", minor=99))
+    found = await watching.next(len(reasons))
+    assert sorted(each.reason for each in found) == reasons
+
+
+async def test_a_flood_is_sampled_and_counted(watched: PushedTrigger):
+    watching = await Watching(watched).begin()
+    far = [detection(f"device {number}", proximity=3) for number in range(300)]
+    await watched.push(*far)
+    first = await watching.next(20)
+    assert {each.left_out for each in first} == {0}
+    await watched.push(detection("late", proximity=3))
+    (last,) = await watching.next(1)
+    assert last.left_out == 280
+
+
+async def test_who_shows_no_sign_of_life_is_shown_nothing(watched: PushedTrigger):
+    gone = await Watching(watched, "gone").begin()
+    here = await Watching(watched, "here").begin()
+    tail = tail_of(watched)
+    tail._watchers["gone"].beat_at -= 10
+    await eventually(lambda: not tail._watchers["gone"].is_alive, what="it is taken for gone")
+    await watched.push(detection("anna"))
+    assert len(await here.next(1)) == 1
+    assert (await gone.store.read(gone.place))[0] == []
+
+
+async def test_while_nobody_watches_nothing_is_gathered(watched: PushedTrigger):
+    watching = await Watching(watched).begin()
+    await watching.store.leave("w")
+    await eventually(lambda: not tail_of(watched)._watchers, what="the trigger knows")
+    await watched.push(detection("anna"))
+    assert not [key async for key in watched.redis.scan_iter(f"{PREFIX}watched*")]

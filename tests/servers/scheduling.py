@@ -1,0 +1,38 @@
+"""Which test worker runs what: whole processes of the product on as many workers as there are
+processors, and beside them one worker for the tests that mostly wait."""
+
+import os
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+from tests.servers.handles import DATABASE, KAFKA, REDIS
+
+_BUSY = ("tests/acceptance/", "tests/hostile/")
+
+
+class BesideBusyFiles(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """A file a worker; the busy ones first, and no more of them at once than processors."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        busy = int(node.gateway.id.removeprefix("gw")) < _processors()
+        for file in self.workqueue:
+            if file.startswith(_BUSY) == busy:
+                self.workqueue.move_to_end(file, last=False)
+                break
+        super()._assign_work_unit(node)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BesideBusyFiles | None:
+    return BesideBusyFiles(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Servers that the environment names are shared, and tests empty them: one at a time then."""
+    return 0 if {KAFKA, REDIS, DATABASE} & os.environ.keys() else _processors() + 1
+
+
+def _processors() -> int:
+    return os.cpu_count() or 1

@@ -5,8 +5,8 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
-from engine.cli.embedded.broker import EmbeddedBroker
 from engine.cli.embedded.redis_server import EmbeddedRedis
+from engine.cli.embedded.servers import EmbeddedBroker
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.process import started
 

@@ -24,7 +24,8 @@ from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.workloads import make_catalog, workloads
+from benchmarks.catalog import make_catalog
+from benchmarks.workloads import workloads
 from engine.cli.embedded.redis_server import EmbeddedRedis
 from engine.kafka.topics import Topics
 from tests.servers.kafka.server import KafkaServer
@@ -108,7 +109,7 @@ def _run(
     try:
         stream = arguments.rate * arguments.seconds
         messages = list(
-            workloads(stream + arguments.records + 100)[1].records(stream + arguments.records + 100)
+            workloads(count := stream + arguments.records + _WARMING)["sweep"].records(count)
         )
         outside.send(messages[:100])
         outside.see(100)  # it is up, and its producers are warm

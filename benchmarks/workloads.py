@@ -1,111 +1,96 @@
-"""What the devices do, and the catalog they do it in."""
+"""What the devices do. Each detection is one record; the same numbers give the same records."""
 
 import json
 import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
-from catalog.database import open_database
-from catalog.migrate import migrate
-from catalog.models import Beacon, Campaign, Company, Venue
+from benchmarks.catalog import BEACONS, UUID
 from engine.kafka.timestamps import format_instant
 
-UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
-BEACONS = 1000
 _SEED = 20261120
+_ROAMING_DEVICES = 5000
+_SPAN = 60  # seconds over which the detections spread
+
+Record = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`devices` at `BEACONS` beacons of `campaigns` each; `moving` ones change beacon each time."""
+    """`devices` at BEACONS beacons of `campaigns` each.
+
+    A roaming device is at another beacon each time; the others stay at theirs. `held` in a hundred
+    detections were made before, by the same devices at the same beacons, so that their claims are
+    held in Redis while the process that asks knows nothing of them.
+    """
 
     name: str
     meaning: str
     devices: int
     campaigns: int
+    roaming: bool = False
+    held: int = 0
 
-    def records(self, count: int) -> Iterator[tuple[bytes, bytes]]:
-        """Key and value of `count` detections, detected now, in an order that repeats."""
+    def records(self, count: int) -> Iterator[Record]:
+        """Key and value of `count` detections of the last minute, in an order that repeats."""
+        begin = time.time() - _SPAN
+        for number, (device, beacon) in enumerate(self._meetings(count)):
+            yield _record(device, beacon, begin + number * _SPAN / count)
+
+    def earlier_records(self, count: int) -> list[Record]:
+        """Those detections before the `count` that hold claims."""
+        at = time.time() - 2 * _SPAN
+        meetings = enumerate(self._meetings(count))
+        return [_record(*meeting, at) for n, meeting in meetings if n % 100 < self.held]
+
+    def notifications(self, count: int) -> set[tuple[str, int]]:
+        """The device and the minor of the beacon of all that leads to notifications, each of them
+        to one a campaign."""
+        meetings = enumerate(self._meetings(count))
+        return {(_udid(device), beacon) for n, (device, beacon) in meetings if n % 100 >= self.held}
+
+    def _meetings(self, count: int) -> Iterator[tuple[int, int]]:
+        """Device and beacon; a roaming device meets no beacon twice."""
         draw = random.Random(_SEED)
-        detected_at = format_instant(time.time())
+        order = list(range(self.devices))
         for number in range(count):
-            device = (
-                number % self.devices if self.devices >= count else draw.randrange(self.devices)
-            )
-            udid = f"device-{device:08d}"
-            detection = {
-                "uuid": UUID,
-                "major": 1,
-                "minor": device % BEACONS,
-                "proximity": "near",
-                "device": {"udid": udid, "name": "android", "version": "14", "model": "Pixel 8"},
-                "detected_at": detected_at,
-            }
-            yield udid.encode(), json.dumps(detection).encode()
+            lap, place = divmod(number, self.devices)
+            if self.roaming:
+                if not place:
+                    draw.shuffle(order)
+                yield order[place], (order[place] * 7 + lap) % BEACONS
+            else:
+                device = number if self.devices >= count else draw.randrange(self.devices)
+                yield device, device % BEACONS
 
 
-def workloads(count: int) -> list[Workload]:
-    """The workloads for `count` detections."""
-    return [
+def workloads(count: int) -> dict[str, Workload]:
+    """The workloads for `count` detections, by name."""
+    roaming = min(count, _ROAMING_DEVICES)
+    if count > roaming * BEACONS:
+        raise SystemExit(f"at most {roaming * BEACONS:,} records: a device meets no beacon twice")
+    every = (
         Workload("dwell", "devices stay at a beacon; 1% of detections grant", count // 100, 2),
+        Workload("scatter", "devices roam; every detection grants both", roaming, 2, True),
+        Workload("steady", "devices roam; 95% of the claims asked are held", roaming, 2, True, 95),
         Workload("sweep", "a new device each time; every detection grants", count, 1),
-    ]
-
-
-async def make_catalog(url: str, campaigns: int) -> None:
-    """A migrated database with one venue, BEACONS beacons and `campaigns` campaigns each."""
-    await migrate(url)
-    database = open_database(url)
-    try:
-        async with database.write() as session, session.begin():
-            company = Company(
-                name="Benchmark", image="", description="", active=True, create_on=datetime.now(UTC)
-            )
-            session.add(company)
-            await session.flush()
-            venue = Venue(company_id=company.id, name="Mall", address="1 Main Street", active=True)
-            session.add(venue)
-            await session.flush()
-            for minor in range(BEACONS):
-                beacon = _beacon(venue, minor)
-                session.add(beacon)
-                session.add_all(_campaign(venue, beacon, number) for number in range(campaigns))
-    finally:
-        await database.close()
-
-
-def _beacon(venue: Venue, minor: int) -> Beacon:
-    return Beacon(
-        venue_id=venue.id,
-        name=f"Shop {minor}",
-        uuid=UUID,
-        major=1,
-        minor=minor,
-        active=True,
-        proximity="far",
-        tags=[],
     )
+    return {workload.name: workload for workload in every}
 
 
-def _campaign(venue: Venue, beacon: Beacon, number: int) -> Campaign:
-    now = datetime.now(UTC)
-    campaign = Campaign(
-        venue_id=venue.id,
-        name=f"Offer {number} of {beacon.name}",
-        title="Welcome",
-        push="An offer for you, today only",
-        format="url",
-        url="https://example.org/offers",
-        cache="day",
-        delay=86_400,
-        start_minute=0,
-        end_minute=1440,
-        active=True,
-        beacons=[beacon],
-        geofencings=[],
-        tags=[],
-    )
-    campaign.start, campaign.end = now - timedelta(days=1), now + timedelta(days=30)
-    return campaign
+def _udid(device: int) -> str:
+    return f"device-{device:08d}"
+
+
+def _record(device: int, beacon: int, at: float) -> Record:
+    udid = _udid(device)
+    detection = {
+        "uuid": UUID,
+        "major": 1,
+        "minor": beacon,
+        "proximity": "near",
+        "device": {"udid": udid, "name": "android", "version": "14", "model": "Pixel 8"},
+        "detected_at": format_instant(at),
+    }
+    return udid.encode(), json.dumps(detection).encode()

@@ -21,6 +21,7 @@ class Zone(IntEnum):
     IMMEDIATE = 1
     NEAR = 2
     FAR = 3
+    __hash__ = int.__hash__  # that of Enum is written in Python
 
 
 class Reason(StrEnum):
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     NO_CONNECTOR = "no_connector"
     THROTTLED = "throttled"
     GRANTED = "granted"
+    __hash__ = str.__hash__  # that of Enum is written in Python
 
 
 class VenueSnapshot(msgspec.Struct, frozen=True, kw_only=True):

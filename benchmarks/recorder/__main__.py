@@ -13,8 +13,9 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.catalog import make_catalog
 from benchmarks.recorder.postgres import database, postgres
-from benchmarks.workloads import Workload, make_catalog
+from benchmarks.workloads import Workload
 from engine.cli.embedded.servers import EmbeddedServers
 
 _SUBJECT_SECONDS = 660.0

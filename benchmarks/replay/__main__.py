@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--kafka", help="host:port of a broker; default: the embedded one")
     arguments = parser.parse_args()
     console = Console()
-    workload = next(w for w in workloads(arguments.records) if w.name == arguments.workload)
+    workload = workloads(arguments.records)[arguments.workload]
     console.print(f"{workload.name}: {workload.meaning}")
     rates = _measure(arguments, workload, console)
     table = Table("workload", "subject", "detections/s", "of the floor")

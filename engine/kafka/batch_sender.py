@@ -9,9 +9,9 @@ from zlib import crc32
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidTimestampError, MessageSizeTooLargeError
-from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
+from engine.kafka.murmur2 import murmur2
 from engine.kafka.record_time import DatedBy, RecordTime
 
 LARGEST_MESSAGE = 32 * 1024 * 1024
@@ -70,11 +70,15 @@ class TopicLimits:
 
     def refuses(self, message: Outgoing) -> bool:
         """Whether the topic refused a message of this size, or less, a short while ago."""
-        size = message_size(message)
-        refusal = self._refusals.get(message.topic)
-        if refusal is not None and size >= refusal.size and self._clock() < refusal.until:
-            return True
-        return size > LARGEST_MESSAGE  # the builder would refuse it without a word
+        return message_size(message) >= self.refused_from(message.topic)
+
+    def refused_from(self, topic: str) -> int:
+        """The size from which on messages of the topic are refused now."""
+        most = LARGEST_MESSAGE + 1  # the builder would refuse it without a word
+        refusal = self._refusals.get(topic)
+        if refusal is not None and self._clock() < refusal.until:
+            return min(most, refusal.size)
+        return most
 
     def note_refusal(self, topic: str, sizes: Sequence[int]) -> None:
         """The brokers refused a batch of messages of these sizes."""
@@ -156,22 +160,37 @@ class BatchSender:
         self, producer: AIOKafkaProducer, messages: Iterable[Outgoing]
     ) -> list[_MessageBatch]:
         """Messages in batches by topic, partition and whose time they carry, each in order."""
-        open_batches: dict[tuple[str, int, DatedBy], _MessageBatch] = {}
-        batches: list[_MessageBatch] = []
+        by_topic: dict[str, list[Outgoing]] = {}
         for message in messages:
-            topic, key, value, headers, timestamp = message
-            dated, at = self._record_time.of(topic, timestamp)
-            place = (topic, 0 if key is None else self._partition(topic, key), dated)
+            by_topic.setdefault(message.topic, []).append(message)
+        return [
+            batch
+            for topic, of_topic in by_topic.items()
+            for batch in self._batches_of(producer, topic, of_topic)
+        ]
+
+    def _batches_of(
+        self, producer: AIOKafkaProducer, topic: str, messages: Iterable[Outgoing]
+    ) -> list[_MessageBatch]:
+        open_batches: dict[tuple[int, DatedBy], _MessageBatch] = {}
+        batches: list[_MessageBatch] = []
+        date, joins = self._record_time.of, self.limits.joins
+        for message in messages:
+            _, key, value, headers, timestamp = message
+            dated, at = date(topic, timestamp)
+            place = (0 if key is None else self._partition(topic, key), dated)
             batch = open_batches.get(place)
-            size = len(value or b"")
-            if batch is None or not self.limits.joins(topic, size, batch.builder.size()):
-                batch = _MessageBatch(producer.create_batch(), *place, [])
-                open_batches[place] = batch
+            size = 0 if value is None else len(value)
+            if batch is None or not joins(topic, size, batch.builder.size()):
+                batch = _MessageBatch(producer.create_batch(), topic, *place, [])
                 batches.append(batch)
+                # A large one stays alone.
+                if joins(topic, size, 0):
+                    open_batches[place] = batch
+                else:
+                    open_batches.pop(place, None)
             batch.builder.append(timestamp=at, key=key, value=value, headers=headers)
             batch.messages.append(message)
-            if not self.limits.joins(topic, size, 0):
-                del open_batches[place]  # a large one stays alone
         return batches
 
     def _partition(self, topic: str, key: bytes) -> int:

@@ -73,12 +73,13 @@ def detection_of(
     """The detection that a record's message tells of. Raises ValueError (a field is wrong)."""
     if "\0" in message.device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
-    detected_at = message.detected_at
+    proximity, detected_at = message.proximity, message.detected_at
     return DecodedDetection(
         record,
         message,
         _beacon_key(message.uuid, message.major, message.minor),
-        _zone(message, path_loss_exponent),
+        # An explicit proximity wins over rssi.
+        _zone_of_rssi(message, path_loss_exponent) if proximity is None else parse_zone(proximity),
         record.timestamp / 1000 if detected_at is None else parse(detected_at),
     )
 
@@ -106,11 +107,7 @@ def _number(digits: str | int) -> int:
     return number
 
 
-def _zone(message: Detection, path_loss_exponent: float) -> Zone:
-    """An explicit proximity wins over rssi."""
-    proximity = message.proximity
-    if proximity is not None:
-        return parse_zone(proximity)
+def _zone_of_rssi(message: Detection, path_loss_exponent: float) -> Zone:
     if message.rssi is None:
         raise ValueError("one of proximity and rssi is required")
     return zone_from_rssi(message.rssi, message.tx_power, path_loss_exponent)

@@ -30,6 +30,13 @@ class OffsetTracker:
         self._open[offset] = None
         self._end = offset + 1
 
+    def begin_all(self, offsets: Sequence[int]) -> None:
+        """The same for several, in ascending order."""
+        if offsets:
+            self.begin(offsets[0])
+            self._open.update(dict.fromkeys(offsets))
+            self._end = offsets[-1] + 1
+
     def finish(self, offset: int) -> None:
         """It is done with. Raises KeyError for one that is not open."""
         del self._open[offset]

@@ -23,6 +23,7 @@ from engine.kafka.batch_sender import (
     FailedBatch,
     Outgoing,
     TopicLimits,
+    message_size,
 )
 from engine.kafka.client_options import connection_options
 from engine.kafka.errors import MessageTooLargeError
@@ -160,10 +161,12 @@ class Publisher:
 
     def _split(self, messages: Sequence[Outgoing]) -> tuple[list[Outgoing], list[Outgoing]]:
         """Those that their topics may take, and those that are known to be too large."""
-        refuses = self._sender.limits.refuses
+        refused_from = self._sender.limits.refused_from
+        bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
         fitting, too_large = list[Outgoing](), list[Outgoing]()
         for message in messages:
-            (too_large if refuses(message) else fitting).append(message)
+            refused = message_size(message) >= bounds[message.topic]
+            (too_large if refused else fitting).append(message)
         return fitting, too_large
 
     async def _renew(self, worn: AIOKafkaProducer) -> None:

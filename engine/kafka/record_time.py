@@ -26,6 +26,7 @@ class DatedBy(IntEnum):
     HOST = 0
     CAUSE = 1
     NOBODY = 2
+    __hash__ = int.__hash__  # that of Enum is written in Python
 
 
 class _DateRefusal(NamedTuple):

@@ -15,6 +15,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from engine.process.batch_histogram import BatchHistogram
 from engine.process.failures import (
     database_may_recover,
     kafka_may_recover,
@@ -75,9 +76,10 @@ class Metrics:
         self.connector_handovers = self._counter(
             "proximity_connector_handovers_total", "Calls handed over to the connector role"
         )
-        self.latency = self._histogram(
+        self.latency = BatchHistogram(
             "proximity_detection_to_notification_seconds",
             "From detected_at to the broker's acknowledgement of the notification",
+            registry=self.registry,
             buckets=_LATENCY,
         )
         self.batch_seconds = self._histogram(

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from catalog.redis_connection import RedisClient
-from engine.redis.claims import claim_key
+from engine.redis.claims import claims_key
 from engine.redis.devices import DeviceKey
 from rules.explanation import HeldClaim
 
@@ -32,7 +32,7 @@ class ClaimReader:
             return {}
         pipeline: Any = self._redis.pipeline(transaction=False)
         for campaign_id in campaign_ids:
-            pipeline.get(claim_key(self._prefix, campaign_id, device.udid))
+            pipeline.hget(claims_key(self._prefix, device.udid), str(campaign_id))
         async with asyncio.timeout(self._deadline):
             values = await pipeline.execute()
         found = zip(campaign_ids, values, strict=True)

@@ -1,6 +1,7 @@
 """Claims: at most one send of a campaign to a device within the campaign's delay, in Redis.
 
-A claim may be given back or shortened by its owner, once a customer's service has answered.
+All claims of a device stand under one key. A claim may be given back or shortened by its owner,
+once a customer's service has answered.
 
 Time is the detections' own: a claim forbids what was detected before its `detected_at` plus the
 delay. So a backlog gives the same notifications as a live stream, and the same records always
@@ -9,56 +10,55 @@ the same answer.
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeVar
-from zlib import crc32
+from typing import Any, NamedTuple
 
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import NoScriptError
 
-from catalog.chunks import chunked
 from engine.process.metrics import Metrics
+from engine.redis.claim_wire import (
+    ClaimRequest,
+    ClaimUpdate,
+    DeviceRequests,
+    calls_of_requests,
+    calls_of_updates,
+    claim_argument,
+    claim_tag,
+    claims_key,
+    newest_claims,
+    update_argument,
+)
 
-Request = TypeVar("Request", "ClaimRequest", "ClaimUpdate")
+__all__ = [
+    "ClaimRequest",
+    "ClaimUpdate",
+    "ClaimUpdater",
+    "Claims",
+    "claim_tag",
+    "claims_key",
+    "update_argument",
+]
 
 _SCRIPTS = files("engine.redis").joinpath("scripts")
 _TAKE = _SCRIPTS.joinpath("claim.lua").read_text(encoding="utf-8")
 _TAKE_SHA = hashlib.sha1(_TAKE.encode(), usedforsecurity=False).hexdigest()
 _UPDATE = _SCRIPTS.joinpath("update_claims.lua").read_text(encoding="utf-8")
-_TAGS = 64  # slots over which a cluster spreads devices
 _GRANTED = 0
-_MOST_TAKEN = 2000  # claims a script call, so that no call holds Redis for long
-_MOST_UPDATED = 1000
 
 
-class ClaimRequest(NamedTuple):
-    """A request to send `campaign_id` to `udid` because of a detection at `detected_at` (epoch s).
+class ClaimAnswers(NamedTuple):
+    """`forbidden_by` has for each request None when granted, else the `detected_at` of a claim
+    that forbids it: one not later than the request's own, if there is. (A later one may belong to
+    a record that is yet to be delivered again, and must then be asked for.)
 
-    `owner` is the 16 bytes of the notification id: the identity of campaign, device and record.
-    `delay` in seconds is above 0.
+    `read` has, for devices that were to be read, the `detected_at` of their newest claim by
+    campaign, as it was before. Devices that hold very many are not in it.
     """
 
-    campaign_id: int
-    udid: str
-    owner: bytes
-    detected_at: float
-    delay: int
-
-
-class ClaimUpdate(NamedTuple):
-    """What is to become of the claim of `owner` (16 bytes) on a campaign's device.
-
-    The claim was taken for a detection at `detected_at` (epoch s; the whole second counts) with
-    `delay` seconds. From then on it is to forbid for `keep` seconds; 0 gives it back.
-    """
-
-    campaign_id: int
-    udid: str
-    owner: bytes
-    detected_at: float
-    delay: int
-    keep: int
+    forbidden_by: list[float | None]
+    read: dict[str, Mapping[int, float]]
 
 
 class Claims:
@@ -87,53 +87,81 @@ class Claims:
         self._denied = metrics.claims.labels("denied")
 
     async def take(self, requests: Sequence[ClaimRequest], now: float) -> list[float | None]:
-        """For each request None when granted, else the `detected_at` of a claim that forbids it.
+        """Whether each is granted, see ClaimAnswers."""
+        return (await self.take_and_read(requests, now, ())).forbidden_by
 
-        One not later than the request's own, if there is: a later one may belong to a record
-        that is yet to be delivered again, and must then be asked for.
-        """
+    async def take_and_read(
+        self, requests: Sequence[ClaimRequest], now: float, devices: Container[str]
+    ) -> ClaimAnswers:
+        """Take claims in the order of `requests`. All claims of those `devices` (udids) that are
+        among the requests are read with them."""
+        answers = ClaimAnswers([None] * len(requests), {})
         if not requests:
-            return []
-        answers: list[float | None] = [None] * len(requests)
-        calls = list(_calls(requests, clustered=self._clustered, most=_MOST_TAKEN))
+            return answers
+        calls = list(calls_of_requests(requests, clustered=self._clustered))
+        commands = [self._command(requests, call, now, devices) for call in calls]
         async with asyncio.timeout(self._deadline):
-            replies = await self._ask([[requests[i] for i in call] for call in calls], now)
-        for positions, reply in zip(calls, replies, strict=True):
-            for position, answer in zip(positions, reply, strict=True):
-                answers[position] = None if answer == _GRANTED else answer / 1000
-        granted = answers.count(None)
+            replies = await self._ask(commands)
+        for call, reply in zip(calls, replies, strict=True):
+            _sort_reply(call, reply, devices, answers)
+        granted = answers.forbidden_by.count(None)
         self._granted.inc(granted)
-        self._denied.inc(len(answers) - granted)
+        self._denied.inc(len(requests) - granted)
         return answers
 
-    async def _ask(self, calls: list[list[ClaimRequest]], now: float) -> list[list[int]]:
+    def _command(
+        self,
+        requests: Sequence[ClaimRequest],
+        call: list[DeviceRequests],
+        now: float,
+        devices: Container[str],
+    ) -> list[Any]:
+        keys = [claims_key(self._prefix, udid) for udid, _ in call]
+        arguments = [
+            b"".join(
+                [
+                    b"+" if udid in devices else b"-",
+                    *[claim_argument(requests[position]) for position in positions],
+                ]
+            )
+            for udid, positions in call
+        ]
+        begin = ["EVALSHA", _TAKE_SHA, len(keys)]
+        return [*begin, *keys, round(now * 1000), self._retain_ms, *arguments]
+
+    async def _ask(self, commands: list[list[Any]]) -> list[list[Any]]:
         """The answers of all script calls, in one round trip (on a cluster one a node).
 
         Where the script is missing, it is loaded and everything is asked again: a call that did
         go through gives its owners the same answer.
         """
         try:
-            return await self._send(calls, now)
+            return await self._send(commands)
         except NoScriptError:
             await self._redis.script_load(_TAKE)
-            return await self._send(calls, now)
+            return await self._send(commands)
 
-    async def _send(self, calls: list[list[ClaimRequest]], now: float) -> list[list[int]]:
+    async def _send(self, commands: list[list[Any]]) -> list[list[Any]]:
         pipeline: Any = self._redis.pipeline(transaction=False)
-        for requests in calls:
-            keys = [claim_key(self._prefix, each.campaign_id, each.udid) for each in requests]
-            arguments = map(_argument, requests)
-            pipeline.execute_command(
-                "EVALSHA",
-                _TAKE_SHA,
-                len(keys),
-                *keys,
-                round(now * 1000),
-                self._retain_ms,
-                *arguments,
-            )
-        replies: list[list[int]] = await pipeline.execute()
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies: list[list[Any]] = await pipeline.execute()
         return replies
+
+
+def _sort_reply(
+    call: list[DeviceRequests], reply: list[Any], devices: Container[str], answers: ClaimAnswers
+) -> None:
+    """The answer to each claim, then what was read, device by device."""
+    in_order = iter(reply)
+    for _, positions in call:
+        for position in positions:
+            answer = next(in_order)
+            if answer != _GRANTED:
+                answers.forbidden_by[position] = answer / 1000
+    for udid, _ in call:
+        if udid in devices and (claims := next(in_order)) is not None:
+            answers.read.setdefault(udid, newest_claims(claims))
 
 
 class ClaimUpdater:
@@ -152,43 +180,12 @@ class ClaimUpdater:
         """How many claims changed; the others belong to somebody else, or have gone."""
         changed = 0
         async with asyncio.timeout(self._deadline):
-            for call in _calls(updates, clustered=self._clustered, most=_MOST_UPDATED):
-                changed += sum(await self._call([updates[position] for position in call]))
+            for call in calls_of_updates(updates, clustered=self._clustered):
+                changed += sum(await self._call(call))
         return changed
 
     async def _call(self, updates: Sequence[ClaimUpdate]) -> list[int]:
-        keys = [claim_key(self._prefix, each.campaign_id, each.udid) for each in updates]
+        keys = [claims_key(self._prefix, each.udid) for each in updates]
         arguments = list(map(update_argument, updates))
         replies: list[int] = await self._script(keys=keys, args=arguments)
         return replies
-
-
-def _calls(requests: Sequence[Request], *, clustered: bool, most: int) -> Iterator[list[int]]:
-    """Positions by script call: of at most `most`, and in a cluster of one slot."""
-    by_tag: dict[int, list[int]] = {}
-    for position, request in enumerate(requests):
-        tag = claim_tag(request.udid.encode()) if clustered else 0
-        by_tag.setdefault(tag, []).append(position)
-    for positions in by_tag.values():
-        yield from chunked(positions, most)
-
-
-def claim_key(prefix: bytes, campaign_id: int, udid: str) -> bytes:
-    """Where the claims of one campaign on one device lie."""
-    name = udid.encode()
-    return b"%bclaim:{%d}:%d:%b" % (prefix, claim_tag(name), campaign_id, name)
-
-
-def _argument(claim: ClaimRequest | ClaimUpdate) -> bytes:
-    """One argument a claim, of fixed width: Redis reads few long ones faster than many short."""
-    return b"%b%014d%014d" % (claim.owner, round(claim.detected_at * 1000), claim.delay * 1000)
-
-
-def update_argument(update: ClaimUpdate) -> bytes:
-    """The same with the seconds to keep."""
-    return _argument(update) + b"%014d" % (update.keep * 1000)
-
-
-def claim_tag(udid: bytes) -> int:
-    """The slot of a cluster in which a device's claims lie together."""
-    return crc32(udid) % _TAGS

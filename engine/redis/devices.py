@@ -1,14 +1,14 @@
-"""What the catalog knows of devices, for notifications and calls: Redis in front of SQL.
+"""What the catalog knows of devices, for notifications and calls: memory, Redis, then SQL.
 
-A copy in Redis is fresh for 4 s, so that what an authentication, a detection or an edit has told
-SQL is known within 5 s. An older copy serves only while SQL does not answer. Neither server may
-stop a notification: it leaves without what cannot be found out in time.
+A copy, in Redis or in memory, is fresh for 4 s, so that what an authentication, a detection or an
+edit has told SQL is known within 5 s. An older copy, in Redis, serves only while SQL does not
+answer. Neither server may stop a notification: it leaves without what cannot be found out in time.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from redis.asyncio import Redis, RedisCluster
@@ -21,46 +21,30 @@ from engine.kafka.messages import Device as ReceivedDevice
 from engine.kafka.messages import KnownDevice
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
+from engine.redis.device_copies import (
+    NO_ANSWER,
+    DeviceCopy,
+    DeviceKey,
+    DeviceRecord,
+    RecentCopies,
+    decode_copy,
+    encode_copy,
+    is_fresh,
+)
 
-_FRESH_SECONDS = 4.0
+__all__ = [
+    "NO_ANSWER",
+    "DeviceKey",
+    "DeviceLookup",
+    "DeviceRecord",
+    "completed_device",
+]
+
 _COPY_SECONDS = 3600  # how long an old copy may stand in for SQL
 _DEADLINE = 0.5
 _DEADLINE_A_DEVICE = 0.0005  # more for a large batch, so that a busy SQL is not taken for away
 _PAUSE_SECONDS = 5.0  # SQL that failed is left alone for so long
 _LARGEST_QUERY = 1000
-
-
-class DeviceKey(NamedTuple):
-    """A device is one company's."""
-
-    company_id: int
-    udid: str
-
-
-class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A device's record, as far as notifications and calls need it."""
-
-    id: int | None
-    id_connector: int | None
-    test: bool
-    token_push: str | None = None
-    name: str | None = None
-    version: str | None = None
-    model: str | None = None
-
-
-NO_ANSWER = DeviceRecord(None, None, False)
-
-
-class _Copy(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record as SQL had it at `read_at` (epoch s); None: SQL had none."""
-
-    read_at: float
-    record: DeviceRecord | None
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Copy).decode
 
 DeviceRecords = Mapping[DeviceKey, DeviceRecord | None]
 
@@ -110,6 +94,7 @@ class DeviceLookup:
         self._metrics = metrics
         self._clock = clock
         self._sql_away_until = float("-inf")
+        self._recent = RecentCopies()
         self._next = _Lookup()
         self._asking = asyncio.Lock()
 
@@ -125,14 +110,18 @@ class DeviceLookup:
         return batch.found
 
     async def _find(self, wanted: list[DeviceKey]) -> DeviceRecords:
+        found = self._recent.fresh(wanted, self._clock())
+        unknown = [key for key in wanted if key not in found] if found else wanted
+        if unknown:
+            found.update(await self._read(unknown))
+        return found
+
+    async def _read(self, wanted: list[DeviceKey]) -> DeviceRecords:
         copies = await self._copies(wanted)
         now = self._clock()
-        # A copy from the future was written by a clock that is ahead: its age is not known.
-        found = {
-            key: copy.record
-            for key, copy in copies.items()
-            if 0 <= now - copy.read_at < _FRESH_SECONDS
-        }
+        fresh = {key: copy for key, copy in copies.items() if is_fresh(copy, now)}
+        self._recent.remember(fresh)
+        found = {key: copy.record for key, copy in fresh.items()}
         missing = [key for key in wanted if key not in found]
         if missing:
             stored = await self._stored(missing)
@@ -141,10 +130,11 @@ class DeviceLookup:
                 found.update(dict.fromkeys(missing, NO_ANSWER) | older)
             else:
                 found.update(stored)
+                self._recent.remember({key: DeviceCopy(now, each) for key, each in stored.items()})
                 await self._remember(stored, now)
         return found
 
-    async def _copies(self, keys: list[DeviceKey]) -> dict[DeviceKey, _Copy]:
+    async def _copies(self, keys: list[DeviceKey]) -> dict[DeviceKey, DeviceCopy]:
         names = [self._name(key) for key in keys]
         if self._clustered:
             pipeline: Any = self._redis.pipeline(transaction=False)
@@ -153,18 +143,18 @@ class DeviceLookup:
             values = await self._run(pipeline.execute())
         else:
             values = await self._run(self._redis.mget(names))
-        copies: dict[DeviceKey, _Copy] = {}
+        copies: dict[DeviceKey, DeviceCopy] = {}
         for key, value in zip(keys, values or (), strict=bool(values)):
             if value is not None:
                 with suppress(msgspec.DecodeError):  # not ours: SQL is asked instead
-                    copies[key] = _decode(value)
+                    copies[key] = decode_copy(value)
         return copies
 
     async def _remember(self, stored: DeviceRecords, read_at: float) -> None:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for key, record in stored.items():
             if record is not None:  # a device that SQL does not have is about to come there
-                copy = _encode(_Copy(read_at, record))
+                copy = encode_copy(DeviceCopy(read_at, record))
                 pipeline.execute_command("SET", self._name(key), copy, "EX", _COPY_SECONDS)
         if len(pipeline):
             await self._run(pipeline.execute())

@@ -1,10 +1,11 @@
-"""Deletes what Redis holds under one device's udid: claims, and the copy of its record."""
+"""Deletes what Redis holds under one device's udid: claims, last decisions, the copy of its record."""
 
 from collections.abc import Iterable
 
 from catalog.chunks import chunked
 from catalog.redis_connection import RedisClient
-from engine.redis.claims import claim_key
+from engine.redis.claims import claims_key
+from engine.redis.decision_store import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 
 _AT_ONCE = 500
@@ -18,16 +19,16 @@ async def forget_in_redis(
     *,
     only_count: bool = False,
 ) -> int:
-    """Delete its keys, unless `only_count`; how many there were. Raises what redis-py raises."""
+    """Delete the copy of its record, its last decisions and its claims on these campaigns, unless
+    `only_count`; how many there were. Raises what redis-py raises."""
+    claims = claims_key(prefix.encode(), device.udid)
     found = 0
-    for keys in chunked(_keys(prefix, device, campaign_ids), _AT_ONCE):
+    for key in (copy_key(prefix, device), decisions_key(prefix.encode(), device)):
+        found += int(await (redis.exists(key) if only_count else redis.unlink(key)))
+    for campaigns in chunked(campaign_ids, _AT_ONCE):
         pipeline = redis.pipeline(transaction=False)
-        for key in keys:
-            pipeline.exists(key) if only_count else pipeline.unlink(key)
+        for campaign in campaigns:
+            field = str(campaign)
+            pipeline.hexists(claims, field) if only_count else pipeline.hdel(claims, field)
         found += sum(await pipeline.execute())
     return found
-
-
-def _keys(prefix: str, device: DeviceKey, campaign_ids: Iterable[int]) -> list[bytes]:
-    claims = [claim_key(prefix.encode(), each, device.udid) for each in campaign_ids]
-    return [copy_key(prefix, device).encode(), *claims]

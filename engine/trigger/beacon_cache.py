@@ -19,7 +19,8 @@ class IndexedBeacon:
     """A beacon ready to decide and to notify: compiled once, used for every detection.
 
     `connector` is its company's, where a campaign wants it. `depends_on` names the fields of the
-    index that it was made from, besides its own. `shares` is the cache's.
+    index that it was made from, besides its own. `shares` is the cache's, `encoded_place` that of
+    fragments.py.
     """
 
     __slots__ = (
@@ -27,6 +28,7 @@ class IndexedBeacon:
         "company_reference",
         "connector",
         "depends_on",
+        "encoded_place",
         "reference",
         "shares",
         "target",
@@ -43,6 +45,7 @@ class IndexedBeacon:
         venue = beacon.venue
         self.campaigns = tuple(usable)
         self.shares: list[_SharedCampaign] = []
+        self.encoded_place: bytes | None = None
         self.reference = BeaconReference(
             beacon.id, beacon.name, beacon.uuid, beacon.major, beacon.minor
         )

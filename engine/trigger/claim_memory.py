@@ -1,10 +1,16 @@
 """Claims that this process remembers: a device that stays at a beacon costs no round trip."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from rules.model import CampaignSnapshot
+
 _NOTHING: Mapping[int, float] = MappingProxyType({})
+
+# Beside the claims of a device that are certain stand those that were read with the first claim
+# it asked for, each under its campaign's id made negative; and this, which says that they were.
+_READ = 0
 
 
 class ClaimMemory:
@@ -44,7 +50,8 @@ class RememberedClaims:
     """Per device: campaign id -> `detected_at` (epoch s) of the newest claim known.
 
     Belongs to one assignment of one partition and dies with it: a record delivered again after
-    a rebalance must ask Redis, which knows that the claim is its own.
+    a rebalance must ask Redis, which knows that the claim is its own. For the same reason a claim
+    that was only read forbids only what was detected after it (docs/decisions/0085).
     """
 
     def __init__(self, memory: ClaimMemory) -> None:
@@ -65,21 +72,59 @@ class RememberedClaims:
         self._memory.count(len(claims))
         return claims
 
+    def was_read(self, udid: str) -> bool:
+        """Whether all claims of the device were read in this assignment, and are remembered."""
+        return _READ in self.of(udid)
+
+    def read(self, udid: str, claims: Mapping[int, float]) -> None:
+        """All claims of a device, as Redis had them. What is certain counts more."""
+        known = self._of_young(udid)
+        before = len(known)
+        known[_READ] = 0.0
+        for campaign_id, detected_at in claims.items():
+            if campaign_id not in known:
+                known[-campaign_id] = detected_at
+        self._memory.count(len(known) - before)
+
+    def forbidding(
+        self, udid: str, campaigns: Iterable[CampaignSnapshot], detected_at: float
+    ) -> dict[int, float]:
+        """Claims that were only read and that forbid to send these campaigns for a detection.
+
+        Nothing is noted: a record that owns one of them may be among those that wait. A connector
+        campaign's claim may have been given back meanwhile: Redis is asked.
+        """
+        known = self._young.get(udid, _NOTHING)
+        if _READ not in known:
+            return {}
+        found: dict[int, float] = {}
+        for campaign in campaigns:
+            at = known.get(-campaign.id)
+            if at is None or campaign.format == "connector":
+                continue
+            if at < detected_at < at + campaign.delay:
+                found[campaign.id] = at
+        return found
+
     def remember(
         self, udid: str, campaign_id: int, detected_at: float, until: float | None = None
     ) -> None:
         """Remember a claim; the newest counts. From `until` on, `forget_expired` forgets it."""
-        self.of(udid)  # makes it young again
-        claims = self._young.setdefault(udid, {})
+        claims = self._young.get(udid)
+        if claims is None:
+            claims = self._of_young(udid)
+        before = len(claims)
+        claims.pop(-campaign_id, None)
         known = claims.get(campaign_id)
         if known is None or detected_at > known:
             claims[campaign_id] = detected_at
+        more = len(claims) - before
         if until is not None:
             self._brief.append((until, udid, campaign_id))
             if len(self._brief) > self._memory.half:
                 self._forget_first()
-        if known is None:
-            self._memory.count(1)
+        if more:
+            self._memory.count(more)
 
     def forget_expired(self, now: float) -> None:
         """Forget the claims remembered only until `now`: the next detection asks Redis again."""
@@ -94,6 +139,11 @@ class RememberedClaims:
     def close(self) -> None:
         """The assignment has ended."""
         self._memory.forget(self, sum(map(len, self._young.values())))
+
+    def _of_young(self, udid: str) -> dict[int, float]:
+        """The device's claims, made young again, to be changed."""
+        self.of(udid)
+        return self._young.setdefault(udid, {})
 
     def _forget_first(self) -> None:
         _, udid, campaign_id = self._brief.popleft()

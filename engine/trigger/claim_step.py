@@ -1,7 +1,8 @@
 """The step `claim`: at most one send of a campaign to a device within the campaign's delay.
 
 Redis decides; what it has answered is remembered, so that a device that stays beside a beacon
-costs no round trip.
+costs no round trip. With the first claim that a device asks for, all its claims are read, so that
+a device that goes from beacon to beacon asks for what it has not been sent yet.
 """
 
 import time
@@ -45,12 +46,16 @@ class ClaimStep:
         if not capped:
             return grants, []
         requests = [grant.claim_request() for grant in capped]
+        udids = {request.udid for request in requests}
+        unread = {udid for udid in udids if not remembered.was_read(udid)}
         now = self._clock()
         answers = await retry(
-            lambda: self._claims.take(requests, now), self._redis_errors, "claims"
+            lambda: self._claims.take_and_read(requests, now, unread), self._redis_errors, "claims"
         )
+        for udid, claims in answers.read.items():
+            remembered.read(udid, claims)
         denied: list[Grant] = []
-        for grant, forbidden_by in zip(capped, answers, strict=True):
+        for grant, forbidden_by in zip(capped, answers.forbidden_by, strict=True):
             if forbidden_by is None:
                 self._remember(grant, grant.detection.detected_at, now, remembered)
                 continue

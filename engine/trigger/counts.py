@@ -53,10 +53,12 @@ class DecisionCounts:
 def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
     """Grants whose messages left, at `now` (epoch s)."""
     formats: Counter[str] = Counter()
+    ages: Counter[float] = Counter()
     for grant in grants:
         formats[grant.campaign.format] += 1
         if not grant.is_call:
-            metrics.latency.observe(max(0.0, now - grant.detection.detected_at))
+            ages[max(0.0, now - grant.detection.detected_at)] += 1
+    metrics.latency.observe_counts(ages)
     metrics.connector_handovers.inc(formats.pop("connector", 0))
     for name, count in formats.items():
         metrics.notifications.labels(name).inc(count)

@@ -2,9 +2,10 @@
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter
@@ -18,11 +19,11 @@ from rules.decision import Decision, decide
 from rules.model import CampaignSnapshot
 
 _NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
-_VERSION_5 = 0x5000
-_VARIANT = 0x8000_0000_0000_0000
+_VERSION_5 = 0x50
+_VARIANT = 0x80
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A detection that may fire, its beacon, and the version of the cache that had it so."""
 
     detection: DecodedDetection
@@ -30,7 +31,7 @@ class Candidate(NamedTuple):
     cache_version: int
 
 
-class Grant(NamedTuple):
+class Grant(msgspec.Struct, frozen=True, gc=False):
     """A campaign that passed every check for a detection, and the id of its message."""
 
     detection: DecodedDetection
@@ -73,7 +74,7 @@ class TakenIn(NamedTuple):
     refused: list[Decision]
 
 
-class GrantMessage(NamedTuple):
+class GrantMessage(msgspec.Struct, frozen=True, gc=False):
     """The message of a grant."""
 
     message: Outgoing
@@ -90,45 +91,54 @@ def decider(
 ) -> Callable[[DecodedDetection, IndexedBeacon | None], Decision]:
     """Decides detections at `now` (epoch s), with the claims that are remembered then."""
     remembered.forget_expired(now)
-    claims_of = remembered.of
+    claims_of, forbidding = remembered.of, remembered.forbidding
 
     def decision_on(detection: DecodedDetection, beacon: IndexedBeacon | None) -> Decision:
-        return decide(
-            None if beacon is None else beacon.target,
-            detection.zone,
-            detection.detected_at,
-            now,
-            max_age,
-            claims_of(detection.message.device.udid),
-        )
+        target = None if beacon is None else beacon.target
+        zone, at, udid = detection.zone, detection.detected_at, detection.message.device.udid
+        decision = decide(target, zone, at, now, max_age, claims_of(udid))
+        if decision.granted and (read := forbidding(udid, decision.granted, at)):
+            return decide(target, zone, at, now, max_age, {**claims_of(udid), **read})
+        return decision
 
     return decision_on
 
 
 def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> bytes:
-    """The 16 bytes of a UUID (version 5) of campaign, device and detection record.
+    """The 16 bytes of a UUID (version 5) of campaign, device and detection record."""
+    return _id_of(campaign.id, _identity(detection))
 
-    The record is topic, partition, offset and detected_at: the last one because a topic that is
-    deleted and made again counts its offsets from 0. In a record of several detections the place
-    of each is a part of its identity (docs/decisions/0077).
-    """
+
+def _identity(detection: DecodedDetection) -> bytes:
+    """Device and record. The record is topic, partition, offset and detected_at: the last one
+    because a topic that is deleted and made again counts its offsets from 0. In a record of
+    several detections the place of each is a part of it (docs/decisions/0077)."""
     record = detection.record
-    name = (
-        f"{campaign.id}\0{detection.message.device.udid}\0{record.topic}\0{record.partition}"
+    identity = (
+        f"\0{detection.message.device.udid}\0{record.topic}\0{record.partition}"
         f"\0{record.offset}\0{round(detection.detected_at * 1000)}"
     )
     if detection.index:
-        name += f"\0{detection.index}"
-    digest = hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
-    high = int.from_bytes(digest[:8]) & ~0xF000 | _VERSION_5
-    low = int.from_bytes(digest[8:16]) & ~(0b11 << 62) | _VARIANT
-    return high.to_bytes(8) + low.to_bytes(8)
+        identity += f"\0{detection.index}"
+    return identity.encode()
+
+
+def _id_of(campaign_id: int, identity: bytes) -> bytes:
+    name = b"%b%d%b" % (_NAMESPACE, campaign_id, identity)
+    digest = bytearray(hashlib.sha1(name, usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | _VERSION_5
+    digest[8] = digest[8] & 0x3F | _VARIANT
+    return bytes(digest)
 
 
 def grants_of(
     detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision
-) -> Iterator[Grant]:
+) -> list[Grant]:
     """One for each campaign that the decision grants."""
-    for campaign in decision.granted:
-        id_ = notification_id(detection, campaign)
-        yield Grant(detection, beacon, campaign, decision, id_)
+    if not decision.granted:
+        return []
+    identity = _identity(detection)
+    return [
+        Grant(detection, beacon, campaign, decision, _id_of(campaign.id, identity))
+        for campaign in decision.granted
+    ]

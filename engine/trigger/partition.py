@@ -192,8 +192,7 @@ class TriggerPartition:
     def _open(self, records: Records, unfinished: set[int]) -> None:
         """Note which of the records are not finished; all between them are."""
         edges = {records[0].offset, records[-1].offset}
-        for offset in sorted(edges | unfinished):
-            self._offsets.begin(offset)
+        self._offsets.begin_all(sorted(edges | unfinished))
         for offset in edges - unfinished:
             self._offsets.finish(offset)
 

@@ -34,7 +34,7 @@ from rules.decision import Decision
 ROLE = "trigger"
 
 # The most of one turn: so much work the other companies' detections wait for.
-_GRANTS = 256
+_GRANTS = 1024
 _DETECTIONS = 1024
 
 Beacons = Mapping[BeaconKey, IndexedBeacon | None]
@@ -110,6 +110,8 @@ class TriggerPipeline:
     async def _resolve_edited(self, lane: CompanyLane) -> Beacons:
         """The beacons of what has waited while something was edited, as they are now."""
         version = self.index.cache.version
+        if not lane.candidates or lane.candidates[0].cache_version == version:
+            return {}  # those behind it came later
         upcoming = islice(lane.candidates, _DETECTIONS)
         keys = {each.detection.key for each in upcoming if each.cache_version != version}
         return await self.index.resolve(keys, 0) if keys else {}
@@ -119,8 +121,9 @@ class TriggerPipeline:
         decision_on = decider(self.clock(), self.max_age, lane.remembered)
         grants, decisions = list[Grant](), list[Decision]()
         while lane.candidates and len(grants) < _GRANTS and len(decisions) < _DETECTIONS:
-            detection, known, _ = lane.candidates.popleft()
-            beacon = edited.get(detection.key, known)
+            candidate = lane.candidates.popleft()
+            detection = candidate.detection
+            beacon = edited.get(detection.key, candidate.beacon)
             decisions.append(decision_on(detection, beacon))
             if beacon is not None:
                 grants += grants_of(detection, beacon, decisions[-1])
@@ -131,9 +134,9 @@ class TriggerPipeline:
         refused = await self.publisher.publish_or_dead_letter(messages)
         if refused:
             await self.claims.give_back([each.grant for each in refused], remembered)
-        without = {id(each) for each in refused}
-        sent = [each.grant for each in messages if id(each) not in without]
-        count_sent(self.metrics, sent, self.clock())
+            without = {id(each) for each in refused}
+            messages = [each for each in messages if id(each) not in without]
+        count_sent(self.metrics, [each.grant for each in messages], self.clock())
 
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:
         """What could not be decoded, acknowledged by the brokers."""

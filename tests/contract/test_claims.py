@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from redis.asyncio import RedisCluster
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
@@ -156,7 +157,7 @@ async def test_what_redis_keeps_of_a_claim_is_bounded(claims: Claims, redis: Red
         wishes = [wish(record, record, delay=1) for record in range(begin, begin + 500)]
         assert await outcomes(claims, *wishes, now=NOW + begin) == [None] * 500
     (key,) = await keys_of(redis)
-    assert await redis.strlen(key) <= 1024 * 30
+    assert await redis.hstrlen(key, "1") <= 1024 * 30
 
 
 async def test_what_redis_forgets_is_older_than_what_may_come_again(claims: Claims) -> None:
@@ -208,6 +209,90 @@ async def reads_of(redis: RedisClient) -> int:
     """How often the server has read from its connections."""
     info = await redis.info("stats")
     return int(info["total_reads_processed"])
+
+
+async def newest(claims: Claims, *udids: str, campaign: int = 99) -> dict[str, dict[int, float]]:
+    """What is read of these devices, in seconds from NOW, with a claim of each."""
+    wishes = [wish(1000, 1, campaign=campaign, udid=udid) for udid in udids]
+    answers = await claims.take_and_read(wishes, NOW, set(udids))
+    return {
+        udid: {number: at - NOW for number, at in of_device.items()}
+        for udid, of_device in answers.read.items()
+    }
+
+
+async def test_the_claims_of_a_device_are_read_as_they_were_before(claims: Claims) -> None:
+    before = [
+        wish(1, 0, campaign=1),
+        wish(2, 60.5, campaign=1),
+        wish(3, 10, campaign=2**40),
+        wish(4, 20, campaign=3, udid="other"),
+    ]
+    assert await outcomes(claims, *before) == [None] * 4
+    assert await newest(claims, "phone", "nobody") == {
+        "phone": {1: 60.5, 2**40: 10.0},
+        "nobody": {},
+    }
+    assert await newest(claims, "phone", campaign=100) == {"phone": {1: 60.5, 2**40: 10.0, 99: 1.0}}
+
+
+async def test_only_devices_that_ask_are_read_and_only_those_named(claims: Claims) -> None:
+    wishes = [wish(1), wish(1, udid="other")]
+    answers = await claims.take_and_read(wishes, NOW, {"other", "somebody else"})
+    assert answers.read == {"other": {}}
+    again = await claims.take_and_read([wish(2), wish(3, udid="other")], NOW, {"phone"})
+    assert again.read == {"phone": {1: NOW}}
+    assert again.forbidden_by == [NOW, NOW]
+
+
+async def test_a_device_with_very_many_claims_is_not_read(claims: Claims) -> None:
+    held = [wish(1, campaign=number) for number in range(1, 200)]
+    assert await outcomes(claims, *held) == [None] * 199
+    assert await newest(claims, "phone", "other", campaign=200) == {"other": {}}
+    assert await outcomes(claims, *held) == [None] * 199
+
+
+async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
+    udids = [f"phone {number}" for number in range(3000)]
+    assert await outcomes(claims, *(wish(1, udid=udid) for udid in udids)) == [None] * 3000
+    assert await newest(claims, *udids) == {udid: {1: 0.0} for udid in udids}
+
+
+async def test_one_call_reads_so_much_and_no_more(claims: Claims, redis: RedisClient) -> None:
+    """What is left is read with the next claims of those devices."""
+    udids = [f"phone {number}" for number in range(60)]
+    wishes = [wish(1, campaign=number, udid=udid) for number in range(1, 101) for udid in udids]
+    assert await outcomes(claims, *wishes) == [None] * 6000
+    at_once = await newest(claims, *udids, campaign=101)
+    assert all(len(each) == 100 for each in at_once.values())
+    if isinstance(redis, RedisCluster):
+        assert len(at_once) == 60, "a slot has a call of its own"
+        return
+    assert len(at_once) == 40
+    left = next(udid for udid in udids if udid not in at_once)
+    held = dict.fromkeys(range(1, 101), 0.0) | {101: 1.0}
+    assert await newest(claims, left, campaign=102) == {left: held}
+
+
+async def test_claims_that_are_needed_no_more_are_removed(
+    claims: Claims, redis: RedisClient
+) -> None:
+    """A device that goes on receiving campaigns keeps its key; what has passed goes from it."""
+    for number in range(1, 400):
+        await outcomes(claims, wish(1, number * 100, campaign=number), now=NOW + number * 100)
+    (key,) = await keys_of(redis)
+    assert await redis.hlen(key) <= 64 + (60 + RETAIN) / 100 + 1
+    assert await outcomes(claims, wish(2, 399 * 100 + 59, campaign=399)) == [399 * 100.0]
+
+
+async def test_a_claim_that_ends_early_does_not_end_the_others(
+    claims: Claims, redis: RedisClient
+) -> None:
+    await outcomes(claims, wish(1, campaign=1, delay=86400))
+    await outcomes(claims, wish(2, campaign=2, delay=60))
+    (key,) = await keys_of(redis)
+    assert await redis.pttl(key) / 1000 > 86400
+    assert await outcomes(claims, wish(3, 86399, campaign=1, delay=86400)) == [0.0]
 
 
 requests = st.builds(

@@ -69,6 +69,31 @@ async def test_what_was_found_is_believed_for_a_while(
     assert after.id_connector == 7
 
 
+async def test_what_was_read_is_as_old_in_memory_as_it_is_in_redis(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    """Nobody is told anything that is four seconds old, however it has come to him."""
+    key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    now = NOW
+    writer = lookup(redis, scene.database, metrics)
+    await writer.find([key, new])
+    reader = lookup(redis, scene.database, metrics, lambda: now)
+    now = NOW + 3
+    await reader.find([key, new])  # the copy in Redis, three seconds old
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(id_connector=7))
+    with counted(scene.database) as statements:
+        now = NOW + 3.9
+        before = (await reader.find([key, new]))[key]
+        assert before is not None
+        assert before.id_connector is None
+        assert not statements, "memory has answered, for the device that is not there, too"
+        now = NOW + 4
+        after = (await reader.find([key, new]))[key]
+        assert after is not None
+        assert after.id_connector == 7
+
+
 async def test_what_sql_knows_completes_a_message(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:

@@ -27,6 +27,20 @@ def test_what_is_done_has_no_gap(data: st.DataObject) -> None:
         assert offsets.unfinished == len(begun) - len(finished)
 
 
+@given(st.lists(st.sets(st.integers(0, 20), min_size=1), max_size=5))
+def test_several_begun_at_once_are_begun_one_after_the_other(batches: list[set[int]]) -> None:
+    one, other = OffsetTracker(), OffsetTracker()
+    for number, batch in enumerate(batches):
+        offsets = [100 * number + offset for offset in sorted(batch)]
+        one.begin_all(offsets)
+        for offset in offsets:
+            other.begin(offset)
+        for each in (one, other):
+            each.finish(offsets[-1])
+        assert (one.first, one.end, one.done) == (other.first, other.end, other.done)
+        assert one.unfinished == other.unfinished
+
+
 def _plainly(begun: list[int], finished: set[int]) -> int | None:
     """The first that is not finished, else behind the last; None before anything is done."""
     for position, offset in enumerate(begun):

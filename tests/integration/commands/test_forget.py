@@ -11,7 +11,8 @@ from sqlalchemy import func, select
 from catalog.database import open_database
 from catalog.models import AuthenticationTrace, DetectionTrace, Device, Presence
 from engine.cli.application import run
-from engine.redis.claims import claim_key
+from engine.redis.claims import claims_key
+from engine.redis.decision_store import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 from tests.integration.catalog.records import Records
 from tests.servers.schema import make_schema
@@ -90,14 +91,16 @@ def test_one_device_goes_and_nothing_of_another(
     with Redis.from_url(redis_url) as redis:
         for udid in (GOES, STAYS):
             for campaign in estate.campaigns:
-                redis.set(claim_key(PREFIX.encode(), campaign, udid), b"a claim")
-            redis.set(copy_key(PREFIX, DeviceKey(estate.company_id, udid)), b"a copy")
+                redis.hset(claims_key(PREFIX.encode(), udid), str(campaign), b"a claim")
+            device = DeviceKey(estate.company_id, udid)
+            redis.set(copy_key(PREFIX, device), b"a copy")
+            redis.lpush(decisions_key(PREFIX.encode(), device), b"a decision")
         other = copy_key(PREFIX, DeviceKey(estate.company_id + 1, GOES))
         redis.set(other, b"of another company")
 
         assert run(["forget", estate.company, GOES]) == 0
         said, _ = capsys.readouterr()
-        counted = "devices 1, detections 1, authentications 1, presences 1, keys in Redis 3\n"
+        counted = "devices 1, detections 1, authentications 1, presences 1, keys in Redis 4\n"
         assert said.startswith(f"would delete, of {estate.company}: {counted}")
         assert said.endswith("nothing is deleted yet: add --yes\n")
         assert left() == [[1] * 4, [1] * 4]

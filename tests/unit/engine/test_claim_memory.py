@@ -1,6 +1,7 @@
 """Claims that a process remembers."""
 
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
+from tests.unit.engine.test_compose import campaign as campaign_of
 
 
 def remembering(most: int) -> RememberedClaims:
@@ -76,3 +77,75 @@ def test_an_assignment_that_ends_leaves_room():
         part.close()
     assert memory.young == 0
     assert not memory._parts
+
+
+HOURLY = campaign_of(id=1, delay=3600)
+OTHER = campaign_of(id=2, delay=3600)
+CALL = campaign_of(id=3, delay=3600, format="connector", content=None)
+
+
+def having_read(claims: dict[int, float]) -> RememberedClaims:
+    held = remembering(100)
+    held.read("d", claims)
+    assert held.was_read("d")
+    return held
+
+
+def test_what_was_read_forbids_what_is_later():
+    held = having_read({1: 100.0})
+    assert held.forbidding("d", [OTHER, HOURLY], 100.001) == {1: 100.0}
+
+
+def test_what_was_read_is_certain_to_nobody():
+    """Its owner may wait behind the detection that it forbids, to be decided once more."""
+    held = having_read({1: 100.0})
+    assert held.forbidding("d", [HOURLY], 101.0)
+    assert 1 not in held.of("d")
+    assert not held.forbidding("d", [HOURLY], 100.0)
+
+
+def test_what_was_read_forbids_nothing_once_the_delay_has_passed():
+    held = having_read({1: 100.0})
+    assert held.forbidding("d", [HOURLY], 3699.999)
+    assert not held.forbidding("d", [HOURLY], 3700.0)
+
+
+def test_what_was_read_forbids_nothing_that_was_detected_before():
+    held = having_read({1: 100.0})
+    assert not held.forbidding("d", [HOURLY], 99.0)
+
+
+def test_a_call_that_may_have_failed_is_asked_for_again():
+    held = having_read({3: 100.0})
+    assert not held.forbidding("d", [CALL], 101.0)
+
+
+def test_what_redis_answered_counts_more_than_what_was_read():
+    held = having_read({1: 100.0})
+    held.remember("d", 1, 100.0, until=105.0)
+    held.forget_expired(105.0)
+    assert not held.forbidding("d", [HOURLY], 101.0)
+    held.remember("d", 1, 50.0)
+    held.read("d", {1: 100.0})
+    assert not held.forbidding("d", [HOURLY], 101.0)
+
+
+def test_a_device_that_was_not_read_is_asked_for():
+    held = remembering(100)
+    held.remember("d", 1, 100.0)
+    assert not held.was_read("d")
+    assert not held.forbidding("d", [HOURLY], 101.0)
+    assert not held.forbidding("unknown", [HOURLY], 101.0)
+
+
+def test_what_was_read_is_within_the_bound_and_is_read_again_when_it_was_forgotten():
+    memory = ClaimMemory(100)
+    part = memory.for_assignment()
+    for number in range(300):
+        part.read(f"d{number}", {1: 1.0, 2: 2.0})
+        part.remember(f"d{number}", 2, 3.0)
+    of_parts = (part._young, part._old)
+    assert sum(len(claims) for generation in of_parts for claims in generation.values()) <= 103
+    assert memory.young == sum(map(len, part._young.values()))
+    assert not part.was_read("d0")
+    assert part.was_read("d299")

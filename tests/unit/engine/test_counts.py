@@ -1,6 +1,9 @@
 """What a batch came to, in metrics."""
 
+from collections import Counter
 from typing import Any
+
+import pytest
 
 from engine.process.metrics import Metrics
 from engine.redis.claims import ClaimRequest, ClaimUpdate
@@ -42,6 +45,24 @@ def test_a_grant_that_redis_denies_is_throttled(two_campaigns):
     DecisionCounts([granted, granted], denied).add_to(metrics)
     assert totals(metrics, "proximity_detections_total") == {"granted": 1, "throttled": 1}
     assert totals(metrics, "proximity_decisions_total") == {"granted": 1, "throttled": 3}
+
+
+def test_a_batch_of_values_is_what_each_of_them_would_be():
+    values = [0.0, 0.005, 0.0050001, 0.3, 0.3, 300.0, 300.1, 4000.0]
+    one, other = Metrics(), Metrics()
+    for value in values:
+        one.latency.observe(value)
+    other.latency.observe_counts(Counter(values))
+    assert histogram(one) == histogram(other)
+    assert histogram(one)["proximity_detection_to_notification_seconds_count"] == len(values)
+
+
+def histogram(metrics: Metrics) -> dict[str, Any]:
+    return {
+        sample.name + sample.labels.get("le", ""): pytest.approx(sample.value)
+        for family in metrics.latency.collect()
+        for sample in family.samples
+    }
 
 
 def granted(**fields: Any) -> Grant:

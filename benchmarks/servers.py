@@ -1,0 +1,58 @@
+"""The servers of a run: an Apache Kafka or the embedded broker, and a Redis."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+from engine.cli.embedded.redis_server import EmbeddedRedis
+from engine.cli.embedded.servers import EmbeddedBroker
+from tests.servers.kafka.server import KafkaServer
+from tests.servers.process import started
+
+
+class Servers(NamedTuple):
+    """Where they are. `keeps_all` says whether the broker keeps every record of a run."""
+
+    kafka: str
+    redis: str
+    keeps_all: bool
+
+
+@contextlib.asynccontextmanager
+async def servers(broker: str) -> AsyncIterator[Servers]:
+    """`broker` is `apache`, `embedded`, or the host:port of one that runs already."""
+    with _on_the_last_processor(), _kafka(broker) as kafka:
+        redis = EmbeddedRedis()
+        await redis.start()
+        try:
+            yield Servers(kafka, redis.url, keeps_all=broker != "embedded")
+        finally:
+            await redis.stop()
+
+
+@contextlib.contextmanager
+def _kafka(broker: str) -> Iterator[str]:
+    if broker == "apache":
+        with started(KafkaServer) as server:
+            yield server.bootstrap_servers
+    elif broker == "embedded":
+        embedded = EmbeddedBroker()
+        try:
+            yield embedded.bootstrap_servers
+        finally:
+            embedded.close()
+    else:
+        yield broker
+
+
+@contextlib.contextmanager
+def _on_the_last_processor() -> Iterator[None]:
+    """Broker, Redis and this process on one processor, the subject alone on another."""
+    mine = os.sched_getaffinity(0)
+    if len(mine) > 1:
+        os.sched_setaffinity(0, {max(mine)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, mine)

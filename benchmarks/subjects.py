@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 import msgspec
 from aiokafka import AIOKafkaConsumer
 
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
 from engine.kafka.messages import Detection
 from engine.kafka.publisher import Publisher
 from engine.process.lifecycle import run_services, tune_garbage_collector

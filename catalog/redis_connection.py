@@ -1,4 +1,4 @@
-"""Connects to Redis, single or cluster, with deadlines, retries and health checks.
+"""Connects to Redis, single, cluster or behind Sentinel, with deadlines, retries and health checks.
 
 `probe_redis` finds at the start of a process what no waiting would mend.
 """
@@ -13,12 +13,24 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
 from catalog.errors import RedisUrlError
+from catalog.redis_cluster import connect_cluster
+from catalog.redis_sentinel import (
+    SENTINEL_SCHEMES,
+    SentinelRedis,
+    connect_sentinel,
+    probe_sentinel,
+    read_sentinel_url,
+)
 
 RedisClient = Redis | RedisCluster
 
-CLUSTER_SCHEME = "redis+cluster://"
+_CLUSTER_SCHEMES = {"redis+cluster://": "redis://", "rediss+cluster://": "rediss://"}
 _SCHEMES = ("redis://", "rediss://", "unix://")
-_ACCEPTED = "accepted: redis://, rediss://, redis+cluster://, each [user:password@]host[:port]"
+_ACCEPTED = (
+    "accepted: redis://, rediss://, redis+cluster://, rediss+cluster://, each "
+    "[user:password@]host[:port]; redis+sentinel://, rediss+sentinel://, each "
+    "[user:password@]host:port,host:port/service"
+)
 _HEALTH_CHECK_SECONDS = 15
 _RETRIES = 3
 _CHECK_SECONDS = 2.0
@@ -45,9 +57,10 @@ def _connect(url: str, timeout: float) -> RedisClient:
         "health_check_interval": _HEALTH_CHECK_SECONDS,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), _RETRIES),
     }
-    if url.startswith(CLUSTER_SCHEME):
-        single = "redis://" + url.removeprefix(CLUSTER_SCHEME)
-        return RedisCluster.from_url(single, **options)
+    if _is_cluster(url):
+        return connect_cluster(_of_one_node(url), options)
+    if url.startswith(SENTINEL_SCHEMES):
+        return connect_sentinel(url, options)
     if not url.startswith(_SCHEMES):
         raise RedisUrlError(_ACCEPTED)
     return Redis.from_url(url, **options)
@@ -58,9 +71,11 @@ async def probe_redis(url: str) -> None:
 
     A Redis that does not answer within 2 s raises nothing: it may still be starting.
     """
-    wants_cluster = url.startswith(CLUSTER_SCHEME)
+    wants_cluster = _is_cluster(url)
     client = connect_single_node(url)
     try:
+        if isinstance(client, SentinelRedis):
+            await probe_sentinel(client, read_sentinel_url(url).service)
         info: Mapping[str, Any] = await client.info("cluster")
     except (AuthenticationError, AuthorizationError) as error:
         raise RedisUrlError(f"Redis refuses user or password: {_first_line(error)}") from None
@@ -71,7 +86,7 @@ async def probe_redis(url: str) -> None:
     except (RedisError, OSError, TimeoutError) as error:
         if "SSL" in str(error) or "certificate" in str(error):
             raise RedisUrlError(f"TLS with Redis fails: {_first_line(error)}") from None
-        if url.startswith("rediss://") and await _speaks_plain(client):
+        if url.startswith(("rediss://", "rediss+cluster://")) and await _speaks_plain(client):
             raise RedisUrlError("Redis speaks plain text there: use redis://") from None
         return
     finally:
@@ -84,11 +99,23 @@ async def probe_redis(url: str) -> None:
 
 
 def connect_single_node(url: str) -> Redis:
-    """A client of the one node that the URL names, in a cluster too. It tries once, for 2 s."""
-    client = connect_redis(url.replace(CLUSTER_SCHEME, "redis://", 1), timeout=_CHECK_SECONDS)
+    """A client of the one node that the URL names, in a cluster too; behind Sentinel, of the
+    primary. It tries once, for 2 s."""
+    client = connect_redis(_of_one_node(url), timeout=_CHECK_SECONDS)
     assert isinstance(client, Redis)  # noqa: S101  # by the scheme
     client.connection_pool.connection_kwargs["retry"] = Retry(NoBackoff(), 0)
     return client
+
+
+def _is_cluster(url: str) -> bool:
+    return url.startswith(tuple(_CLUSTER_SCHEMES))
+
+
+def _of_one_node(url: str) -> str:
+    for scheme, single in _CLUSTER_SCHEMES.items():
+        if url.startswith(scheme):
+            return single + url.removeprefix(scheme)
+    return url
 
 
 async def _speaks_plain(client: Redis) -> bool:

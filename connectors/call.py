@@ -11,7 +11,6 @@ import h11
 import httpx
 import structlog
 
-from connectors.budget import ParserPacer, ReplyBudget
 from connectors.connection import HttpConnection, RawReply, RawRequest
 from connectors.connection_pool import ConnectionPool, PoolKey
 from connectors.egress import EgressGuard
@@ -24,6 +23,7 @@ from connectors.errors import (
 )
 from connectors.model import Call, CallFault, Content, Declined
 from connectors.reply import read_reply
+from connectors.reply_budget import ParserPacer, ReplyBudget
 from connectors.request import Request, build_request
 from connectors.resolver import resolving_company
 

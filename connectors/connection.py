@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import h11
 
-from connectors.budget import ReplyBudget
 from connectors.errors import PeerError, ReplyLimitError, SendError
+from connectors.reply_budget import ReplyBudget
 from connectors.streams import PIECE_BYTES, BoundedStream
 
 _HEAD_BYTES = 64 * 1024

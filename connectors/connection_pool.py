@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from connectors.budget import ReplyBudget
 from connectors.connection import HttpConnection
 from connectors.egress import EgressGuard
+from connectors.reply_budget import ReplyBudget
 from connectors.streams import BoundedStream, TcpStream, TlsStream
 
 KEEP_SECONDS = 15.0

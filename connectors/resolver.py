@@ -125,9 +125,11 @@ class CachingResolver:
             _hand_over(loop, answer.set_result, found)
 
 
-def _hand_over(loop: asyncio.AbstractEventLoop, settle: Callable[..., None], value: object) -> None:
+def _hand_over(
+    loop: asyncio.AbstractEventLoop, complete: Callable[..., None], value: object
+) -> None:
     try:
-        loop.call_soon_threadsafe(settle, value)
+        loop.call_soon_threadsafe(complete, value)
     except RuntimeError:
         # The loop has ended meanwhile; nobody waits any more.
         return

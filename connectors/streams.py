@@ -11,8 +11,8 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from connectors.budget import ReplyBudget
 from connectors.errors import SendError
+from connectors.reply_budget import ReplyBudget
 
 PIECE_BYTES = 16 * 1024
 

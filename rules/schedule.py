@@ -63,8 +63,8 @@ class Schedule:
     __slots__ = (
         "_active",
         "_asleep",
+        "_over_at",
         "_pieces",
-        "_settled",
         "_weekdays",
         "clock",
         "end",
@@ -80,7 +80,7 @@ class Schedule:
         self.clock = _clock(campaign)
         self.start = _instant(campaign.start)
         self.end = _last_second(campaign.end, self.clock)
-        self._settled = max(self.start, self.end) + _MARGIN
+        self._over_at = max(self.start, self.end) + _MARGIN
 
     def verdict(self, t: float) -> Verdict:
         """Whether the campaign is open at `t` (epoch seconds), else the first check that fails."""
@@ -89,8 +89,8 @@ class Schedule:
             return Verdict(Reason.INACTIVE, -inf, inf)
         if second < self.start - _MARGIN:
             return Verdict(Reason.NOT_STARTED, -inf, self.start - _MARGIN)
-        if second >= self._settled:
-            return Verdict(Reason.ENDED, self._settled, inf)
+        if second >= self._over_at:
+            return Verdict(Reason.ENDED, self._over_at, inf)
         return self._by_local_time(second)
 
     def checks(self, t: float) -> tuple[tuple[Reason, bool], ...]:
@@ -131,21 +131,20 @@ class Schedule:
 
 
 def _pieces(start: int, end: int) -> tuple[Piece, ...]:
+    """The pieces of a day in order; an empty one is never the first that ends behind a second."""
     if start == end:
-        pieces = [Piece(0, DAY, True, False)]
-    elif start < end:
-        pieces = [
+        return (Piece(0, DAY, True, False),)
+    if start < end:
+        return (
             Piece(0, start, False, False),
             Piece(start, end, True, False),
             Piece(end, DAY, False, False),
-        ]
-    else:
-        pieces = [
-            Piece(0, end, True, True),
-            Piece(end, start, False, False),
-            Piece(start, DAY, True, False),
-        ]
-    return tuple(piece for piece in pieces if piece.begin < piece.until)
+        )
+    return (
+        Piece(0, end, True, True),
+        Piece(end, start, False, False),
+        Piece(start, DAY, True, False),
+    )
 
 
 def _clock(campaign: CampaignSnapshot) -> LocalClock:

@@ -11,11 +11,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database
 from catalog.errors import IndexWriteError
-from catalog.failures import database_may_recover
 from catalog.index.comparison import LagListener
 from catalog.index.content import enqueue_date_changes
 from catalog.index.drain import DrainResult, drain_once, rebuild_if_missing
 from catalog.index.writer import IndexStore
+from catalog.sql_failures import database_may_recover
 
 _log = structlog.get_logger(__name__)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from catalog.plain_text import for_terminal
-from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import open_migrated_database
 from engine.cli.tables import echo_json
+from engine.process.settings import Settings
 
 if TYPE_CHECKING:
     from catalog.database import Database
@@ -36,15 +36,10 @@ Levels = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="Who may use the management interface, and for what.")
-    group.callback(invoke_without_command=False)(_account)
     for command in (create, password, permissions, disable, enable):
         group.command(command.__name__)(command)
     group.command("list")(list_)
     app.add_typer(group, name="account")
-
-
-def _account() -> None:
-    """Accounts of the management interface."""
 
 
 def create(
@@ -126,33 +121,12 @@ def _set_active(context: typer.Context, email: str, *, active: bool) -> None:
 
 
 def _run(context: typer.Context, work: "Callable[[Database], Awaitable[T]]") -> T:
-    settings = settings_of(context)
-    quiet_logs(settings)
-    return asyncio.run(_with_database(settings.database_url.get_secret_value(), work))
+    return asyncio.run(_with_database(begin_quietly(context), work))
 
 
-async def _with_database(url: str, work: "Callable[[Database], Awaitable[T]]") -> T:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from catalog.database import open_database
-    from catalog.errors import AccountError, DatabaseUrlError
-    from catalog.migrate import pending_on
-
-    try:
-        database = open_database(url)
-    except DatabaseUrlError as error:
-        raise CommandError(str(error)) from None
-    try:
-        if await pending_on(database.engine):
-            raise CommandError("the database lacks what this version needs; run: proximity migrate")
+async def _with_database(settings: Settings, work: "Callable[[Database], Awaitable[T]]") -> T:
+    async with open_migrated_database(settings) as database:
         return await work(database)
-    except AccountError as error:
-        raise CommandError(str(error)) from None
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
-        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
-    finally:
-        await database.close()
 
 
 def _checked(model: Any, **given: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import settings_of
-from engine.cli.server_urls import refuse_wrong_servers, url_faults
+from engine.cli.servers import reason_of, refuse_wrong_servers, url_faults
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -34,9 +34,6 @@ def api(context: typer.Context) -> None:
 async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.errors import SecretKeyError
-    from connectors.errors import CertificatesError
-    from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
     from engine.process.lifecycle import stop_on_signals
     from engine.process.metrics import engine_version
     from engine.process.settings_display import shown_servers
@@ -49,8 +46,4 @@ async def _serve(settings: Settings) -> None:
             await refuse_wrong_servers(settings)
             await serve_api(settings, stop)
     except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (SchemaError, SecretKeyError, CertificatesError) as error:
-        raise CommandError(str(error)) from error
-    except (PortInUseError, ServiceDiedError) as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(f"the database refused: {reason_of(error)}") from error

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from catalog.plain_text import for_terminal
-from engine.cli.errors import CommandError, CommandInterruptedError
+from engine.cli.errors import FAILURES, CommandInterruptedError
 from engine.cli.invocation import Invocation
 from engine.process.errors import SettingsError
 from engine.process.metrics import engine_version
@@ -36,6 +36,7 @@ _COMMANDS = (
     "statistics",
     "verify.command",
     "audit",
+    "forget",
     "explain.command",
     "tail",
     "device",
@@ -100,7 +101,7 @@ def run(arguments: Sequence[str]) -> int:
         status = _complain(str(error), USAGE)
     except CommandInterruptedError as error:
         status = _complain(str(error), INTERRUPTED)
-    except CommandError as error:
+    except FAILURES as error:
         status = _complain(str(error), FAILED)
     except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
         status = _complain("interrupted", INTERRUPTED)

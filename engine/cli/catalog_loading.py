@@ -1,6 +1,7 @@
-"""A catalog document into SQL, and from there into the index."""
+"""What `catalog load` and the demo share: a document into SQL, and from SQL into the index."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 from catalog.database import Database
@@ -8,7 +9,7 @@ from catalog.index.drain import DrainResult, drain_once, rebuild_if_missing
 from catalog.index.writer import IndexStore
 from catalog.load import LoadSummary, load_document
 from catalog.redis_connection import connect_redis
-from catalog.secrets import Cipher, open_cipher
+from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
 from engine.process.settings import Settings
@@ -19,16 +20,17 @@ _PAUSE = 0.1
 
 
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
-    """Load the document `raw`. Raises SecretKeyError, LoadError, SQLAlchemyError, OSError or
-    TimeoutError; then nothing has changed."""
+    """Load the document `raw`. Nothing has changed when it raises SecretKeyError, LoadError,
+    SQLAlchemyError or OSError."""
     egress = EgressGuard(
         allow_networks=settings.connector_allow_networks,
         deadline=settings.connector_connect_timeout,
     )
+    key = settings.secret_key
     return await load_document(
         database.write,
         raw,
-        _cipher(settings),
+        None if key is None else open_cipher(key.get_secret_value()),
         limits=catalog_limits(settings),
         url_fault=partial(_url_fault, egress),
     )
@@ -37,8 +39,8 @@ async def write_catalog(settings: Settings, database: Database, raw: bytes) -> L
 async def update_index(settings: Settings, database: Database) -> None:
     """Bring the index in Redis up to date with SQL now, within 5 s.
 
-    Raises RedisUrlError and those of catalog.index.drainer.OUTAGES: the outbox then keeps what
-    is to do, for any running trigger.
+    Raises RedisUrlError and those of catalog.index.drainer.OUTAGES. The outbox then keeps the
+    changes, and any process that reaches SQL and Redis writes them.
     """
     redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
     store = IndexStore(redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
@@ -53,16 +55,11 @@ async def update_index(settings: Settings, database: Database) -> None:
 
 
 async def _url_fault(egress: EgressGuard, url: str) -> str | None:
-    """As the interface has it: a name that does not resolve now is accepted."""
+    """What is wrong with the url. As in the interface a name that does not resolve now is
+    accepted."""
     try:
-        await egress.check(url)
+        with suppress(HostUnresolvedError):
+            await egress.check(url)
     except UrlForbiddenError as error:
         return str(error)
-    except HostUnresolvedError:
-        return None
     return None
-
-
-def _cipher(settings: Settings) -> Cipher | None:
-    key = settings.secret_key
-    return None if key is None else open_cipher(key.get_secret_value())

@@ -8,8 +8,8 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,13 +21,8 @@ _UDID = "sample-device"
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="The web services that companies are asked at.")
-    group.callback(invoke_without_command=False)(_connector)
     group.command("test")(call_once)
     app.add_typer(group, name="connector")
-
-
-def _connector() -> None:
-    """Companies' connectors."""
 
 
 def call_once(
@@ -40,42 +35,20 @@ def call_once(
     Shows request and reply, secrets masked, and what the reply would lead to. Nothing is
     published, nothing is tried again, and breakers do not count it.
     """
-
-    settings = settings_of(context)
-    quiet_logs(settings)
-    asyncio.run(_test(settings, company, udid))
+    asyncio.run(_test(begin_quietly(context), company, udid))
 
 
 async def _test(settings: Settings, company: str, udid: str) -> None:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from catalog.database import open_database
-    from catalog.errors import DatabaseUrlError, SecretKeyError
-    from connectors.errors import CertificatesError, NothingToTryError
     from engine.connector.trial_call import sample_call
     from engine.wiring.connector import endpoint_decryptor
 
-    try:
-        database = open_database(settings.database_url.get_secret_value())
-        decryptor = endpoint_decryptor(settings)
-    except (DatabaseUrlError, SecretKeyError) as error:
-        raise CommandError(str(error)) from None
-    try:
+    decryptor = endpoint_decryptor(settings)
+    async with open_migrated_database(settings) as database:
         call = await sample_call(database, decryptor, company, udid)
-    except NothingToTryError as error:
-        raise CommandError(str(error)) from None
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
-        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
-    finally:
-        await database.close()
-    try:
-        await _make(settings, call)
-    except CertificatesError as error:
-        raise CommandError(str(error)) from None
+    await _show_trial(settings, call)
 
 
-async def _make(settings: Settings, call: "Call") -> None:
+async def _show_trial(settings: Settings, call: "Call") -> None:
     from engine.connector.call_report import reply_lines, request_lines, result_lines
     from engine.connector.trial_call import make_trial
     from engine.wiring.connector import open_caller, user_agent

@@ -8,9 +8,8 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
-from engine.cli.server_urls import refuse_wrong_servers
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def device(
     """
     from engine.cli.tables import echo_json
 
-    settings = settings_of(context)
-    quiet_logs(settings)
+    settings = begin_quietly(context)
     found = asyncio.run(_read(settings, company, udid))
     if as_json:
         for decision in found.decisions:

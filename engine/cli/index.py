@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
-from engine.cli.server_urls import refuse_wrong_servers
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import reason_of, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,13 +19,8 @@ _UNCHANGED = "the index is as it was"
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="The index in Redis: what triggers know of the catalog.")
-    group.callback(invoke_without_command=False)(_index)
     group.command("rebuild")(rebuild)
     app.add_typer(group, name="index")
-
-
-def _index() -> None:
-    """The index in Redis: what triggers know of the catalog."""
 
 
 def rebuild(context: typer.Context) -> None:
@@ -37,9 +31,7 @@ def rebuild(context: typer.Context) -> None:
     new one stands; it takes as much memory in Redis once more meanwhile. Safe at any time, and
     beside other writers: it waits for its turn, up to half a minute.
     """
-    settings = settings_of(context)
-    quiet_logs(settings)
-    built = asyncio.run(_rebuild(settings))
+    built = asyncio.run(_rebuild(begin_quietly(context)))
     typer.echo(
         f"the index is built: {built.beacons} beacons, {built.campaigns} campaigns, "
         f"{built.connectors} connectors"
@@ -51,7 +43,7 @@ async def _rebuild(settings: Settings) -> "IndexCounts":
     from redis.exceptions import RedisError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.errors import DatabaseUrlError, IndexMissingError, RedisUrlError, StaleWriterError
+    from catalog.errors import IndexMissingError, StaleWriterError
     from catalog.index.drain import rebuild as build_again
     from catalog.migrate import pending_on
     from engine.wiring.stores import open_stores
@@ -65,18 +57,13 @@ async def _rebuild(settings: Settings) -> "IndexCounts":
                     "the database lacks what this version needs; run: proximity migrate"
                 )
             return await build_again(stores.database, stores.index_store)
-    except (RedisUrlError, DatabaseUrlError) as error:
-        raise CommandError(str(error)) from None
     except RedisError as error:
-        raise CommandError(f"Redis does not serve: {_reason(error)}; {_UNCHANGED}") from None
+        raise CommandError(f"Redis does not serve: {reason_of(error)}; {_UNCHANGED}") from None
     except TimeoutError as error:  # an OSError too, so it comes first
-        raise CommandError(f"SQL or Redis took too long: {_reason(error)}; {_UNCHANGED}") from None
+        raise CommandError(
+            f"SQL or Redis took too long: {reason_of(error)}; {_UNCHANGED}"
+        ) from None
     except (SQLAlchemyError, PostgresError, InterfaceError, OSError) as error:
-        raise CommandError(f"the database refused: {_reason(error)}; {_UNCHANGED}") from None
+        raise CommandError(f"the database refused: {reason_of(error)}; {_UNCHANGED}") from None
     except (IndexMissingError, StaleWriterError) as error:
         raise CommandError(f"the index was lost while it was built: {error}; try again") from None
-
-
-def _reason(error: Exception) -> str:
-    text = str(getattr(error, "orig", None) or error) or type(error).__name__
-    return text.splitlines()[0]

@@ -1,5 +1,6 @@
-"""What every command is told before its own options."""
+"""What every command is told before its own options: where the settings come from."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +16,26 @@ class Invocation:
 
     env_file: Path | None
 
-    def settings(self, **overrides: object) -> Settings:
-        """The settings of this call; `overrides` win. Raises SettingsError."""
-        return load_settings(self.env_file, **overrides)
+    def settings(self) -> Settings:
+        """The settings of this call. Raises SettingsError."""
+        return load_settings(self.env_file)
 
 
-def settings_of(context: typer.Context, **overrides: object) -> Settings:
-    """The settings of the call that `context` belongs to."""
+def settings_of(context: typer.Context) -> Settings:
+    """The settings of the call that `context` belongs to. Raises SettingsError."""
     invocation: Invocation = context.find_root().obj
-    return invocation.settings(**overrides)
+    return invocation.settings()
+
+
+def begin_quietly(context: typer.Context) -> Settings:
+    """The settings of a short command, which logs only warnings unless LOG_LEVEL was set."""
+    from engine.process.logs import configure_logs
+
+    settings = settings_of(context)
+    is_chosen = "log_level" in settings.model_fields_set
+    level = settings.log_level if is_chosen else "warning"
+    configure_logs(settings.model_copy(update={"log_level": level}))
+    if level != "debug":
+        # What aiokafka logs as errors it raises, too, and the command shows that in one line.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    return settings

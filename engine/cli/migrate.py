@@ -6,6 +6,7 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import settings_of
+from engine.cli.servers import reason_of
 
 
 def register(app: typer.Typer) -> None:
@@ -23,8 +24,7 @@ def migrate(context: typer.Context) -> None:
     try:
         applied = asyncio.run(upgrade(settings.database_url.get_secret_value()))
     except (SQLAlchemyError, ValueError, OSError) as error:
-        reason = str(getattr(error, "orig", None) or error)
-        raise CommandError(f"cannot migrate the database: {reason.splitlines()[0]}") from None
+        raise CommandError(f"cannot migrate the database: {reason_of(error)}") from None
     for revision in applied:
         typer.echo(f"applied {revision}")
     typer.echo("the database is up to date")

@@ -11,8 +11,13 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import first_contact, kafka_fault
-from engine.cli.server_urls import refuse_wrong_servers, url_faults
+from engine.cli.servers import (
+    first_contact,
+    kafka_failures,
+    reason_of,
+    refuse_wrong_servers,
+    url_faults,
+)
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -59,33 +64,19 @@ def run(
         from engine.process.supervisor import supervise
 
         raise typer.Exit(supervise(role.value, workers, settings, context.find_root().obj.env_file))
-    _run_one(settings, _names(role), embedded, write_env)
 
-
-def _names(role: RoleChoice) -> tuple[str, ...]:
+    from engine.process.logs import configure_logs
     from engine.wiring.run import ROLES
 
-    return ROLES if role is RoleChoice.ALL else (role.value,)
-
-
-def _run_one(
-    settings: Settings, names: tuple[str, ...], embedded: bool, write_env: Path | None
-) -> None:
-    from engine.process.logs import configure_logs
-
     configure_logs(settings)
+    names = ROLES if role is RoleChoice.ALL else (role.value,)
     asyncio.run(_embedded(settings, names, write_env) if embedded else _serve(settings, names))
 
 
 async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
-    from aiokafka.errors import KafkaError
     from sqlalchemy.exc import SQLAlchemyError
 
-    from catalog.errors import SecretKeyError
-    from connectors.errors import CertificatesError
-    from engine.kafka.errors import TooManyDeadLettersError, TooManyPartitionsError
     from engine.kafka.topics import Topics, ensure_topics
-    from engine.process.errors import PortInUseError, SchemaError, ServiceDiedError
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
     from engine.process.metrics import Metrics, engine_version, finished_work
     from engine.process.settings_display import shown_servers
@@ -93,32 +84,21 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
 
     stop = asyncio.Event()
     metrics, begin = Metrics(), time.monotonic()
-    names_shown = ",".join(names)
-    servers = shown_servers(settings)
-    log.info("starting", version=engine_version(), roles=names_shown, **servers)
+    roles = ",".join(names)
+    log.info("starting", version=engine_version(), roles=roles, **shown_servers(settings))
 
     def started(port: int) -> None:
-        log.info("started", roles=names_shown, metrics=f"{settings.metrics_host}:{port}")
+        log.info("started", roles=roles, metrics=f"{settings.metrics_host}:{port}")
 
     tune_garbage_collector()
     try:
-        with url_faults(), stop_on_signals(stop):
-            topics = Topics.named(settings.topic_prefix).all()
+        with url_faults(), stop_on_signals(stop), kafka_failures(settings):
+            topics = Topics.of(settings).all()
             await refuse_wrong_servers(settings)
             await first_contact(settings, ensure_topics(settings, topics))
             await run_roles(settings, names, stop, on_started=started, metrics=metrics)
-    except (KafkaError, TimeoutError) as error:
-        why = kafka_fault(settings, error)
-        where = settings.kafka_bootstrap_servers
-        raise CommandError(f"Kafka at {where} does not serve: {why}") from error
     except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {getattr(error, 'orig', error)}") from error
-    except (SchemaError, PortInUseError, ServiceDiedError) as error:
-        raise CommandError(str(error)) from error
-    except (SecretKeyError, CertificatesError) as error:
-        raise CommandError(str(error)) from error
-    except (TooManyDeadLettersError, TooManyPartitionsError) as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(f"the database refused: {reason_of(error)}") from error
     finally:
         seconds = round(time.monotonic() - begin, 1)
         log.info("stopped", seconds=seconds, **finished_work(metrics.registry))

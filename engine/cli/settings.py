@@ -8,7 +8,8 @@ import typer
 
 from engine.cli.invocation import Invocation
 from engine.cli.tables import echo_json, print_rows
-from engine.process.settings import PREFIX, Settings
+from engine.process.secret_files import file_variable, secret_files, secret_settings
+from engine.process.settings import Settings, variable_name
 from engine.process.settings_display import shown
 from engine.process.settings_sources import read_env_file
 
@@ -44,15 +45,20 @@ def _rows(invocation: Invocation) -> Iterable[_Row]:
     current = invocation.settings()
     written = {} if invocation.env_file is None else read_env_file(invocation.env_file)
     environment = {key.upper() for key in os.environ}
+    files, secrets = secret_files(written), frozenset(secret_settings())
     for name, field in Settings.model_fields.items():
-        variable = PREFIX + name.upper()
+        variable = variable_name(name)
         source = "default"
-        if variable in environment:
+        if name in files:
+            source = str(files[name])
+        elif variable in environment:
             source = "environment"
         elif variable in written:
             source = str(invocation.env_file)
-        value = shown(getattr(current, name))
-        yield _Row(variable, value, shown(field.default), source, field.description or "")
+        value, meaning = shown(getattr(current, name)), field.description or ""
+        if name in secrets:
+            meaning += f" ({file_variable(name)}: a file that holds it)"
+        yield _Row(variable, value, shown(field.default), source, meaning)
 
 
 def _blocks(rows: Iterable[_Row]) -> Iterable[str]:

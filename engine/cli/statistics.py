@@ -14,8 +14,8 @@ import typer
 
 from catalog.plain_text import for_csv
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import open_migrated_database
 from engine.cli.tables import echo_json, print_rows
 from engine.process.settings import Settings
 
@@ -64,8 +64,7 @@ def statistics(
 
     if json and file is not None:
         raise typer.BadParameter("goes without --csv", param_hint="json")
-    settings = settings_of(context)
-    quiet_logs(settings)
+    settings = begin_quietly(context)
     choice = _choice(first, last, company, venue, kind)
     if json:
         asyncio.run(_read(settings, choice, lambda line: echo_json(line._asdict())))
@@ -126,30 +125,13 @@ def _export(settings: Settings, choice: "StatisticFilter", stream: TextIO) -> in
 
 async def _read(settings: Settings, choice: "StatisticFilter", keep: Keep) -> int:
     """Give every line to `keep`; how many there are."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from catalog.database import open_database
-    from catalog.errors import DatabaseUrlError
-    from catalog.migrate import pending_on
     from catalog.statistics import statistic_lines
 
-    try:
-        database = open_database(settings.database_url.get_secret_value())
-    except DatabaseUrlError as error:
-        raise CommandError(str(error)) from None
     count = 0
-    try:
-        if await pending_on(database.engine):
-            raise CommandError("the database lacks what this version needs; run: proximity migrate")
-        async with database.read() as session:
-            async for line in statistic_lines(session, choice):
-                keep(line)
-                count += 1
-    except (SQLAlchemyError, OSError) as error:
-        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
-        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
-    finally:
-        await database.close()
+    async with open_migrated_database(settings) as database, database.read() as session:
+        async for line in statistic_lines(session, choice):
+            keep(line)
+            count += 1
     return count
 
 

@@ -11,10 +11,28 @@ _GAP = 2
 
 
 def echo_json(fields: Mapping[str, Any]) -> None:
-    """One JSON object on a line of its own."""
+    """One JSON object on a line of its own; what would move a cursor is escaped, as JSON may be."""
     import orjson
 
-    typer.echo(orjson.dumps(fields))
+    typer.echo(for_terminal(orjson.dumps(fields).decode()))
+
+
+def print_wrapped_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, width_of_file: int
+) -> None:
+    """A table whose cells are wrapped where it does not fit the terminal; into a file or a pipe,
+    one of `width_of_file` columns."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header, box=None)
+    for row in rows:
+        table.add_row(*(Text(for_terminal(cell)) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=width_of_file)
+    console.print(table)
 
 
 def print_rows(
@@ -52,7 +70,7 @@ def _print_wrapped(line: str, width: int) -> None:
         return
     indent = line[: len(line) - len(line.lstrip())]
     # (A value without spaces that is wider than the screen stays in one piece: it is to be copied.)
-    told = textwrap.wrap(
+    lines = textwrap.wrap(
         line.strip(),
         width=width,
         initial_indent=indent,
@@ -60,4 +78,4 @@ def _print_wrapped(line: str, width: int) -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    typer.echo("\n".join(told))
+    typer.echo("\n".join(lines))

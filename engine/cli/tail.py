@@ -10,9 +10,8 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
-from engine.cli.server_urls import refuse_wrong_servers
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def tail(
     from engine.redis.tail_store import TailFilter
     from rules.model import Reason
 
-    settings = settings_of(context)
-    quiet_logs(settings)
+    settings = begin_quietly(context)
     if reason is not None and reason not in set(Reason):
         raise typer.BadParameter(f"accepted: {', '.join(Reason)}", param_hint="--reason")
     wanted = TailFilter(0, None, campaign and campaign.casefold(), udid, reason)

@@ -105,9 +105,9 @@ def _read(written: bytes) -> PastCall | None:
 
 def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> BreakerSummary:
     """As scripts/breaker.lua keeps it."""
-    told = outcomes or b""
+    kept = outcomes or b""
     if open_until is None:
-        return BreakerSummary("closed", len(told), told.count(b"1"), 0.0)
+        return BreakerSummary("closed", len(kept), kept.count(b"1"), 0.0)
     wait = max(0.0, int(open_until) / 1000 - now)
     return BreakerSummary("open" if wait else "half_open", 0, 0, wait)
 

@@ -12,7 +12,6 @@ from engine.connector.intake import ReceivedCall
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Firing, Notification
 from engine.kafka.publisher import Outgoing
-from engine.kafka.topics import Topics
 from engine.redis.claims import ClaimUpdate
 from engine.redis.devices import DeviceRecord, completed_device
 
@@ -57,15 +56,31 @@ class CompletedCall(msgspec.Struct, gc=False):
         """The characters of content that wait to be published."""
         return self.result.size if isinstance(self.result, Content) else 0
 
-    def outgoing(self, topics: Topics, now: float) -> Outgoing | None:
-        """The notification or dead letter, if any. `now` in epoch seconds."""
-        if isinstance(self.result, Content):
-            return self._notification(self.result, topics.notifications)
-        if isinstance(self.result, Failed):
-            reason = DeadLetterReason(self.result.fault.value)
-            letter = DeadLetter(self.record, reason, self.result.detail)
-            return letter.outgoing(topics.dead_letters, now)
-        return None
+    def notification(self, topic: str) -> Outgoing | None:
+        """The notification of a call that was answered with content."""
+        content, message = self.result, self.received.message
+        if not isinstance(content, Content):
+            return None
+        copied: dict[str, Any] = {name: getattr(message, name) for name in _COPIED_FIELDS}
+        notification = Notification(
+            **copied,
+            **{content.format: content.content},  # type: ignore[arg-type]
+            format=content.format,
+            title=message.title if content.title is None else content.title,
+            push=message.push if content.push is None else content.push,
+            device=completed_device(message.device, self.known),
+        )
+        headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
+        udid = message.device.udid.encode()
+        return Outgoing(topic, udid, _encode(notification), headers, self.record.timestamp)
+
+    def dead_letter(self) -> DeadLetter | None:
+        """The dead letter of a call that failed."""
+        if not isinstance(self.result, Failed):
+            return None
+        return DeadLetter(
+            self.record, DeadLetterReason(self.result.fault.value), self.result.detail
+        )
 
     def too_large(self, size: int) -> "CompletedCall":
         """The same call, failed because its topic refuses its notification of `size` bytes."""
@@ -103,21 +118,6 @@ class CompletedCall(msgspec.Struct, gc=False):
             tries=tries,
         )
 
-    def _notification(self, content: Content, topic: str) -> Outgoing:
-        message = self.received.message
-        copied: dict[str, Any] = {name: getattr(message, name) for name in _COPIED_FIELDS}
-        notification = Notification(
-            **copied,
-            **{content.format: content.content},  # type: ignore[arg-type]
-            format=content.format,
-            title=message.title if content.title is None else content.title,
-            push=message.push if content.push is None else content.push,
-            device=completed_device(message.device, self.known),
-        )
-        headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
-        udid = message.device.udid.encode()
-        return Outgoing(topic, udid, _encode(notification), headers, self.record.timestamp)
-
 
 class UndecodableRecord(msgspec.Struct, gc=False):
     """A record of connector-calls that is no call: it takes the same way as a CompletedCall."""
@@ -130,8 +130,11 @@ class UndecodableRecord(msgspec.Struct, gc=False):
     def record(self) -> ConsumerRecord[bytes, bytes]:
         return self.letter.record
 
-    def outgoing(self, topics: Topics, now: float) -> Outgoing:
-        return self.letter.outgoing(topics.dead_letters, now)
+    def dead_letter(self) -> DeadLetter:
+        return self.letter
+
+    def notification(self, topic: str) -> None:  # noqa: ARG002
+        return None
 
     def claim_update(self) -> None:
         return None

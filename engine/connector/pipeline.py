@@ -29,9 +29,9 @@ from engine.connector.result_publisher import (
     run_steps,
 )
 from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.decoding import decode_records
 from engine.kafka.partition_worker import Records
-from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimUpdate
@@ -119,7 +119,7 @@ class AtLeastOnceResults(ResultSink):
         self,
         *,
         steps: ResultPublisher,
-        publisher: Publisher,
+        publisher: DeadLetterPublisher,
         finished_calls: FinishedCallStore,
         memory: ResultMemory,
     ) -> None:

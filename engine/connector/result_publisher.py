@@ -4,16 +4,17 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
+from aiokafka import ConsumerRecord
 
 from connectors.model import Content, Failed
 from engine.connector.call_history import CallHistoryWriter
 from engine.connector.call_partition import FinishedRecord
 from engine.connector.call_result import CompletedCall
-from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics, StepTimer
@@ -84,6 +85,14 @@ class ResultMemory:
         self.on_room()
 
 
+class CallNotification(NamedTuple):
+    """The notification of the call at `number` in its batch."""
+
+    number: int
+    message: Outgoing
+    record: ConsumerRecord[bytes, bytes]
+
+
 class ResultPublisher:
     """Publishes results, updates their claims, counts them. `clock` in epoch seconds.
 
@@ -107,49 +116,30 @@ class ResultPublisher:
         self.step = StepTimer(metrics, ROLE)
 
     async def publish(
-        self, publisher: Publisher, batch: Sequence[FinishedRecord]
+        self, publisher: DeadLetterPublisher, batch: Sequence[FinishedRecord]
     ) -> list[FinishedRecord]:
-        """Publish the messages of the results. Returns the batch; calls whose notification is too
-        large have become failed calls in it, with a dead letter."""
-        now = self._clock()
+        """Publish notifications and dead letters. Returns the batch, in which calls whose
+        notification was too large have failed."""
         published = list(batch)
-        unsent = {
-            number: message
+        notifications = [
+            CallNotification(number, message, finished.completion.record)
             for number, finished in enumerate(batch)
-            if (message := finished.completion.outgoing(self._topics, now)) is not None
-        }
-        while unsent:
-            try:
-                await publisher.publish(list(unsent.values()))
-                break
-            except MessageTooLargeError as error:
-                refused = {id(message) for message in error.messages}
-                unsent = {n: message for n, message in unsent.items() if id(message) in refused}
-                for number, message in unsent.items():
-                    published[number], unsent[number] = self._smaller(
-                        published[number], message, now
-                    )
+            if (message := finished.completion.notification(self._topics.notifications))
+        ]
+        letters = [letter for finished in batch if (letter := finished.completion.dead_letter())]
+        for refused in await publisher.publish_or_dead_letter(notifications):
+            finished = batch[refused.number]
+            assert isinstance(finished.completion, CompletedCall)  # noqa: S101  # it has content
+            failed = finished.completion.too_large(len(refused.message.value or b""))
+            published[refused.number] = finished._replace(completion=failed)
+        await publisher.publish(letters)
         return published
-
-    def _smaller(
-        self, finished: FinishedRecord, message: Outgoing, now: float
-    ) -> tuple[FinishedRecord, Outgoing]:
-        """A dead letter instead of a notification; a dead letter without its value, or at last
-        without its key: its headers say where the original lies."""
-        call = finished.completion
-        if isinstance(call, CompletedCall) and isinstance(call.result, Content):
-            failed = call.too_large(len(message.value or b""))
-            letter = failed.outgoing(self._topics, now)
-            assert letter is not None  # noqa: S101  # a failed call has one
-            return finished._replace(completion=failed), letter
-        key = None if message.value is None else message.key
-        return finished, message._replace(key=key, value=None)
 
     async def update_claims(self, updates: Sequence[ClaimUpdate]) -> None:
         """Waits for Redis."""
         with self.step("claims"):
             await retry(
-                lambda: self._claims.apply(updates), self._metrics.redis_errors, "claims to settle"
+                lambda: self._claims.apply(updates), self._metrics.redis_errors, "claims to update"
             )
 
     def count(self, published: Sequence[FinishedRecord]) -> None:
@@ -158,7 +148,6 @@ class ResultPublisher:
         failed: Counter[tuple[int, str]] = Counter()
         for _, call in published:
             if not isinstance(call, CompletedCall):
-                metrics.dead_letters.labels(call.record.topic, call.letter.reason).inc()
                 continue
             metrics.connector_calls.labels(call.outcome).inc()
             self._history.add(call.company_id, call.past_call(now))
@@ -166,7 +155,6 @@ class ResultPublisher:
                 metrics.notifications.labels(call.result.format).inc()
                 metrics.latency.observe(max(0.0, now - call.received.detected_at))
             elif isinstance(call.result, Failed):
-                metrics.dead_letters.labels(call.record.topic, call.outcome).inc()
                 failed[call.company_id, call.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)

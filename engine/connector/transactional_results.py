@@ -23,6 +23,7 @@ from engine.connector.call_partition import (
 )
 from engine.connector.finished_calls import WasFinished
 from engine.connector.result_publisher import BatchQueue, ResultMemory, ResultPublisher, run_steps
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker
 from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
@@ -35,18 +36,20 @@ _IDLE_SECONDS = 1.0
 
 class TransactionalResults(ResultSink):
     """What follows from the results of one assignment of a partition: update claims, then publish
-    and commit in one transaction. `run` must run."""
+    and commit in one transaction. `publisher` publishes with `transactions`. `run` must run."""
 
     def __init__(
         self,
         *,
         steps: ResultPublisher,
-        publisher: TransactionalPublisher,
+        transactions: TransactionalPublisher,
+        publisher: DeadLetterPublisher,
         place: Position,
         memory: ResultMemory,
     ) -> None:
         self.offsets = OffsetTracker()
         self._steps = steps
+        self._transactions = transactions
         self._publisher = publisher
         self._topic_id = place.topic_id
         self._finished_before = FinishedRanges.read(place.finished_ranges)
@@ -82,7 +85,7 @@ class TransactionalResults(ResultSink):
             self._take_memory(-self._waiting_size)
 
     async def close(self) -> None:
-        await self._publisher.close()
+        await self._transactions.close()
 
     async def _update_claims(self, batch: list[tuple[FinishedRecord, ClaimUpdate]]) -> None:
         await self._steps.update_claims([update for _, update in batch])
@@ -118,7 +121,7 @@ class TransactionalResults(ResultSink):
         if done is None:
             done = self.offsets.first
         assert done is not None  # noqa: S101  # something was begun
-        await self._publisher.commit(Position(done, self._topic_id, self.metadata(finishing)))
+        await self._transactions.commit(Position(done, self._topic_id, self.metadata(finishing)))
         self._committed = done
 
     def metadata(self, finishing: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from aiokafka.errors import InvalidTimestampError, MessageSizeTooLargeError
 from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from engine.kafka.dating import DatedBy, Dating
+from engine.kafka.record_time import DatedBy, RecordTime
 
 LARGEST_MESSAGE = 32 * 1024 * 1024
 # A batch stays under the brokers' default message.max.bytes (1 MiB); a single message may be
@@ -118,14 +118,14 @@ class FailedBatch(NamedTuple):
 
 
 class BatchSender:
-    """Sends lists of messages with the producer it is given, each dated by `dating`.
+    """Sends lists of messages with the producer it is given, each dated by `record_time`.
 
-    What the brokers refuse is noted in `limits` and `dating`, which may be shared by many.
+    What the brokers refuse is noted in `limits` and `record_time`, which may be shared by many.
     """
 
-    def __init__(self, limits: TopicLimits, dating: Dating) -> None:
+    def __init__(self, limits: TopicLimits, record_time: RecordTime) -> None:
         self.limits = limits
-        self._dating = dating
+        self._record_time = record_time
         self._partitions: dict[str, int] = {}
 
     async def send(
@@ -147,7 +147,7 @@ class BatchSender:
             if isinstance(error, MessageSizeTooLargeError):
                 self.limits.note_refusal(batch.topic, [message_size(m) for m in batch.messages])
             elif isinstance(error, InvalidTimestampError):
-                self._dating.refused(batch.topic, batch.dated)
+                self._record_time.refused(batch.topic, batch.dated)
             if error is not None:
                 failed.append(FailedBatch(batch.messages, error, batch.dated))
         return failed
@@ -160,7 +160,7 @@ class BatchSender:
         batches: list[_MessageBatch] = []
         for message in messages:
             topic, key, value, headers, timestamp = message
-            dated, at = self._dating.of(topic, timestamp)
+            dated, at = self._record_time.of(topic, timestamp)
             place = (topic, 0 if key is None else self._partition(topic, key), dated)
             batch = open_batches.get(place)
             size = len(value or b"")

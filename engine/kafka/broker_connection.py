@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokafka.conn import create_conn
 
-from engine.kafka.connection import single_connection_options
+from engine.kafka.client_options import single_connection_options
 from engine.process.settings import Settings
 from engine.process.settings_checks import bootstrap_addresses
 

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaClient
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
 from engine.process.cancelling import cancel
 from engine.process.health import PROBE
 from engine.process.server_errors import ServerErrors

@@ -14,6 +14,9 @@ from engine.kafka.timestamps import format_instant
 from engine.process.metrics import Metrics
 
 _LONGEST_DETAIL = 500
+# In front of the names of the original's own headers, which stand behind ours.
+ORIGINAL = "original-"
+_MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together
 
 
 class DeadLetterReason(StrEnum):
@@ -48,7 +51,9 @@ class DeadLetter(NamedTuple):
     detail: str
 
     def outgoing(self, topic: str, failed_at: float) -> Outgoing:
-        """The original key and value, byte for byte, with the story in the headers."""
+        """The original key and value, byte for byte, with the story in the headers, and behind it
+        the original's headers: an envelope's format may stand there, and a replay gives them back.
+        """
         record = self.record
         headers = [
             ("reason", self.reason.encode()),
@@ -57,8 +62,16 @@ class DeadLetter(NamedTuple):
             ("partition", str(record.partition).encode()),
             ("offset", str(record.offset).encode()),
             ("failed_at", format_instant(failed_at).encode()),
+            *_original_headers(record),
         ]
         return Outgoing(topic, record.key, record.value, headers, record.timestamp)
+
+
+def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, bytes]]:
+    """All of them, or none where they are too many: nobody reads a record by a part of them."""
+    headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in record.headers]
+    size = sum(len(name) + len(value) for name, value in headers)
+    return headers if size <= _MOST_ORIGINAL_BYTES else []
 
 
 class MessageOfRecord(Protocol):
@@ -102,6 +115,8 @@ class DeadLetterPublisher:
     async def publish_or_dead_letter(self, messages: Sequence[Message]) -> list[Message]:
         """Publish all; for those too large for their topic, which are returned, dead letters of
         their records."""
+        if not messages:
+            return []
         outgoing = [each.message for each in messages]
         try:
             await self._publisher.publish(outgoing)

@@ -1,6 +1,7 @@
 """Decoding a batch. A record that cannot be decoded becomes a dead letter with a reason."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -16,6 +17,8 @@ Record: TypeAlias = ConsumerRecord[bytes, bytes]
 # What a decoder raises for a record that no retry can mend: it is not JSON, a field is wrong, or
 # its JSON is nested too deep to be read.
 UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+AT_ONCE = 64  # records of many messages each
 
 
 class DecodedBatch(NamedTuple, Generic[Message]):
@@ -43,6 +46,34 @@ def decode_records(
             keep(decode(record))
         except UNDECODABLE as error:
             dead_positions.append(len(messages) + len(dead_letters))
+            dead_letters.append(DeadLetter(record, failure_reason(error), str(error)))
+    if limit is not None:
+        limit.note(records, dead_positions)
+    return decoded
+
+
+async def decode_each(
+    records: Records,
+    decode: Callable[[Record], Iterable[Message]],
+    limit: DeadLetterLimit | None = None,
+    *,
+    prepare: Callable[[Records], Awaitable[None]],
+) -> DecodedBatch[Message]:
+    """The same where a record holds any number of messages. It is decoded whole or becomes a dead
+    letter: one that is put back counts nothing twice.
+
+    `prepare` is awaited for each AT_ONCE records; between them the event loop has its turn.
+    """
+    decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
+    messages, dead_letters, dead_positions = decoded
+    for position, record in enumerate(records):
+        if position % AT_ONCE == 0:
+            await asyncio.sleep(0)
+            await prepare(records[position : position + AT_ONCE])
+        try:
+            messages += list(decode(record))
+        except UNDECODABLE as error:
+            dead_positions.append(position)
             dead_letters.append(DeadLetter(record, failure_reason(error), str(error)))
     if limit is not None:
         limit.note(records, dead_positions)

@@ -31,20 +31,29 @@ class BeaconKey(NamedTuple):
 
 
 class DecodedDetection(msgspec.Struct, gc=False):
-    """A decoded detection. `detected_at` in epoch seconds: the message's, else the record's."""
+    """A decoded detection. `detected_at` in epoch seconds: the message's, else the record's.
+
+    `index` is its place in a record of several (engine/kafka/formats); with the record's own place
+    it is the identity of the detection.
+    """
 
     record: ConsumerRecord[bytes, bytes]
     message: Detection
     key: BeaconKey
     zone: Zone
     detected_at: float
+    index: int = 0
 
 
 def decode_detections(
     records: Records, path_loss_exponent: float, limit: DeadLetterLimit | None = None
 ) -> DecodedBatch[DecodedDetection]:
     """Decode a batch; see decode_records."""
-    return decode_records(records, lambda record: decode_record(record, path_loss_exponent), limit)
+
+    def decode(record: ConsumerRecord[bytes, bytes]) -> DecodedDetection:
+        return detection_of(record, _decode(record.value or b""), path_loss_exponent)
+
+    return decode_records(records, decode, limit)
 
 
 def decode_record(
@@ -55,7 +64,13 @@ def decode_record(
     Raises msgspec.DecodeError (not JSON), RecursionError (JSON nested too deep to be read) or
     ValueError (a field is wrong).
     """
-    message = _decode(record.value or b"")
+    return detection_of(record, _decode(record.value or b""), path_loss_exponent)
+
+
+def detection_of(
+    record: ConsumerRecord[bytes, bytes], message: Detection, path_loss_exponent: float
+) -> DecodedDetection:
+    """The detection that a record's message tells of. Raises ValueError (a field is wrong)."""
     major, minor = message.major, message.minor
     if "\0" in message.device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")

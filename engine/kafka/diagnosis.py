@@ -14,7 +14,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from engine.kafka.connection import connection_options, single_connection_options
+from engine.kafka.client_options import connection_options, single_connection_options
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_checks import bootstrap_addresses
 

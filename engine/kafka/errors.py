@@ -40,3 +40,7 @@ class TooManyDeadLettersError(StreamError):
 class TooManyPartitionsError(StreamError):
     """A process has more partitions than it may have producers. Stops the process; the message
     says what to do."""
+
+
+class UnreadableSchemaError(StreamError):
+    """The schema registry has no such schema, or none that can be read."""

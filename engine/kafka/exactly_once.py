@@ -13,11 +13,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from engine.kafka.batch_sender import TopicLimits
-from engine.kafka.connection import connection_options
-from engine.kafka.dating import Dating
+from engine.kafka.client_options import connection_options
 from engine.kafka.errors import TooManyPartitionsError
 from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import GroupOffsets, Position
+from engine.kafka.record_time import RecordTime
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
 from engine.process.metrics import Metrics
 from engine.process.retry import Backoff, retry
@@ -55,7 +55,7 @@ class Transactions(GroupOffsets):
         self._errors = metrics.kafka_errors
         self._make = make
         self._limits = TopicLimits()
-        self._dating = Dating()
+        self._record_time = RecordTime()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
         self._places: dict[TopicPartition, Position] = {}
         self._starting = asyncio.Semaphore(_STARTED_AT_ONCE)
@@ -137,7 +137,7 @@ class Transactions(GroupOffsets):
             partition=partition,
             group=self._group,
             limits=self._limits,
-            dating=self._dating,
+            record_time=self._record_time,
         )
 
 

@@ -58,7 +58,7 @@ class OffsetTracker:
     def after(self, finishing: Collection[int]) -> tuple[int | None, list[range]]:
         """What `done` will be when these are finished, and what is then finished behind it.
 
-        (OffsetTracker that were never begun, between others that were, count as finished.)
+        (Offsets that were never begun, between others that were, count as finished.)
         """
         left = [offset for offset in self._open if offset not in finishing]
         if not left or self._end is None:

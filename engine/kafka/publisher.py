@@ -24,9 +24,9 @@ from engine.kafka.batch_sender import (
     Outgoing,
     TopicLimits,
 )
-from engine.kafka.connection import connection_options
-from engine.kafka.dating import Dating
+from engine.kafka.client_options import connection_options
 from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.record_time import RecordTime
 from engine.process.failures import kafka_may_recover
 from engine.process.retry import Backoff
 from engine.process.server_errors import ServerErrors
@@ -59,7 +59,7 @@ _PUBLISHING = "publishing"
 class Publisher:
     """Publishes lists of messages and returns when the brokers have acknowledged all of them.
 
-    Safe to share between tasks. `make` gives a producer that is not started yet, `dating` the
+    Safe to share between tasks. `make` gives a producer that is not started yet, `record_time` the
     time that each record carries; `limits` know what the topics refused.
     """
 
@@ -69,7 +69,7 @@ class Publisher:
         make: Callable[[], AIOKafkaProducer],
         deadline: float,
         errors: ServerErrors | None = None,
-        dating: Dating | None = None,
+        record_time: RecordTime | None = None,
         limits: TopicLimits | None = None,
     ) -> None:
         self._make = make
@@ -77,14 +77,14 @@ class Publisher:
         self._producer = make()
         self._renewing = asyncio.Lock()
         self._deadline = deadline
-        self._sender = BatchSender(limits or TopicLimits(), dating or Dating())
+        self._sender = BatchSender(limits or TopicLimits(), record_time or RecordTime())
 
     @classmethod
     def from_settings(
         cls,
         settings: Settings,
         errors: ServerErrors | None = None,
-        dating: Dating | None = None,
+        record_time: RecordTime | None = None,
     ) -> "Publisher":
         """A publisher with its own idempotent producer; `start` connects it. `errors` counts each
         try that another one follows."""
@@ -97,7 +97,7 @@ class Publisher:
             linger_ms=0,
         )
         deadline = settings.kafka_request_timeout
-        return cls(make=make, deadline=deadline, errors=errors, dating=dating)
+        return cls(make=make, deadline=deadline, errors=errors, record_time=record_time)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""

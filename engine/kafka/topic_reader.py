@@ -9,8 +9,8 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
+from engine.kafka.client_options import connection_options
 from engine.kafka.cluster_metadata import topic_ids
-from engine.kafka.connection import connection_options
 from engine.process.settings import Settings
 
 _POLL_MS = 200

@@ -1,13 +1,14 @@
 """Names of the topics, and their creation where a broker does not create them by itself."""
 
 import asyncio
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
+from engine.process.detection_topics import DetectionTopic
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -17,13 +18,24 @@ _ALREADY_EXISTS = 36
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Full topic names under one prefix."""
+    """Full topic names, but for `more_detections` under one prefix. Those are the topics that
+    DETECTION_TOPICS adds."""
 
     detections: str
     authentications: str
     notifications: str
     connector_calls: str
     dead_letters: str
+    more_detections: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Topics":
+        """Those of a process."""
+        named = cls.named(settings.topic_prefix)
+        every = (topic.name for topic in settings.detection_topics)
+        return replace(
+            named, more_detections=tuple(name for name in every if name != named.detections)
+        )
 
     @classmethod
     def named(cls, prefix: str) -> "Topics":
@@ -38,7 +50,26 @@ class Topics:
 
     def all(self) -> tuple[str, ...]:
         """Every topic, in the order of the flow."""
-        return astuple(self)
+        return (
+            *self.all_detections,
+            self.authentications,
+            self.notifications,
+            self.connector_calls,
+            self.dead_letters,
+        )
+
+    @property
+    def all_detections(self) -> tuple[str, ...]:
+        """The topics of detections."""
+        return (self.detections, *self.more_detections)
+
+
+def detection_topics(settings: Settings) -> tuple[DetectionTopic, ...]:
+    """The topics of detections with their formats. <prefix>detections is one of them, in this
+    project's own format if the setting does not say another."""
+    listed = {topic.name: topic for topic in settings.detection_topics}
+    names = Topics.of(settings).all_detections
+    return tuple(listed.get(name, DetectionTopic(name)) for name in names)
 
 
 async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:

@@ -26,10 +26,10 @@ from aiokafka.errors import (
 )
 
 from engine.kafka.batch_sender import TopicLimits
-from engine.kafka.dating import Dating
 from engine.kafka.errors import MessageTooLargeError, TransactionLostError
 from engine.kafka.positions import Position
 from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.record_time import RecordTime
 from engine.process.failures import describe
 
 log = structlog.get_logger(__name__)
@@ -48,8 +48,8 @@ class TransactionalPublisher(Publisher):
     """Publishes within a transaction, which begins with the first message, until `commit`.
 
     For one assignment of `partition` to a member of `group`. A refusal for size or date ends the
-    transaction too: `limits` and `dating`, shared by all, remember it, so that no two end of one
-    message.
+    transaction too. `limits` and `record_time` remember it for all partitions, so that no second
+    transaction ends of the same message.
     Raises TransactionLostError, and what a person has to mend (authorisation).
     """
 
@@ -61,9 +61,9 @@ class TransactionalPublisher(Publisher):
         partition: TopicPartition,
         group: str,
         limits: TopicLimits,
-        dating: Dating | None = None,
+        record_time: RecordTime | None = None,
     ) -> None:
-        super().__init__(make=make, deadline=deadline, limits=limits, dating=dating)
+        super().__init__(make=make, deadline=deadline, limits=limits, record_time=record_time)
         self._source = partition
         self._group = group
         self._beginning = asyncio.Lock()

@@ -20,3 +20,8 @@ class PortInUseError(ProcessError):
 
 class ServiceDiedError(ProcessError):
     """A background service ended although nothing told it to; the message names the service."""
+
+
+class SchemaRegistryError(ProcessError):
+    """The schema registry does not answer, or not what it was asked. A role asks it again; a
+    command ends."""

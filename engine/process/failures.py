@@ -1,14 +1,15 @@
 """Errors sorted once: what may pass by itself is tried again, everything else stops the process.
 
 (The third sort, records that can never succeed, become dead letters where they are decoded.
-Errors of SQL are sorted in catalog.failures, which the management interface uses too.)
+Errors of SQL are sorted in catalog.sql_failures, which the management interface uses too.)
 """
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from redis import exceptions as redis_errors
 
-from catalog.failures import database_may_recover as database_may_recover
-from catalog.failures import took_too_long as took_too_long
+from catalog.sql_failures import database_may_recover as database_may_recover
+from catalog.sql_failures import took_too_long as took_too_long
+from engine.process.errors import SchemaRegistryError
 
 _REFUSALS_THAT_PASS = (
     redis_errors.OutOfMemoryError,
@@ -36,6 +37,12 @@ def kafka_may_recover(error: Exception) -> bool:
     if isinstance(error, KafkaError):
         return bool(error.retriable) or isinstance(error, KafkaTimeoutError)
     return isinstance(error, OSError | TimeoutError)
+
+
+def registry_may_recover(error: Exception) -> bool:
+    """Whether a schema registry may answer later. Whatever it answers instead of a schema (no
+    permission, its own fault) a person mends while we wait."""
+    return isinstance(error, OSError | TimeoutError | SchemaRegistryError)
 
 
 def redis_may_recover(error: Exception) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, make_asgi_app
 
 from catalog.deadline import within
-from engine.process.http_connection import HttpLimits
+from engine.process.http_limits import HttpLimits
 from engine.process.http_server import BoundedServer, listen
 from engine.process.server_errors import ServerErrors
 from engine.process.settings import PREFIX

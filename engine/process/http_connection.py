@@ -8,45 +8,21 @@ has a bound. What an application does between a head and its answer is bounded b
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 import httptools
-import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-_PIECE_BYTES = 4096
+from engine.process.http_limits import (
+    PIECE_BYTES,
+    HttpLimits,
+    RequestRefusedError,
+    RequestSize,
+    refusal,
+)
+
 _HELD_BYTES = 128 * 1024
-_HEADER_OVERHEAD = len(": \r\n")
 _NOT_HTTP = (400, "this is not HTTP/1.1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class HttpLimits:
-    """What one connection may take, and how many there may be.
-
-    `head_bytes` and `headers` bound a request's head, trailers included; `message_bytes` is what
-    a body may take with its framing. `head_seconds` is the time for a head from its first byte,
-    `idle_seconds` for its first byte, `stall_seconds` for a reader to take what is written.
-    """
-
-    head_bytes: int = 64 * 1024
-    headers: int = 100
-    message_bytes: int = 256 * 1024
-    connections: int = 100
-    head_seconds: float = 10.0
-    idle_seconds: float = 30.0
-    stall_seconds: float = 30.0
-
-
-class _RefusedError(Exception):
-    """A request that is not read on."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -72,11 +48,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refusals = refusals
         self._held = bytearray()
         self._refused = False
-        self._in_head = True
-        self._head_bytes = 0
-        self._message_bytes = 0
-        self._header_bytes = 0
-        self._header_count = 0
+        self._size = RequestSize(limits)
         self._waits_since = self.loop.time()
         self._head_since: float | None = None
         self._write_stalled_since: float | None = None
@@ -117,32 +89,28 @@ class BoundedProtocol(HttpToolsProtocol):
         """A head begins."""
         super().on_message_begin()
         self._head_since = self._head_since or self.loop.time()
-        self._header_bytes = self._header_count = self._message_bytes = 0
+        self._size.begin()
 
     def on_url(self, url: bytes) -> None:
         """A part of the path."""
         super().on_url(url)
-        self._count_header(len(url))
+        self._size.add_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer: those count as headers, and are dropped."""
-        self._header_count += 1
-        if self._header_count > self._limits.headers:
-            raise _RefusedError(431, f"accepted: at most {self._limits.headers} header lines")
-        self._count_header(len(name) + len(value) + _HEADER_OVERHEAD)
-        if self._in_head:
+        self._size.add_header(name, value)
+        if self._size.in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        self._in_head = False
-        self._head_bytes = 0
+        self._size.end_head()
         self._head_since = None
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The body is whole; another head may follow."""
-        self._in_head = True
+        self._size.end_body()
         self._head_since = None
         super().on_message_complete()
 
@@ -202,44 +170,25 @@ class BoundedProtocol(HttpToolsProtocol):
     def _parse(self) -> None:
         self._unset_keepalive_if_required()
         while self._held and not self._refused and not self.pipeline and self.parser is not None:
-            piece = bytes(self._held[:_PIECE_BYTES])
-            del self._held[:_PIECE_BYTES]
+            piece = bytes(self._held[:PIECE_BYTES])
+            del self._held[:PIECE_BYTES]
             try:
-                self._count_piece(len(piece))
+                self._size.add_piece(len(piece))
                 self.parser.feed_data(piece)
             except httptools.HttpParserUpgrade:
                 # No other protocol is spoken here: the request is answered, and is the last.
                 self._refused = True
                 self._held.clear()
                 self.cycle.keep_alive = False
-            except (httptools.HttpParserError, _RefusedError) as error:
+            except (httptools.HttpParserError, RequestRefusedError) as error:
                 # The parser wraps what its callbacks raise.
-                cause = error if isinstance(error, _RefusedError) else error.__context__
-                if isinstance(cause, _RefusedError):
+                cause = error if isinstance(error, RequestRefusedError) else error.__context__
+                if isinstance(cause, RequestRefusedError):
                     self._refuse(cause.status, cause.message)
                 else:
                     self._refuse(*_NOT_HTTP)
         if self._held and not self._refused:
             self.flow.pause_reading()
-
-    def _count_piece(self, size: int) -> None:
-        """Count what the parser holds back from its callbacks: half a header, framing."""
-        if self._in_head:
-            self._head_bytes += size
-            if self._head_bytes > self._limits.head_bytes + _PIECE_BYTES:
-                raise self._too_large_head()
-        else:
-            self._message_bytes += size
-            if self._message_bytes > self._limits.message_bytes:
-                raise _RefusedError(413, f"accepted: at most {self._limits.message_bytes} bytes")
-
-    def _count_header(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > self._limits.head_bytes:
-            raise self._too_large_head()
-
-    def _too_large_head(self) -> _RefusedError:
-        return _RefusedError(431, f"accepted: a head of at most {self._limits.head_bytes} bytes")
 
     def _refuse(self, status: int, message: str) -> None:
         """Read no further; say why, unless an answer is being written: that one is the last."""
@@ -247,10 +196,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._held.clear()
         self._refusals[str(status)] += 1
         answered = self._answered
-        if answered and self._in_head:
-            self.transport.write(_answer(status, message))
+        if answered and self._size.in_head:
+            self.transport.write(refusal(status, message))
             self.transport.close()
-        elif answered or not self._in_head:
+        elif answered or not self._size.in_head:
             # In the middle of a body: of one that is answered, or of one that will not be.
             self.transport.close()
         else:
@@ -261,13 +210,3 @@ class BoundedProtocol(HttpToolsProtocol):
     def _abort(self, reason: str) -> None:
         self._refusals[reason] += 1
         self.transport.abort()
-
-
-def _answer(status: int, message: str) -> bytes:
-    body = msgspec.json.encode({"status": "error", "message": message, "code": status})
-    phrase = HTTPStatus(status).phrase
-    head = (
-        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
-    )
-    return head.encode() + body

@@ -11,7 +11,8 @@ import structlog
 import uvicorn
 
 from engine.process.errors import PortInUseError
-from engine.process.http_connection import BoundedProtocol, HttpLimits
+from engine.process.http_connection import BoundedProtocol
+from engine.process.http_limits import HttpLimits
 
 _log = structlog.get_logger(__name__)
 

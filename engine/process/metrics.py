@@ -19,6 +19,7 @@ from engine.process.failures import (
     database_may_recover,
     kafka_may_recover,
     redis_may_recover,
+    registry_may_recover,
 )
 from engine.process.server_errors import ServerErrors
 
@@ -100,6 +101,11 @@ class Metrics:
             "kafka",
             "Requests to Kafka that failed and are tried again: questions, commits, publishing",
             kafka_may_recover,
+        )
+        self.registry_errors = self._server_errors(
+            "registry",
+            "Requests to the schema registry that failed and are tried again",
+            registry_may_recover,
         )
         self.records_skipped = self._counter(
             "proximity_records_skipped_total",

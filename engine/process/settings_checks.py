@@ -2,15 +2,17 @@
 
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, IPvAnyNetwork, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr
 from pydantic_settings import NoDecode
 
 from catalog.database_url import check_database_url
+from catalog.redis_sentinel import read_sentinel_url
 
-_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "unix")
+_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
+_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
 _HIGHEST_PORT = 65535
 _DEFAULT_KAFKA_PORT = 9092
 
@@ -56,16 +58,37 @@ def _check_bootstrap_servers(servers: str) -> str:
 
 def _check_redis_url(value: SecretStr) -> SecretStr:
     """Raise ValueError if the URL cannot work; the message never holds it."""
-    accepted = ", ".join(f"{scheme}://" for scheme in _REDIS_SCHEMES)
+    accepted = ", ".join(f"{scheme}://" for scheme in (*_REDIS_SCHEMES, *_SENTINEL_SCHEMES))
     try:
-        parts = urlsplit(value.get_secret_value())
+        url = value.get_secret_value()
+        parts = urlsplit(url)
+        if parts.scheme in _SENTINEL_SCHEMES:
+            read_sentinel_url(url)
+            return value
         _ = parts.port
     except ValueError:
         raise ValueError(
-            f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}"
+            f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}; behind the "
+            "last two [user:password@]host:port,host:port/service"
         ) from None
     if parts.scheme not in _REDIS_SCHEMES:
         raise ValueError(f"begins with none of {accepted}")
+    return value
+
+
+def _check_registry_url(value: SecretStr) -> SecretStr:
+    """Raise ValueError if the URL cannot work; the message never holds it."""
+    accepted = "http:// or https://, [user:password@]host[:port][/path]"
+    try:
+        parts = urlsplit(value.get_secret_value())
+        _ = parts.port
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        raise ValueError(f"cannot be read; accepted: {accepted}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"accepted: {accepted}")
+    if not f"{parts.netloc}{parts.path}".isascii() or " " in f"{parts.netloc}{parts.path}":
+        raise ValueError(f"has characters that must be escaped; accepted: {accepted}")
     return value
 
 
@@ -90,8 +113,17 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def setting(default: Any, meaning: str, **bounds: Any) -> Any:
+    """A field of Settings."""
+    return Field(default, description=meaning, **bounds)
+
+
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=0, le=65535)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+RegistryUrl = Annotated[SecretStr, AfterValidator(_check_registry_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
 ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 from engine.process.settings import Settings
 
 HIDDEN = "********"
-_SECRET_PARAMETERS = ("password", "sslpassword")
+_SECRET_PARAMETERS = ("password", "sslpassword", "ssl_password", "sentinel_password")
 
 
 def shown(value: object) -> str:
@@ -24,7 +24,8 @@ def shown_url(url: str) -> str:
     """The URL without its password. One that is not written as URLs are is hidden whole."""
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        for place in parts.netloc.rpartition("@")[2].split(","):  # several behind Sentinel
+            _ = urlsplit(f"//{place}").port
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return HIDDEN

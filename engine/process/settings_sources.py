@@ -1,4 +1,5 @@
-"""Settings as they are given: overrides, environment, file; an unknown name is refused."""
+"""Settings as they are given: overrides, environment, file, and the files that these name for
+secrets; an unknown name is refused."""
 
 import difflib
 import os
@@ -10,6 +11,12 @@ from dotenv.parser import parse_stream
 from pydantic import ValidationError
 
 from engine.process.errors import SettingsError
+from engine.process.secret_files import (
+    file_variable,
+    read_secret,
+    secret_files,
+    secret_settings,
+)
 from engine.process.settings import PREFIX, Settings, variable_name
 
 # The names by which the project's own tests are told of servers; they are no settings.
@@ -26,20 +33,30 @@ _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 def load_settings(env_file: Path | None = None, **overrides: object) -> Settings:
     """Settings from overrides, the environment, then the file. Raises SettingsError."""
     written = {} if env_file is None else read_env_file(env_file)
-    _refuse_unknown({name.upper() for name in Settings.model_fields}, written)
+    _refuse_unknown(_known_names(), written)
+    files = {name: path for name, path in secret_files(written).items() if name not in overrides}
+    overrides |= {name: read_secret(name, path) for name, path in files.items()}
     try:
         # pydantic checks these at run time; its stubs know neither the keyword nor the names.
         return Settings(_env_file=env_file, _env_file_encoding=_ENCODING, **overrides)  # type: ignore[call-arg,arg-type]
     except ValidationError as error:
-        raise SettingsError(_one_line(error)) from None
+        raise SettingsError(_one_line(error, files)) from None
 
 
-def _one_line(error: ValidationError) -> str:
+def _known_names() -> set[str]:
+    """What may stand behind the prefix, in upper case."""
+    of_files = {file_variable(name).removeprefix(PREFIX) for name in secret_settings()}
+    return of_files | {name.upper() for name in Settings.model_fields}
+
+
+def _one_line(error: ValidationError, files: Collection[str]) -> str:
     faults = []
     for fault in error.errors(include_url=False):
         message = fault["msg"].removeprefix("Value error, ")
         if fault["loc"]:
-            message = f"{variable_name(str(fault['loc'][0]))}: {message}"
+            name = str(fault["loc"][0])
+            named = file_variable(name) if name in files else variable_name(name)
+            message = f"{named}: {message}"
             if isinstance(fault["input"], str) and _LINK_VALUE.match(fault["input"]):
                 message += (
                     "; Kubernetes sets this for a service of that name: enableServiceLinks: false"

@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 
 import prometheus_client
 
-from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
+from engine.kafka.detection_decoder import DetectionDecoder
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.partition_worker import Records
 from engine.recorder.aggregate import (
     ChangesByDevice,
@@ -44,19 +45,19 @@ class DetectionReader:
     def __init__(
         self,
         *,
-        path_loss_exponent: float,
+        decoder: DetectionDecoder,
         trace: Trace,
         skipped: prometheus_client.Counter,
         rule: DayRule,
     ) -> None:
-        self._path_loss_exponent = path_loss_exponent
+        self._decoder = decoder
         self._trace: Trace = trace
         self._skipped = skipped.labels("malformed_detection")
         self._rule = rule
 
     async def read(self, records: Records) -> list[DecodedDetection]:
         """Decode the records."""
-        batch = decode_detections(records, self._path_loss_exponent)
+        batch = await self._decoder.decode(records)
         if batch.dead_letters:
             self._skipped.inc(len(batch.dead_letters))
         return batch.messages

@@ -1,20 +1,25 @@
 """The port to SQL: one transaction that writes a batch and moves the partition's offset.
 
-Both ledgers (postgresql.py, sqlite.py) keep the same promises, tested by the same suite. Their
-methods raise what the driver raises; engine.process.failures says which of it passes.
+Both ledgers (postgresql.py, sqlite.py) keep the same promises, tested by the same suite: they run
+the same statements, each in its own dialect and with its own way of passing rows. Their methods
+raise what the driver raises; engine.process.failures says which of it passes.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Protocol
+from typing import Any
 from uuid import UUID
+
+from msgspec.structs import astuple
 
 from engine.kafka.detections import BeaconKey
 from engine.kafka.positions import Position
+from engine.recorder.errors import AlreadyCountedError, CompanyDeletedError
 from engine.recorder.rows import (
     ActiveBeacon,
     AuthenticationRow,
@@ -34,82 +39,15 @@ from engine.recorder.rows import (
 _STATEMENT_MARK = "-- name: "
 
 
-class LedgerTransaction(Protocol):
+class LedgerTransaction(ABC):
     """An open transaction. It locks rows in the order of their keys."""
+
+    foreign_key_error: type[Exception]
+    duplicate_error: type[Exception]
 
     async def advance_offset(self, topic: str, partition: int, old: int | None, new: int) -> bool:
         """Move the offset from `old` (None: there is none yet) to `new`; False if it is not
         `old`. Later writers of the partition wait for this transaction."""
-
-    async def move_position(
-        self, topic: str, partition: int, old: Position | None, new: Position
-    ) -> bool:
-        """Replace the position `old` (None: there is none); False if it is not `old`. That the
-        topic of `old` is no more is noted for `verify`."""
-
-    async def now(self) -> datetime:
-        """The present on SQL's clock; the same for all rows of the transaction."""
-
-    async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, ActiveBeacon]:
-        """The beacons that are active, at an active venue."""
-
-    async def add_devices(
-        self, updates: Mapping[DeviceIdentity, DeviceChanges], now: datetime
-    ) -> Mapping[DeviceIdentity, StoredDevice]:
-        """Create or update devices and add to their counters; what is None stays as it is.
-
-        Raises CompanyDeletedError.
-        """
-
-    async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
-        """Append to the trace. Raises DayPartitionCreatedError."""
-
-    async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
-        """Append to the trace. Raises DayPartitionCreatedError."""
-
-    async def counted_notifications(self, ids: Collection[UUID]) -> set[UUID]:
-        """The notifications that were counted before."""
-
-    async def add_receptions(self, rows: Sequence[ReceptionRow]) -> None:
-        """Note notifications as counted. Raises AlreadyCountedError."""
-
-    async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
-        """The last trace rows of devices at beacons."""
-
-    async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:
-        """Replace the last trace rows of devices at beacons."""
-
-    async def add_statistics(
-        self,
-        figures: Mapping[StatisticKey, FigureIncrements],
-        devices: Collection[StatisticDeviceRow],
-    ) -> None:
-        """Add to the figures of days; a device that is new in a day's figures is counted there."""
-
-
-class Ledger(Protocol):
-    """SQL, as the recorder sees it."""
-
-    def transaction(self) -> AbstractAsyncContextManager[LedgerTransaction]:
-        """A transaction: committed at the end, rolled back by an error."""
-
-    async def positions(self, topic: str) -> Mapping[int, Position]:
-        """The first record that is not recorded, by partition, where any is recorded."""
-
-    async def existing_companies(self, ids: Collection[int]) -> set[int]:
-        """The companies that exist."""
-
-    async def venue_time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
-        """The time zones of venues that exist."""
-
-    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
-        """Applications by their api_key."""
-
-
-class OffsetStatements(ABC):
-    """The statements for the table recorder_offset, whose parameters both databases share."""
-
-    async def advance_offset(self, topic: str, partition: int, old: int | None, new: int) -> bool:
         if old is None:
             return await self._has_changed_one("begin_offset", topic, partition, new)
         return await self._has_changed_one("advance_offset", topic, partition, new, old)
@@ -117,6 +55,8 @@ class OffsetStatements(ABC):
     async def move_position(
         self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
+        """Replace the position `old` (None: there is none); False if it is not `old`. That the
+        topic of `old` is no more is noted for `verify`."""
         if old is None:
             return await self._has_changed_one("first_position", topic, partition, *new[:2])
         if not await self._has_changed_one("move_position", topic, partition, *new[:2], *old[:2]):
@@ -125,9 +65,152 @@ class OffsetStatements(ABC):
             await self._has_changed_one("note_past", topic)
         return True
 
+    async def now(self) -> datetime:
+        """The present on SQL's clock; the same for all rows of the transaction."""
+        ((now,),) = await self._fetch("now")
+        return self._instant(now)
+
+    async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, ActiveBeacon]:
+        """The beacons that are active, at an active venue."""
+        found = await self._fetch("active_beacons", *self._table(keys, 3))
+        return {
+            BeaconKey(uuid, major, minor): ActiveBeacon(*beacon)
+            for uuid, major, minor, *beacon in found
+        }
+
+    async def add_devices(
+        self, updates: Mapping[DeviceIdentity, DeviceChanges], now: datetime
+    ) -> Mapping[DeviceIdentity, StoredDevice]:
+        """Create or update devices and add to their counters; what is None stays as it is.
+
+        Raises CompanyDeletedError.
+        """
+        rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
+        try:
+            found = await self._fetch("add_devices", *self._table(rows, 9), self._written(now))
+        except self.foreign_key_error as error:
+            raise CompanyDeletedError from error
+        return {
+            DeviceIdentity(company_id, udid): StoredDevice(number, bool(test))
+            for company_id, udid, number, test in found
+        }
+
+    async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
+        """Append to the trace. Raises DayPartitionCreatedError."""
+        await self._append("add_detections", rows)
+
+    async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
+        """Append to the trace. Raises DayPartitionCreatedError."""
+        await self._append("add_authentications", rows)
+
+    async def counted_notifications(self, ids: Collection[UUID]) -> set[UUID]:
+        """The notifications that were counted before."""
+        found = await self._fetch("counted_notifications", self._list(ids))
+        return {self._uuid(number) for (number,) in found}
+
+    async def add_receptions(self, rows: Sequence[ReceptionRow]) -> None:
+        """Note notifications as counted. Raises AlreadyCountedError."""
+        try:
+            await self._append("add_receptions", sorted(rows))
+        except self.duplicate_error as error:
+            raise AlreadyCountedError from error
+
+    async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
+        """The last trace rows of devices at beacons."""
+        return {
+            PresenceKey(device, beacon): PresenceState(status, self._instant(at))
+            for device, beacon, status, at in await self._fetch("presences", *self._table(keys, 2))
+        }
+
+    async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:
+        """Replace the last trace rows of devices at beacons."""
+        rows = [(*key, *state) for key, state in sorted(states.items())]
+        await self._write("set_presences", rows, 4)
+
+    async def add_statistics(
+        self,
+        figures: Mapping[StatisticKey, FigureIncrements],
+        devices: Collection[StatisticDeviceRow],
+    ) -> None:
+        """Add to the figures of days; a device that is new in a day's figures is counted there."""
+        added = await self._fetch("add_statistic_devices", *self._table(sorted(devices), 4))
+        new_devices: Counter[StatisticKey] = Counter()
+        for day, kind, ref, count in added:
+            new_devices[StatisticKey(self._day(day), kind, ref)] += count
+        rows = [
+            (*key, add.venue_id, add.detections, new_devices[key], add.notifications)
+            for key, add in sorted(figures.items(), key=lambda item: item[0])
+        ]
+        await self._write("add_statistics", rows, 7)
+
+    @abstractmethod
+    async def _fetch(self, name: str, *parameters: object) -> list[Any]:
+        """Run a statement; its rows."""
+
     @abstractmethod
     async def _has_changed_one(self, name: str, *parameters: object) -> bool:
         """Run a statement; whether it has changed one row."""
+
+    @abstractmethod
+    async def _write(self, name: str, rows: list[tuple[Any, ...]], width: int) -> None:
+        """Run a statement that writes rows of `width` values."""
+
+    @abstractmethod
+    async def _append(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows, the quickest way there is."""
+
+    @abstractmethod
+    def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:
+        """Rows of `width` values, as parameters of a statement."""
+
+    @abstractmethod
+    def _list(self, values: Collection[Any]) -> object:
+        """Values, as one parameter of a statement."""
+
+    # How the database writes and reads values; without an override, as they are.
+
+    def _written(self, value: Any) -> Any:
+        return value
+
+    def _instant(self, value: Any) -> datetime:
+        instant: datetime = value
+        return instant
+
+    def _day(self, value: Any) -> date:
+        day: date = value
+        return day
+
+    def _uuid(self, value: Any) -> UUID:
+        uuid: UUID = value
+        return uuid
+
+
+class Ledger(ABC):
+    """SQL, as the recorder sees it."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractAsyncContextManager[LedgerTransaction]:
+        """A transaction: committed at the end, rolled back by an error."""
+
+    async def positions(self, topic: str) -> Mapping[int, Position]:
+        """The first record that is not recorded, by partition, where any is recorded."""
+        return {number: Position(*place) for number, *place in await self._find("positions", topic)}
+
+    async def existing_companies(self, ids: Collection[int]) -> set[int]:
+        """The companies that exist."""
+        return {number for (number,) in await self._find("existing_companies", ids)}
+
+    async def venue_time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
+        """The time zones of venues that exist."""
+        return dict(map(tuple, await self._find("venue_time_zones", venues)))
+
+    @abstractmethod
+    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
+        """Applications by their api_key."""
+
+    @abstractmethod
+    async def _find(self, name: str, parameter: str | Collection[Any]) -> list[Any]:
+        """Run a statement outside of a transaction; its rows."""
 
 
 @cache

@@ -55,7 +55,8 @@ class RecordReader(Protocol[Batch]):
 
 
 class Recorder:
-    """What the partitions of one process share. `deadline` (seconds) bounds one transaction."""
+    """What the partitions of one process share. `deadline` (seconds) bounds one transaction,
+    `largest_pieces` by topic the records that it takes."""
 
     def __init__(
         self,
@@ -64,12 +65,14 @@ class Recorder:
         readers: Mapping[str, RecordReader[Any]],
         metrics: Metrics,
         deadline: float,
+        largest_pieces: Mapping[str, int] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.ledger = ledger
         self.readers = readers
         self.metrics = metrics
         self.sql = SqlRetry(metrics.sql_errors, deadline)
+        self.largest_pieces = largest_pieces or {}
         self.clock = clock
         self.step = StepTimer(metrics, ROLE, clock)
 
@@ -88,7 +91,7 @@ class PartitionRecorder:
         self._reader = shared.readers[partition.topic]
         self._next: int | None = None
         self._knows_next = False
-        self._largest_piece = _UNLIMITED
+        self._largest_piece = self._limit = shared.largest_pieces.get(self._topic, _UNLIMITED)
 
     async def handle(self, records: Records) -> None:
         """Record each of the records once. Raises what no retry can mend."""
@@ -137,7 +140,7 @@ class PartitionRecorder:
             batch = await sql.until_answered(lambda: self._reader.read(records))
         with self._step("write"):
             await sql.until_answered(lambda: self._write(batch, end), may_be_split=len(records) > 1)
-        self._largest_piece = min(2 * self._largest_piece, _UNLIMITED)
+        self._largest_piece = min(2 * self._largest_piece, self._limit)
         self._shared.metrics.batch_size.observe(len(records))
 
     async def _write(self, batch: object, end: int) -> None:

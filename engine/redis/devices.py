@@ -200,7 +200,12 @@ class DeviceLookup:
         return found
 
     def _name(self, key: DeviceKey) -> str:
-        return f"{self._prefix}known:{key.company_id}:{key.udid}"
+        return copy_key(self._prefix, key)
+
+
+def copy_key(prefix: str, key: DeviceKey) -> str:
+    """Where the copy of a device's record lies."""
+    return f"{prefix}known:{key.company_id}:{key.udid}"
 
 
 # One parameter for all udids: hundreds of them would cost more than the query.

@@ -13,8 +13,8 @@ class DecisionCounts:
     """The decisions of a batch, counted.
 
     Decisions are shared objects, so they are counted by identity and multiplied out once.
-    `denied` has the offset and the decision of each grant that Redis denied: it counts as
-    throttled.
+    `denied` has the detection, as a number, and the decision of each grant that Redis denied: it
+    counts as throttled.
     """
 
     def __init__(

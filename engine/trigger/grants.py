@@ -109,13 +109,16 @@ def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> 
     """The 16 bytes of a UUID (version 5) of campaign, device and detection record.
 
     The record is topic, partition, offset and detected_at: the last one because a topic that is
-    deleted and made again counts its offsets from 0.
+    deleted and made again counts its offsets from 0. In a record of several detections the place
+    of each is a part of its identity (docs/decisions/0077).
     """
     record = detection.record
     name = (
         f"{campaign.id}\0{detection.message.device.udid}\0{record.topic}\0{record.partition}"
         f"\0{record.offset}\0{round(detection.detected_at * 1000)}"
     )
+    if detection.index:
+        name += f"\0{detection.index}"
     digest = hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
     high = int.from_bytes(digest[:8]) & ~0xF000 | _VERSION_5
     low = int.from_bytes(digest[8:16]) & ~(0b11 << 62) | _VARIANT

@@ -1,7 +1,7 @@
 """One partition of the role `trigger`: its queue, its lanes, and how far it is done."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from engine.trigger.in_flight import InFlightBytes, ReadAhead, value_bytes
 from engine.trigger.lanes import DEAD_LETTERS, CompanyLane, DeadLetterLane, Lane
 from engine.trigger.pipeline import TriggerPipeline
 
-_TAKEN_AT_ONCE = 1000  # records, between which the event loop has its turn
+_TAKEN_AT_ONCE = 1000  # records at the most, between which the event loop has its turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +56,14 @@ class TriggerPartition:
         self.partition = partition
         self._shared = shared
         self._on_progress = on_progress
+        decoder = shared.pipeline.decoders[partition.topic]
+        self._taken_at_once = min(_TAKEN_AT_ONCE, decoder.records_at_once)
         self._remembered = shared.claim_memory.for_assignment()
         self._queue: deque[Records] = deque()
         self._queued = 0
         self._bytes = 0
         self._offsets = OffsetTracker()
+        self._parts: dict[int, int] = {}  # offset of a record in several parts: how many are left
         self._company_lanes: dict[int, CompanyLane] = {}
         self._dead_letters = DeadLetterLane(
             turns=shared.turns,
@@ -134,8 +137,8 @@ class TriggerPartition:
             await self._arrived.wait()
             while self._queue and not self._closing:
                 records = self._queue.popleft()
-                for start in range(0, len(records), _TAKEN_AT_ONCE):
-                    piece = records[start : start + _TAKEN_AT_ONCE]
+                for start in range(0, len(records), self._taken_at_once):
+                    piece = records[start : start + self._taken_at_once]
                     await self._until_room(len(piece))
                     if not self._closing:
                         await self._take_in(piece)
@@ -162,7 +165,10 @@ class TriggerPartition:
         """Hand what is not finished to the lanes; the other records are finished now."""
         unfinished = [candidate.detection.record for candidate in taken.candidates]
         unfinished += [letter.record for letter in taken.dead_letters]
-        self._open(records, {record.offset for record in unfinished})
+        offsets = {record.offset for record in unfinished}
+        if len(offsets) < len(unfinished):
+            unfinished = self._note_parts(unfinished)
+        self._open(records, offsets)
         self._read_ahead.take(records[-1].offset + 1, len(records))
         self._queued -= len(records)
         self._hold(value_bytes(unfinished) - value_bytes(records))
@@ -175,6 +181,13 @@ class TriggerPartition:
             filled[DEAD_LETTERS] = self._dead_letters
         for lane in filled.values():
             self._start(lane)
+
+    def _note_parts(self, unfinished: Records) -> Records:
+        """Each record once. One that holds several candidates, of one company or of many, is
+        finished when the last of them is."""
+        parts = Counter(record.offset for record in unfinished)
+        self._parts |= {offset: count for offset, count in parts.items() if count > 1}
+        return list({record.offset: record for record in unfinished}.values())
 
     def _open(self, records: Records, unfinished: set[int]) -> None:
         """Note which of the records are not finished; all between them are."""
@@ -216,11 +229,19 @@ class TriggerPartition:
 
     def _finish(self, records: Records) -> None:
         """These records are done with: what they led to is acknowledged."""
+        if self._parts:
+            records = [record for record in records if self._is_last_part(record.offset)]
         for record in records:
             self._offsets.finish(record.offset)
         self._hold(-value_bytes(records))
         self._moved.set()
         self._on_progress()
+
+    def _is_last_part(self, offset: int) -> bool:
+        left = self._parts.pop(offset, 1) - 1
+        if left:
+            self._parts[offset] = left
+        return not left
 
     def _hold(self, size: int) -> None:
         self._bytes += size

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher
 from engine.kafka.decoding import DecodedBatch
-from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
+from engine.kafka.detection_decoder import DetectionDecoder
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -42,23 +42,22 @@ Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
-    """The steps, and what they work with. `clock` gives epoch seconds."""
+    """The steps, and what they work with; a decoder a topic. `clock` gives epoch seconds."""
 
     index: BeaconIndex
     claims: ClaimStep
     composer: Composer
     publisher: DeadLetterPublisher
-    dead_letter_limit: DeadLetterLimit
+    decoders: Mapping[str, DetectionDecoder]
     metrics: Metrics
     watchers: Sequence[DecisionWatcher]
-    path_loss_exponent: float
     max_age: float
     clock: Callable[[], float] = time.time
 
     async def take_in(self, records: Records, remembered: RememberedClaims) -> TakenIn:
         """decode -> resolve -> decide. Raises TooManyDeadLettersError."""
         with self.step("decode"):
-            batch = decode_detections(records, self.path_loss_exponent, self.dead_letter_limit)
+            batch = await self.decoders[records[0].topic].decode(records)
         version = self.index.cache.version
         with self.step("resolve"):
             keys = {detection.key for detection in batch.messages}
@@ -76,7 +75,8 @@ class TriggerPipeline:
                 claimed, denied = await self.claims.take(grants, lane.remembered)
             for watcher in self.watchers:
                 watcher.note_claims(claimed, denied)
-            refusals = [(grant.detection.record.offset, grant.decision) for grant in denied]
+            # (A record may hold several detections: the offset does not tell them apart.)
+            refusals = [(id(grant.detection), grant.decision) for grant in denied]
             lane.put_grants(claimed, DecisionCounts(decisions, refusals))
         if lane.grants:
             with self.step("publish"):

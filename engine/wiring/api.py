@@ -25,7 +25,7 @@ from connectors.reports import CallHistory
 from engine.connector.call_history import read_call_history
 from engine.connector.trial_call import company_trials
 from engine.process.health import HealthServer, ServerProbe
-from engine.process.http_connection import HttpLimits
+from engine.process.http_limits import HttpLimits
 from engine.process.http_server import BoundedServer, listen
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version

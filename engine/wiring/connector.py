@@ -24,6 +24,7 @@ from engine.connector.pipeline import AtLeastOnceResults, ConnectorRole
 from engine.connector.redis_breakers import RedisBreakers
 from engine.connector.result_publisher import ROLE, ResultMemory, ResultPublisher
 from engine.connector.transactional_results import TransactionalCallPartition, TransactionalResults
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
@@ -97,6 +98,9 @@ def build_connector(parts: ProcessParts) -> Role:
         redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
     )
     steps = ResultPublisher(topics=topics, claims=claims, history=history, metrics=metrics)
+    dead_letters = DeadLetterPublisher(
+        topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
+    )
 
     async def run_calls() -> None:
         try:
@@ -114,7 +118,11 @@ def build_connector(parts: ProcessParts) -> Role:
             on_progress: Callable[[], None],
         ) -> CallPartition:
             results = TransactionalResults(
-                steps=steps, publisher=publisher, place=place, memory=memory
+                steps=steps,
+                transactions=publisher,
+                publisher=dead_letters.publishing_with(publisher),
+                place=place,
+                memory=memory,
             )
             return TransactionalCallPartition(
                 partition, on_progress, receiver=role, scheduler=scheduler, results=results
@@ -125,7 +133,7 @@ def build_connector(parts: ProcessParts) -> Role:
     else:
         results = AtLeastOnceResults(
             steps=steps,
-            publisher=parts.publisher,
+            publisher=dead_letters,
             finished_calls=_finished_calls(parts),
             memory=memory,
         )

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from engine.kafka.broker_probe import BrokerProbe
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.exactly_once import Transactions, WorkerMaker
 from engine.kafka.publisher import Publisher

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
 from engine.kafka.partition_worker import BatchWorker
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
@@ -40,11 +41,13 @@ def build_recorder(parts: ProcessParts) -> Role:
         store = PostgresRetentionStore(database.engine)
     else:
         ledger, store = SqliteLedger(database.engine), SqliteRetentionStore(database.engine)
+    decoders = detection_decoders(settings, registry_errors=parts.metrics.registry_errors)
     recorder = Recorder(
         ledger=ledger,
-        readers=_readers(parts, ledger),
+        readers=_readers(parts, ledger, decoders),
         metrics=parts.metrics,
         deadline=settings.recorder_timeout,
+        largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
     )
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
@@ -66,7 +69,9 @@ def build_recorder(parts: ProcessParts) -> Role:
     )
 
 
-def _readers(parts: ProcessParts, ledger: Ledger) -> Mapping[str, RecordReader[Any]]:
+def _readers(
+    parts: ProcessParts, ledger: Ledger, decoders: Mapping[str, DetectionDecoder]
+) -> Mapping[str, RecordReader[Any]]:
     settings, metrics = parts.settings, parts.metrics
     topics = Topics.named(settings.topic_prefix)
     dead_letters = DeadLetterPublisher(
@@ -78,13 +83,14 @@ def _readers(parts: ProcessParts, ledger: Ledger) -> Mapping[str, RecordReader[A
         """One a topic, over all its partitions: one with little traffic is soon full of junk."""
         return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
 
+    detections = {
+        topic: DetectionReader(
+            decoder=decoder, trace=settings.trace, skipped=metrics.recorder_skipped, rule=rule
+        )
+        for topic, decoder in decoders.items()
+    }
     return {
-        topics.detections: DetectionReader(
-            path_loss_exponent=settings.path_loss_exponent,
-            trace=settings.trace,
-            skipped=metrics.recorder_skipped,
-            rule=rule,
-        ),
+        **detections,
         topics.notifications: NotificationReader(
             ledger=ledger,
             dead_letters=dead_letters,

@@ -78,7 +78,7 @@ def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSke
 async def redis_time(redis: RedisClient) -> float:
     """Epoch seconds on the clock of Redis, or of one node of a cluster."""
     if isinstance(redis, RedisCluster):
-        found = await redis.time(target_nodes=redis.get_random_node())
+        found = await redis.time(target_nodes=RedisCluster.RANDOM)
     else:
         found = await redis.time()
     seconds, microseconds = found

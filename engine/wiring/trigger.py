@@ -11,8 +11,8 @@ from redis.exceptions import RedisError
 
 from catalog.errors import IndexMissingError, StaleWriterError
 from catalog.index.drain import rebuild_if_missing
-from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.detection_decoder import detection_decoders
 from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import Position
 from engine.kafka.topics import Topics
@@ -59,7 +59,7 @@ def build_trigger(parts: ProcessParts) -> Role:
     else:
         make = partial(role_consumer(parts, ROLE), worker_for=trigger.worker_for)
     consumer = make(
-        topics=[Topics.named(settings.topic_prefix).detections],
+        topics=list(trigger.pipeline.decoders),
         has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
@@ -97,12 +97,11 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         publisher=DeadLetterPublisher(
             topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
         ),
-        dead_letter_limit=DeadLetterLimit(
-            share=settings.dead_letter_share, run=settings.dead_letter_run
+        decoders=detection_decoders(
+            settings, limited=True, registry_errors=metrics.registry_errors
         ),
         metrics=metrics,
         watchers=list(_watchers(parts, clock)),
-        path_loss_exponent=settings.path_loss_exponent,
         max_age=settings.max_detection_age,
         clock=clock,
     )

@@ -6,6 +6,10 @@ import pytest
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
+from engine.trigger.beacon_cache import BeaconCache
+from engine.trigger.beacon_index import BeaconIndex
+from tests.contract.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
+from tests.contract.ledgers import Scene, open_scene
 
 
 @pytest.fixture
@@ -18,3 +22,30 @@ async def redis(any_redis_url: str) -> AsyncIterator[RedisClient]:
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics()
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as scene:
+        yield scene
+
+
+@pytest.fixture
+def writer(redis: RedisClient) -> Writer:
+    return Writer(redis)
+
+
+@pytest.fixture
+def index(redis: RedisClient, metrics: Metrics) -> BeaconIndex:
+    return BeaconIndex(
+        redis=redis, prefix=PREFIX, cache=BeaconCache(1000), deadline=5.0, metrics=metrics
+    )
+
+
+@pytest.fixture
+async def built(writer: Writer, index: BeaconIndex) -> Writer:
+    """An index with one beacon and one campaign, which the engine knows to be there."""
+    writer.fields |= beacon_entry([7]) | campaign_entry(7)
+    await writer.rebuild()
+    index.built.set()
+    return writer

@@ -3,6 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
 from catalog.models import Application, Beacon, Campaign, Company, Device, Venue
@@ -11,10 +15,13 @@ from engine.recorder.ledger import Ledger
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.postgresql_retention import PostgresRetentionStore
 from engine.recorder.retention import RetentionStore
+from engine.recorder.rows import ReceptionRow
 from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteRetentionStore
 from tests.integration.catalog.records import NOON, Records
 from tests.servers.schema import make_schema
+
+NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -75,3 +82,12 @@ async def _scene(database: Database) -> Scene:
     return Scene(
         database, ledger, store, company, other, venue, beacon, campaign, application, records
     )
+
+
+def reception(notification: UUID, at: datetime = NOW) -> ReceptionRow:
+    return ReceptionRow(notification, 1, 2, at)
+
+
+async def count(scene: Scene, model: type) -> int:
+    async with scene.database.read() as session:
+        return await session.scalar(select(func.count()).select_from(model)) or 0

@@ -10,9 +10,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.batch_sender import _hash
-from engine.kafka.dating import Dating
 from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.record_time import RecordTime
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from tests.servers.kafka.server import KafkaServer
@@ -248,8 +248,8 @@ async def test_a_message_without_a_cause_fails_where_our_clock_is_refused(
 ) -> None:
     """It has no other time (a detection of `proximity publish`); the publisher goes on."""
     settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap)
-    dating = Dating(clock=lambda: time.time() + 7200)
-    publisher = Publisher.from_settings(settings, dating=dating)
+    record_time = RecordTime(clock=lambda: time.time() + 7200)
+    publisher = Publisher.from_settings(settings, record_time=record_time)
     await publisher.start()
     try:
         now = int(time.time() * 1000)

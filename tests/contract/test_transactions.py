@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.batch_sender import TopicLimits
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
 from engine.kafka.errors import MessageTooLargeError, TransactionLostError
 from engine.kafka.positions import Position
 from engine.kafka.publisher import Outgoing

@@ -74,6 +74,7 @@ def test_as_much_leaves_as_fits_beside_the_offset(count: int, spread: int) -> No
     nothing: Any = None
     transactional = TransactionalResults(
         steps=nothing,
+        transactions=nothing,
         publisher=nothing,
         place=Position(0, "0" * 32),
         memory=nothing,

@@ -25,8 +25,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from engine.cli.embedded.broker import EmbeddedBroker
 from engine.cli.embedded.redis_server import bundled_redis_server
+from engine.cli.embedded.servers import EmbeddedBroker
 from tests.servers.handles import DATABASE, KAFKA, REDIS
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer

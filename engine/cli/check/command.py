@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
+from engine.cli.invocation import begin_quietly
 from engine.cli.tables import echo_json, print_rows
 from engine.process.settings import Settings
 
@@ -29,12 +28,12 @@ def check(
     """Look at everything that a start needs, before anything starts, and change nothing.
 
     Kafka: reachable, topics, partitions, what the login may do. Redis: version, memory and its
-    policy, persistence. SQL: migrations, rights. Their clocks; the secret, egress, ports. Exit
-    status 1 if anything is bad; warnings alone are no failure.
+    policy, persistence. SQL: migrations, rights. Their clocks; the secret, egress, ports; the
+    schema registry, where a topic needs it. Exit status 1 if anything is bad; warnings alone are no
+    failure.
     """
-    settings = settings_of(context)
-    quiet_logs(settings)
-    found = asyncio.run(_look(settings))
+    settings = begin_quietly(context)
+    found = asyncio.run(_check_all(settings))
     if json:
         for each in found:
             echo_json(each._asdict())
@@ -47,11 +46,12 @@ def check(
         raise CommandError(f"{faults} of {len(found)} checks failed")
 
 
-async def _look(settings: Settings) -> "list[Finding]":
+async def _check_all(settings: Settings) -> "list[Finding]":
     from engine.cli.check.kafka import check_kafka
     from engine.cli.check.process import check_process
     from engine.cli.check.redis import check_redis
+    from engine.cli.check.registry import check_registry
     from engine.cli.check.sql import check_sql
 
-    parts = (check_kafka, check_redis, check_sql, check_process)
+    parts = (check_kafka, check_registry, check_redis, check_sql, check_process)
     return [each for found in await asyncio.gather(*(p(settings) for p in parts)) for each in found]

@@ -1,11 +1,14 @@
-"""One thing that was looked at."""
+"""One check and its result."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
+_SKEW_NOTED = 1.0
+_SKEW_TOO_LARGE = 10.0
+
 
 class State(StrEnum):
-    """Only what is bad makes the check fail."""
+    """The result of one check; BAD makes the command fail."""
 
     OK = "ok"
     WARNING = "warning"
@@ -13,7 +16,8 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`part` is the server or the area, `told` what was found and, if need be, what to do."""
+    """`part` is the server or the area, `what` the thing checked; `told` says what was found, and
+    what to do about it."""
 
     part: str
     what: str
@@ -34,3 +38,14 @@ def warning(part: str, what: str, told: str) -> Finding:
 def bad(part: str, what: str, told: str) -> Finding:
     """It keeps the engine from its work."""
     return Finding(part, what, State.BAD, told)
+
+
+def check_clock(part: str, theirs: float, before: float, after: float) -> Finding:
+    """A server's clock beside this machine's: `theirs` was read between `before` and `after`
+    (epoch seconds)."""
+    skew = theirs - min(max(theirs, before), after)
+    if abs(skew) <= _SKEW_NOTED:
+        return ok(part, "clock", "as this machine's")
+    direction = "ahead of" if skew > 0 else "behind"
+    result = bad if abs(skew) > _SKEW_TOO_LARGE else warning
+    return result(part, "clock", f"{abs(skew):.1f} s {direction} this machine's: see to NTP")

@@ -1,6 +1,6 @@
 """Kafka's consumer groups, one a role: who coordinates them, and whether the login may join them.
 
-aiokafka asks a group's coordinator what a login may do, and reads the answer without it.
+aiokafka's own request does not read what the coordinator says of the login's rights.
 """
 
 import asyncio
@@ -22,26 +22,26 @@ _PART = "Kafka"
 _GROUP = 0
 _FORBIDDEN = 30
 # The coordinator is being chosen, reads its groups, or has just moved.
-_SOON = (14, 15, 16)
+_TRANSIENT = (14, 15, 16)
 _WAIT_SECONDS = 6.0
 _PAUSE_SECONDS = 0.5
 _UNKNOWN = Rights(-(2**31))
 
 
-class _Question(DescribeGroupsRequest_v3):  # type: ignore[misc]  # aiokafka is not typed
+class _DescribeGroupsRequest(DescribeGroupsRequest_v3):  # type: ignore[misc]  # aiokafka is not typed
     API_KEY = 15
     API_VERSION = 3
     RESPONSE_TYPE = DescribeGroupsResponse_v3
     SCHEMA = DescribeGroupsRequest_v3.SCHEMA
 
 
-class _Describe(Request[_Question]):  # type: ignore[misc]
+class _DescribeGroup(Request[_DescribeGroupsRequest]):  # type: ignore[misc]
     API_KEY = 15
 
     def __init__(self, group: str) -> None:
         self._group = group
 
-    def build(self, request_struct_class: type[_Question]) -> _Question:
+    def build(self, request_struct_class: type[_DescribeGroupsRequest]) -> _DescribeGroupsRequest:
         return request_struct_class([self._group], True)
 
 
@@ -53,7 +53,7 @@ class GroupState(NamedTuple):
 
 
 async def check_groups(settings: Settings) -> list[Finding]:
-    """Bounded by some 15 s a group, all at once.
+    """Ask for all groups at once; each takes at most some 15 s.
 
     A cluster that never had a group makes its own topic of offsets now, as it would at a start.
     """
@@ -75,7 +75,7 @@ async def _check(settings: Settings, role: str) -> Finding:
 def _finding(what: str, state: GroupState) -> Finding:
     if state.error == _FORBIDDEN:
         return bad(_PART, what, "this login may not see it")
-    if state.error in _SOON:
+    if state.error in _TRANSIENT:
         return warning(_PART, what, "no broker coordinates it: look at __consumer_offsets")
     if state.error:
         return bad(_PART, what, f"error {state.error}")
@@ -85,11 +85,11 @@ def _finding(what: str, state: GroupState) -> Finding:
 
 
 async def _state(settings: Settings, group: str) -> GroupState:
-    """What is said of it, once somebody coordinates it or the wait is over."""
+    """The group's state, once a broker coordinates it or the wait is over."""
     give_up = asyncio.get_running_loop().time() + _WAIT_SECONDS
     while True:
         state = await _ask(settings, group)
-        if state.error not in _SOON or asyncio.get_running_loop().time() > give_up:
+        if state.error not in _TRANSIENT or asyncio.get_running_loop().time() > give_up:
             return state
         await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -100,6 +100,6 @@ async def _ask(settings: Settings, group: str) -> GroupState:
     if found.error_code:
         return GroupState(found.error_code, _UNKNOWN)
     async with broker_at(settings, found.host, found.port) as coordinator:
-        answer: Any = (await coordinator.send(_Describe(group))).to_object()
-    (told,) = answer["groups"]
-    return GroupState(told["error_code"], Rights(told["authorized_operations"]))
+        answer: Any = (await coordinator.send(_DescribeGroup(group))).to_object()
+    (found_group,) = answer["groups"]
+    return GroupState(found_group["error_code"], Rights(found_group["authorized_operations"]))

@@ -26,17 +26,16 @@ _PART = "Kafka"
 
 async def check_kafka(settings: Settings) -> list[Finding]:
     """Bounded by the deadlines of `ask_cluster`, `check_groups` and `diagnose`."""
-    topics = Topics.named(settings.topic_prefix)
+    topics = Topics.of(settings)
     try:
         cluster = await ask_cluster(settings, topics.all())
     except NotImplementedError:  # aiokafka raises it where the broker lacks a request's version
-        told = "these brokers are older than Kafka 2.3, and do not tell what this login may do"
-        return [warning(_PART, "reachable", f"{settings.kafka_bootstrap_servers}; {told}")]
+        old = "these brokers are older than Kafka 2.3, and do not tell what this login may do"
+        return [warning(_PART, "reachable", f"{settings.kafka_bootstrap_servers}; {old}")]
     except (KafkaError, OSError, TimeoutError) as error:
         found = await asyncio.to_thread(diagnose, settings)
-        return [
-            bad(_PART, "reachable", found.message if found else f"{type(error).__name__}: {error}")
-        ]
+        reason = found.message if found else f"{type(error).__name__}: {error}"
+        return [bad(_PART, "reachable", reason)]
     of_topics = _topics(settings, topics, cluster)
     return [_reachable(settings, cluster), *of_topics, *(await check_groups(settings))]
 
@@ -61,19 +60,16 @@ def _topics(settings: Settings, topics: Topics, cluster: ClusterState) -> Iterat
 
 
 def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
-    partitions = settings.topic_partitions
+    what, partitions = f"topic {name}", f"with {settings.topic_partitions} partitions"
     if cluster.rights.has(CREATE) is False:
-        told = f"missing, and this login may not create it: make it, with {partitions} partitions"
-        return bad(_PART, f"topic {name}", told)
-    return warning(
-        _PART, f"topic {name}", f"missing: `run` creates it with {partitions} partitions"
-    )
+        return bad(_PART, what, f"missing, and this login may not create it: make it, {partitions}")
+    return warning(_PART, what, f"missing: `run` creates it {partitions}")
 
 
 def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
     # (`publish` alone writes detections, and a pipeline of yours authentications.)
     wanted = {
-        topics.detections: (READ,),
+        **dict.fromkeys(topics.all_detections, (READ,)),
         topics.authentications: (READ,),
         topics.notifications: (READ, WRITE),
         topics.connector_calls: (READ, WRITE),
@@ -84,6 +80,6 @@ def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
     count = f"{state.partitions} partition{'s' * (state.partitions != 1)}"
     if lacking:
         return bad(_PART, f"topic {name}", f"{count}; this login may not {' nor '.join(lacking)}")
-    known = state.rights.has(READ) is not None
-    told = " and ".join(words[each] for each in wanted) if known else "rights are not told"
-    return ok(_PART, f"topic {name}", f"{count}, {told}")
+    is_known = state.rights.has(READ) is not None
+    rights = " and ".join(words[each] for each in wanted) if is_known else "rights are not told"
+    return ok(_PART, f"topic {name}", f"{count}, {rights}")

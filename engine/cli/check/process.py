@@ -23,8 +23,8 @@ async def check_process(settings: Settings) -> list[Finding]:
 def _secret(settings: Settings) -> Finding:
     key = settings.secret_key
     if key is None:
-        told = "not set: connectors' parameters can be neither stored nor used"
-        return warning(_PART, "SECRET_KEY", told)
+        loss = "connectors' parameters can be neither stored nor used"
+        return warning(_PART, "SECRET_KEY", f"not set: {loss}")
     try:
         open_cipher(key.get_secret_value())
     except SecretKeyError as error:
@@ -42,11 +42,10 @@ async def _egress(settings: Settings) -> list[Finding]:
     networks = settings.connector_allow_networks
     if not networks:
         return [ok(_PART, "egress", "connectors lead to public addresses only")]
-    told = f"CONNECTOR_ALLOW_NETWORKS opens {', '.join(map(str, networks))}"
-    everything = any(
-        network in (ip_network("0.0.0.0/0"), ip_network("::/0")) for network in networks
-    )
-    return [(warning if everything else ok)(_PART, "egress", told)]
+    opened = f"CONNECTOR_ALLOW_NETWORKS opens {', '.join(map(str, networks))}"
+    everything = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+    result = warning if any(network in everything for network in networks) else ok
+    return [result(_PART, "egress", opened)]
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:

@@ -8,8 +8,8 @@ from redis.exceptions import RedisError
 
 from catalog.errors import RedisUrlError
 from catalog.redis_connection import connect_single_node, probe_redis
-from engine.cli.check.clock import check_clock
-from engine.cli.check.finding import Finding, bad, ok, warning
+from engine.cli.check.finding import Finding, bad, check_clock, ok, warning
+from engine.cli.servers import reason_of
 from engine.process.settings import Settings
 from engine.process.settings_display import shown
 
@@ -34,14 +34,13 @@ async def check_redis(settings: Settings) -> list[Finding]:
         seconds, micros = await client.time()
         skew = check_clock(_PART, seconds + micros / 1e6, begin, time.time())
     except (RedisError, OSError, TimeoutError) as error:
-        told = str(error).partition("\n")[0] or type(error).__name__
-        return [bad(_PART, "reachable", f"{where}: {told}")]
+        return [bad(_PART, "reachable", f"{where}: {reason_of(error)}")]
     finally:
         await client.aclose()
-    return [ok(_PART, "reachable", where), *_of(info), skew]
+    return [ok(_PART, "reachable", where), *_findings(info), skew]
 
 
-def _of(info: Mapping[str, Any]) -> Iterator[Finding]:
+def _findings(info: Mapping[str, Any]) -> Iterator[Finding]:
     version = str(info.get("redis_version", "unknown"))
     parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     old = parts < _OLDEST
@@ -50,8 +49,8 @@ def _of(info: Mapping[str, Any]) -> Iterator[Finding]:
     if info.get("aof_enabled"):
         yield ok(_PART, "persistence", "appendonly is on")
     else:
-        told = "appendonly is off: after its end a device may get a campaign once more"
-        yield warning(_PART, "persistence", told)
+        loss = "after its end a device may get a campaign once more"
+        yield warning(_PART, "persistence", f"appendonly is off: {loss}")
 
 
 def _policy(info: Mapping[str, Any]) -> Finding:
@@ -59,8 +58,8 @@ def _policy(info: Mapping[str, Any]) -> Finding:
     used = int(info.get("used_memory", 0))
     memory = f"{used // _MIB} MiB used" + (f" of {limit // _MIB}" if limit else ", no limit set")
     if policy != "noeviction":
-        told = f"maxmemory-policy is {policy}: set noeviction, or claims and index are evicted"
-        return (bad if limit else warning)(_PART, "memory", f"{memory}; {told}")
+        advice = f"maxmemory-policy is {policy}: set noeviction, or claims and index are evicted"
+        return (bad if limit else warning)(_PART, "memory", f"{memory}; {advice}")
     if limit and used > _FULL * limit:
         return warning(_PART, "memory", f"{memory}: nearly full")
     return ok(_PART, "memory", f"{memory}, noeviction")

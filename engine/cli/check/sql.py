@@ -12,8 +12,8 @@ from catalog.database import Database, open_database
 from catalog.errors import DatabaseUrlError
 from catalog.migrate import pending_on
 from catalog.models.base import Base
-from engine.cli.check.clock import check_clock
-from engine.cli.check.finding import Finding, bad, ok
+from engine.cli.check.finding import Finding, bad, check_clock, ok
+from engine.cli.servers import reason_of
 from engine.process.settings import Settings
 from engine.process.settings_display import shown
 
@@ -37,8 +37,7 @@ async def check_sql(settings: Settings) -> list[Finding]:
     except DatabaseUrlError as error:
         found.append(bad(_PART, "reachable", str(error)))
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        told = str(getattr(error, "orig", None) or error).partition("\n")[0]
-        found.append(bad(_PART, "reachable", f"{where}: {told or type(error).__name__}"))
+        found.append(bad(_PART, "reachable", f"{where}: {reason_of(error)}"))
     return found
 
 

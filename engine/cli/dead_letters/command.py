@@ -9,13 +9,14 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError, CommandInterruptedError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import kafka_failures, quiet_logs
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import kafka_failures
+from engine.cli.tables import echo_json, print_wrapped_table
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
     from engine.cli.dead_letters.letter import Letter
-    from engine.cli.dead_letters.replay import DeadLetterReplay, ReplayRequest
+    from engine.cli.dead_letters.replay import ReplayCounts, ReplayRequest
 
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
@@ -23,7 +24,7 @@ _WIDTH_OF_A_FILE = 200
 
 T = TypeVar("T")
 
-Reason = Annotated[str | None, typer.Option(help="Only those of this reason.")]
+ReasonOption = Annotated[str | None, typer.Option(help="Only those of this reason.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,32 +38,31 @@ def register(app: typer.Typer) -> None:
 def list_letters(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many; all are counted.")] = 100,
-    reason: Reason = None,
+    reason: ReasonOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, keys and values in full.")
     ] = False,
 ) -> None:
     """List dead letters, oldest first in each partition: where each came from, and why."""
     _check(reason)
-    settings = settings_of(context)
-    shown = _print_json if json else None
-    counts, letters = _finish(
-        settings, _read(settings, reason, limit, shown), lambda: "nothing done"
-    )
+    settings = begin_quietly(context)
+    work = _read(settings, reason, limit, _print_json if json else None)
+    counts, letters = _finish(settings, work, lambda: "nothing done")
     if json:
         return
     if letters:
-        _print_table(letters)
+        header = ("from", "reason", "detail", "failed at", "value")
+        print_wrapped_table(header, map(_cells, letters), width_of_file=_WIDTH_OF_A_FILE)
     total = sum(counts.values())
     by_reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
     more = f"; the first {limit:,} are shown (--limit)" if total > limit else ""
-    told = f"{total:,} dead letters: {by_reason}{more}" if total else "no dead letters"
-    typer.echo(for_terminal(told))
+    line = f"{total:,} dead letters: {by_reason}{more}" if total else "no dead letters"
+    typer.echo(for_terminal(line))
 
 
 def replay(
     context: typer.Context,
-    reason: Reason = None,
+    reason: ReasonOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Put back at most so many.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be put back, and change nothing.")
@@ -72,7 +72,7 @@ def replay(
         typer.Option("--from-beginning", help="Also those that were put back before."),
     ] = False,
 ) -> None:
-    """Put dead letters back on the topics they came from, key and value byte for byte.
+    """Put dead letters back on the topics they came from: key, value and headers byte for byte.
 
     How far it got is kept as the offsets of the group <group prefix>dead-letters-replay, so
     that a second replay puts nothing back twice, whatever reasons were asked for. Run one at a
@@ -80,21 +80,21 @@ def replay(
     engine's, those whose value was left out for its size, and detections that are counted already
     (their notification was too large) are named and passed by; then the exit status is 1.
     """
-    from engine.cli.dead_letters.replay import ReplayRequest
+    from engine.cli.dead_letters.replay import ReplayCounts, ReplayRequest
 
     _check(reason)
-    settings = settings_of(context)
+    settings = begin_quietly(context)
     request = ReplayRequest(reason, limit, from_beginning)
-    done: list[DeadLetterReplay] = []
+    counts = ReplayCounts()
     put = "would be put back" if dry_run else "put back"
 
     def summary() -> str:
-        return f"{done[0].put_back if done else 0:,} dead letters {put}"
+        return f"{counts.put_back:,} dead letters {put}"
 
-    _finish(settings, _replay(settings, request, dry_run, done), summary)
+    _finish(settings, _replay(settings, request, counts, dry_run=dry_run), summary)
     typer.echo(summary())
-    if done[0].left_out:
-        raise CommandError(f"{done[0].left_out:,} dead letters cannot be put back")
+    if counts.left_out:
+        raise CommandError(f"{counts.left_out:,} dead letters cannot be put back")
 
 
 def _check(reason: str | None) -> None:
@@ -117,7 +117,6 @@ def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[],
         except MessageTooLargeError as error:
             raise CommandError(f"the broker refuses {error}; {done()}") from None
 
-    quiet_logs(settings)
     return asyncio.run(run())
 
 
@@ -145,14 +144,14 @@ async def _read(
 
 
 async def _replay(
-    settings: Settings, request: "ReplayRequest", dry_run: bool, done: "list[DeadLetterReplay]"
+    settings: Settings, request: "ReplayRequest", counts: "ReplayCounts", *, dry_run: bool
 ) -> None:
     from engine.cli.dead_letters.replay import DeadLetterReplay, replayed_by
     from engine.kafka.publisher import Publisher
     from engine.kafka.topic_reader import open_topic_reader, partitions_of
     from engine.kafka.topics import Topics
 
-    topics = Topics.named(settings.topic_prefix)
+    topics = Topics.of(settings)
     group = f"{settings.group_prefix}{_GROUP}"
     partitions = await partitions_of(settings, [topics.dead_letters])
     publisher = None if dry_run else Publisher.from_settings(settings)
@@ -166,37 +165,24 @@ async def _replay(
                 topics=topics,
                 replayed=await replayed_by(settings, group, partitions),
                 request=request,
-                on_left_out=_tell_left_out,
+                counts=counts,
+                on_left_out=_say_left_out,
             )
-            done.append(work)
             await work.run()
     finally:
         if publisher is not None:
             await publisher.close()
 
 
-def _tell_left_out(letter: "Letter", obstacle: str) -> None:
+def _say_left_out(letter: "Letter", obstacle: str) -> None:
     place = f"dead letter {letter.place.partition}/{letter.offset}"
     typer.echo(for_terminal(f"{place} is not put back: {obstacle}"), err=True)
 
 
 def _print_json(letter: "Letter") -> None:
-    import orjson
-
-    typer.echo(for_terminal(orjson.dumps(letter.as_json()).decode()))
+    echo_json(letter.as_json())
 
 
-def _print_table(letters: "list[Letter]") -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("from", "reason", "detail", "failed at", "value", box=None)
-    for letter in letters:
-        cells = (letter.origin, letter.reason, letter.detail, letter.failed_at)
-        value = letter.shown_value(_PREVIEW_BYTES)
-        table.add_row(*(Text(for_terminal(cell)) for cell in (*cells, value)))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_OF_A_FILE)
-    console.print(table)
+def _cells(letter: "Letter") -> tuple[str, ...]:
+    value = letter.shown_value(_PREVIEW_BYTES)
+    return letter.origin, letter.reason, letter.detail, letter.failed_at, value

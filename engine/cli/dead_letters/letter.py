@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from aiokafka import ConsumerRecord, TopicPartition
 
-from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.dead_letters import ORIGINAL, DeadLetterReason
 from engine.kafka.topic_reader import Offsets, TopicReader
 from engine.kafka.topics import Topics
 
@@ -16,7 +16,7 @@ _UNKNOWN = "?"
 class Letter(NamedTuple):
     """A record of dead-letters. `place` and `offset` are its own; `origin` is the
     topic/partition/offset of the original, as its headers say. `topic` is None when no header
-    names one."""
+    names one. `headers` are the original's."""
 
     place: TopicPartition
     offset: int
@@ -27,6 +27,7 @@ class Letter(NamedTuple):
     failed_at: str
     key: bytes | None
     value: bytes | None
+    headers: list[tuple[str, bytes]]
 
     def obstacle(self, topics: Topics) -> str | None:
         """Why it cannot be put back where it came from, or None."""
@@ -35,7 +36,7 @@ class Letter(NamedTuple):
             return f"its topic {self.topic or 'is not named'} is none of {', '.join(sources)}"
         if self.value is None and self.reason == DeadLetterReason.TOO_LARGE:
             return f"its value was too large and was left out: the original is at {self.origin}"
-        if self.reason == DeadLetterReason.TOO_LARGE and self.topic == topics.detections:
+        if self.reason == DeadLetterReason.TOO_LARGE and self.topic in topics.all_detections:
             return (
                 "only the notification was too large, the detection itself is counted: shorten "
                 "the campaign, and the device's next detection fires it"
@@ -66,7 +67,7 @@ class Letter(NamedTuple):
 
 def read_letter(record: ConsumerRecord[bytes, bytes]) -> Letter:
     """The letter in a record of dead-letters."""
-    headers = {name: value.decode("utf-8", "replace") for name, value in record.headers}
+    headers = {name: (value or b"").decode("utf-8", "replace") for name, value in record.headers}
     origin = (headers.get(name, _UNKNOWN) for name in ("topic", "partition", "offset"))
     return Letter(
         place=TopicPartition(record.topic, record.partition),
@@ -78,6 +79,11 @@ def read_letter(record: ConsumerRecord[bytes, bytes]) -> Letter:
         failed_at=headers.get("failed_at", ""),
         key=record.key,
         value=record.value,
+        headers=[
+            (name.removeprefix(ORIGINAL), value or b"")
+            for name, value in record.headers
+            if name.startswith(ORIGINAL)
+        ],
     )
 
 

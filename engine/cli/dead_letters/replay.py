@@ -29,7 +29,7 @@ class ReplayedOffsets:
     """How far one partition is replayed: all letters below `everything`, and those of a reason
     below its offset in `by_reason`.
 
-    So a replay of one reason does not settle the letters of others that it passed by.
+    So a replay of one reason leaves the letters of other reasons that it passed by to later ones.
     """
 
     everything: int = 0
@@ -76,8 +76,16 @@ class ReplayRequest(NamedTuple):
     from_beginning: bool = False
 
 
+@dataclass
+class ReplayCounts:
+    """Letters that were put back, and those that cannot be."""
+
+    put_back: int = 0
+    left_out: int = 0
+
+
 class DeadLetterReplay:
-    """Puts back what `request` asks for. `put_back` and `left_out` count.
+    """Puts back what `request` asks for, and counts it in `counts`.
 
     What is published is committed behind each batch: a crash between the two repeats that batch.
     `on_left_out` is called with a letter that cannot be put back; it is not tried again.
@@ -92,15 +100,15 @@ class DeadLetterReplay:
         topics: Topics,
         replayed: dict[TopicPartition, ReplayedOffsets],
         request: ReplayRequest,
+        counts: ReplayCounts,
         on_left_out: Callable[[Letter, str], None],
     ) -> None:
-        self.put_back = 0
-        self.left_out = 0
         self._reader = reader
         self._publisher = publisher
         self._topics = topics
         self._replayed = replayed
         self._request = request
+        self._counts = counts
         self._on_left_out = on_left_out
 
     async def run(self) -> None:
@@ -121,8 +129,8 @@ class DeadLetterReplay:
                     await self._reader.commit(
                         {tp: replayed.committed() for tp, replayed in self._replayed.items()}
                     )
-                self.put_back += len(outgoing)
-                if self._is_enough(self.put_back):
+                self._counts.put_back += len(outgoing)
+                if self._is_enough(self._counts.put_back):
                     return
 
     def _take(self, letters: Iterable[Letter]) -> list[Outgoing]:
@@ -130,7 +138,7 @@ class DeadLetterReplay:
         request = self._request
         outgoing: list[Outgoing] = []
         for letter in letters:
-            if self._is_enough(self.put_back + len(outgoing)):
+            if self._is_enough(self._counts.put_back + len(outgoing)):
                 break
             replayed = self._replayed[letter.place]
             is_new = request.from_beginning or not replayed.includes(letter.offset, letter.reason)
@@ -145,10 +153,10 @@ class DeadLetterReplay:
     def _original(self, letter: Letter) -> list[Outgoing]:
         obstacle = letter.obstacle(self._topics)
         if obstacle is not None or letter.topic is None:
-            self.left_out += 1
+            self._counts.left_out += 1
             self._on_left_out(letter, obstacle or "")
             return []
-        return [Outgoing(letter.topic, letter.key, letter.value, [])]
+        return [Outgoing(letter.topic, letter.key, letter.value, letter.headers)]
 
 
 async def replayed_by(

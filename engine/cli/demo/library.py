@@ -4,6 +4,7 @@ The connector role calls it as it would call any company's service: over HTTP, w
 of the catalog, an idempotency-key and a deadline.
 """
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,11 +12,13 @@ from typing import Any
 
 import msgspec
 
-from engine.cli.demo.services import serving
+from engine.process.http_limits import HttpLimits
+from engine.process.http_server import BoundedServer, listen
 
 KEY = "demo"
 PATH = "/loans"
 _LARGEST = 64 * 1024
+_STOP_SECONDS = 30.0
 _BOOKS = (
     "Don Quijote",
     "The Name of the Rose",
@@ -28,9 +31,19 @@ _BOOKS = (
 
 @asynccontextmanager
 async def library_service() -> AsyncIterator[str]:
-    """The url that the connector campaign asks, on loopback. Raises PortInUseError."""
-    async with serving(_answer, name="the library's service") as port:
-        yield f"http://127.0.0.1:{port}{PATH}"
+    """Serve on a free port of loopback; the url that the connector calls. Raises
+    PortInUseError."""
+    name = "the library's service"
+    listener = listen("127.0.0.1", 0, setting=name)
+    server = BoundedServer(_answer, HttpLimits(), interface="asgi3", timeout_graceful_shutdown=1)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name=name)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}{PATH}"
+    finally:
+        server.should_exit = True
+        await asyncio.wait([task], timeout=_STOP_SECONDS)
+        task.cancel()
+        listener.close()
 
 
 async def _answer(scope: dict[str, Any], receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""Reasons in words."""
+"""The reasons of the rules in words: why a campaign of the demo did not fire."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,31 +29,34 @@ WORDS = {
 }
 
 
-class Entry(NamedTuple):
+class DemoCampaign(NamedTuple):
     """A campaign and the beacons that it is aimed at."""
 
     campaign: CampaignSnapshot
     beacons: Sequence[BeaconSnapshot]
 
 
-def why_silent(entry: Entry, at: float) -> str:
-    """Why a campaign that sent nothing around `at` (epoch s) did not: the rules' own verdict."""
-    reason = Schedule(entry.campaign).verdict(at).reason
+def why_silent(silent: DemoCampaign, at: float) -> str:
+    """Why a campaign sent nothing around `at` (epoch s), by the rules' own verdict."""
+    campaign, beacons = silent
+    reason = Schedule(campaign).verdict(at).reason
     if reason is not None:
-        return _why_closed(entry.campaign, reason, at)
-    if not entry.beacons:
+        return _why_closed(campaign, reason, at)
+    if not beacons:
         return "it is aimed at no beacon"
-    active = [beacon for beacon in entry.beacons if beacon.active]
+    active = [beacon for beacon in beacons if beacon.active]
     if not active:
-        names = ", ".join(beacon.name for beacon in entry.beacons)
-        which = "its only beacon" if len(entry.beacons) == 1 else "all its beacons"
-        return f"{which} ({names}) {'is' if len(entry.beacons) == 1 else 'are'} switched off"
+        names = ", ".join(beacon.name for beacon in beacons)
+        if len(beacons) == 1:
+            return f"its only beacon ({names}) is switched off"
+        return f"all its beacons ({names}) are switched off"
     reach = max(beacon.reach for beacon in active)
     return f"no phone came {reach.name.lower()} enough to its beacons"
 
 
 def _why_closed(campaign: CampaignSnapshot, reason: Reason, at: float) -> str:
-    here = datetime.fromtimestamp(at, _zone(campaign))
+    zone = None if campaign.time_zone is None else ZoneInfo(campaign.time_zone)
+    here = datetime.fromtimestamp(at, zone)
     if reason is Reason.INACTIVE:
         return "it is switched off"
     if reason is Reason.NOT_STARTED:
@@ -61,15 +64,11 @@ def _why_closed(campaign: CampaignSnapshot, reason: Reason, at: float) -> str:
     if reason is Reason.ENDED:
         return f"it ended on {campaign.end:%Y-%m-%d}"
     if reason is Reason.WRONG_WEEKDAY:
-        open_ = enumerate(WEEKDAYS)
-        days = [day.title()[:3] for bit, day in open_ if campaign.weekdays >> bit & 1]
+        open_days = (day for bit, day in enumerate(WEEKDAYS) if campaign.weekdays >> bit & 1)
+        days = [day.title()[:3] for day in open_days]
         return f"it is {here:%A}; runs on {', '.join(days)}"
     begin, end = _clock(campaign.start_minute), _clock(campaign.end_minute)
     return f"it runs from {begin} to {end}; it is {here:%H:%M}"
-
-
-def _zone(campaign: CampaignSnapshot) -> ZoneInfo | None:
-    return None if campaign.time_zone is None else ZoneInfo(campaign.time_zone)
 
 
 def _clock(minute: int) -> str:

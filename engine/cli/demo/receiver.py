@@ -1,4 +1,4 @@
-"""Receives what the engine sends, as a push sender would, and keeps count."""
+"""Receives what the engine publishes, as a push sender would, and keeps count."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -7,21 +7,21 @@ from collections.abc import Callable
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
 from engine.kafka.messages import CampaignReference, KnownDevice
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 
 
-class _Sent(msgspec.Struct):
-    """What notifications and connector calls have in common here."""
+class _Firing(msgspec.Struct):
+    """What notifications and connector calls have in common."""
 
     id: str
     campaign: CampaignReference
     device: KnownDevice
 
 
-_decode = msgspec.json.Decoder(_Sent).decode
+_decode = msgspec.json.Decoder(_Firing).decode
 
 
 class Receiver:
@@ -32,11 +32,11 @@ class Receiver:
         self.sends: Counter[int] = Counter()
         self.phones: defaultdict[int, set[str]] = defaultdict(set)
         self.first: dict[int, bytes] = {}
-        self.on_notification: Callable[[bytes], None] = _nothing
+        self.on_notification: Callable[[bytes], None] = lambda _: None
         self._topics = Topics.named(settings.topic_prefix)
-        self._seen: set[str] = set()
-        self._asked: set[str] = set()
-        self._unanswered: set[str] = set()
+        self._received: set[str] = set()
+        self._calls: set[str] = set()
+        self._failed_calls: set[str] = set()
         self._deadline = settings.kafka_request_timeout
         self._consumer = AIOKafkaConsumer(
             self._topics.notifications,
@@ -68,7 +68,7 @@ class Receiver:
 
     async def has_all(self) -> bool:
         """Whether all that is published is received, and every call to the customer answered."""
-        if self._asked - self._seen - self._unanswered:
+        if self._calls - self._received - self._failed_calls:
             return False
         partitions = self._consumer.assignment()
         async with asyncio.timeout(self._deadline):
@@ -86,20 +86,16 @@ class Receiver:
 
     def _take(self, topic: str, value: bytes) -> None:
         try:
-            sent = _decode(value)
+            firing = _decode(value)
         except msgspec.DecodeError:
             return  # a dead letter that never was a call
         if topic == self._topics.connector_calls:
-            self._asked.add(sent.id)
+            self._calls.add(firing.id)
         elif topic == self._topics.dead_letters:
-            self._unanswered.add(sent.id)
-        elif sent.id not in self._seen:
-            self._seen.add(sent.id)
-            self.sends[sent.campaign.id] += 1
-            self.phones[sent.campaign.id].add(sent.device.udid)
-            self.first.setdefault(sent.campaign.id, value)
+            self._failed_calls.add(firing.id)
+        elif firing.id not in self._received:
+            self._received.add(firing.id)
+            self.sends[firing.campaign.id] += 1
+            self.phones[firing.campaign.id].add(firing.device.udid)
+            self.first.setdefault(firing.campaign.id, value)
             self.on_notification(value)
-
-
-def _nothing(_: bytes) -> None:
-    return None

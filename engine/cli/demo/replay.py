@@ -5,15 +5,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from aiokafka import TopicPartition
 from rich.console import Console
+from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
+from catalog.models import Device, RecorderOffset
 from engine.cli.demo.figures import fetch_figures
 from engine.cli.demo.readings import Readings
-from engine.cli.demo.reasons import Entry
+from engine.cli.demo.reasons import DemoCampaign
 from engine.cli.demo.receiver import Receiver
-from engine.cli.demo.recorded import counted, recorded
-from engine.cli.demo.screen import Moment, Screen, open_screen
+from engine.cli.demo.screen import DemoProgress, Screen, open_screen
 from engine.cli.demo.summary import Results
 from engine.cli.publish.pace import RecordedPace
 from engine.cli.publish.sender import Sender
@@ -26,16 +28,16 @@ _REFRESH = 0.25
 _POLL = 0.05
 
 
-class Replay:
-    """Publishes the readings at their pace and waits until all they lead to has happened."""
+class WalkReplay:
+    """Publishes the readings at their pace, and waits until all that follows from them is done."""
 
     def __init__(
-        self, settings: Settings, port: int, readings: Readings, entries: list[Entry]
+        self, settings: Settings, port: int, readings: Readings, campaigns: list[DemoCampaign]
     ) -> None:
         self._settings = settings
         self._port = port
         self._readings = readings
-        self._entries = entries
+        self._campaigns = campaigns
         self._receiver = Receiver(settings)
         self._begin = time.monotonic()
 
@@ -62,13 +64,14 @@ class Replay:
         database = open_database(self._settings.database_url.get_secret_value())
         try:
             await publisher.start()
-            took = await self._shown(console, sender, database)
+            took = await self._publish(console, sender, database)
             return await self._results(took, database)
         finally:
             await publisher.close()
             await database.close()
 
-    async def _shown(self, console: Console, sender: Sender, database: Database) -> float:
+    async def _publish(self, console: Console, sender: Sender, database: Database) -> float:
+        """Publish and show what happens, until all is done; the seconds that publishing took."""
         self._begin = time.monotonic()
         with open_screen(console) as screen:
             showing = asyncio.create_task(self._show(screen, sender))
@@ -76,7 +79,7 @@ class Replay:
                 await sender.send(self._readings.items)
                 took = time.monotonic() - self._begin
                 async with asyncio.timeout(_CATCH_UP_SECONDS):
-                    await self._caught_up(sender, database)
+                    await self._wait_for_all(sender, database)
             finally:
                 showing.cancel()
                 await asyncio.wait([showing])
@@ -85,33 +88,33 @@ class Replay:
     async def _show(self, screen: Screen, sender: Sender) -> None:
         while True:
             sends = {
-                entry.campaign.name: self._receiver.sends[entry.campaign.id]
-                for entry in self._entries
+                campaign.name: self._receiver.sends[campaign.id] for campaign, _ in self._campaigns
             }
             figures = await fetch_figures(self._port)
             seconds = time.monotonic() - self._begin
-            in_all = len(self._readings.items)
-            screen.show(Moment(seconds, sender.sent, in_all, figures, sends))
+            total = len(self._readings.items)
+            screen.show(DemoProgress(seconds, sender.sent, total, figures, sends))
             await asyncio.sleep(_REFRESH)
 
-    async def _caught_up(self, sender: Sender, database: Database) -> None:
-        """Until every detection is decided, every call answered, and SQL has counted it all."""
+    async def _wait_for_all(self, sender: Sender, database: Database) -> None:
+        """Until every detection is decided, every call answered, and all of it recorded in SQL."""
 
-        async def decided() -> bool:
+        async def are_decided() -> bool:
             return (await fetch_figures(self._port)).decided >= sender.sent
 
-        async def counted_all() -> bool:
+        async def are_recorded() -> bool:
             ends = await self._receiver.ends()
-            return all(at >= ends[tp] for tp, at in (await recorded(database, ends)).items())
+            recorded = await _recorded_offsets(database)
+            return all(recorded.get(tp, 0) >= end for tp, end in ends.items())
 
-        for is_done in (decided, self._receiver.has_all, counted_all):
+        for is_done in (are_decided, self._receiver.has_all, are_recorded):
             while not await is_done():  # noqa: ASYNC110  # other servers' state, asked for
                 await asyncio.sleep(_POLL)
 
     async def _results(self, took: float, database: Database) -> Results:
         receiver, readings = self._receiver, self._readings
         return Results(
-            entries=self._entries,
+            campaigns=self._campaigns,
             figures=await fetch_figures(self._port),
             sends=receiver.sends,
             phones={number: len(phones) for number, phones in receiver.phones.items()},
@@ -121,5 +124,21 @@ class Replay:
             took=took,
             walkers=readings.phones,
             beacons=readings.beacons,
-            counted=await counted(database),
+            recorded=await _recorded_totals(database),
         )
+
+
+async def _recorded_offsets(database: Database) -> dict[TopicPartition, int]:
+    """The first record of each partition that SQL has not counted. Raises SQLAlchemyError."""
+    of = RecorderOffset
+    async with database.read() as session:
+        rows = await session.execute(select(of.topic, of.partition, of.next_offset))
+        return {TopicPartition(topic, number): offset for topic, number, offset in rows}
+
+
+async def _recorded_totals(database: Database) -> tuple[int, int]:
+    """Detections of active beacons and notifications of all devices. Raises SQLAlchemyError."""
+    sums = select(func.sum(Device.nb_beacon), func.sum(Device.nb_campaign))
+    async with database.read() as session:
+        detections, notifications = (await session.execute(sums)).one()
+    return int(detections or 0), int(notifications or 0)

@@ -19,20 +19,20 @@ _EVERY = 5.0  # seconds between plain lines
 _BAR = 28
 
 
-class Moment(NamedTuple):
-    """The state of the demo `seconds` after the first detection; `sends` by campaign name."""
+class DemoProgress(NamedTuple):
+    """How far the demo is `seconds` after the first detection; `sends` by campaign name."""
 
     seconds: float
     published: int
-    in_all: int
+    total: int
     figures: Figures
     sends: Mapping[str, int]
 
 
 class Screen(Protocol):
-    """Shows one moment after the other."""
+    """Shows the progress, again and again."""
 
-    def show(self, moment: Moment) -> None: ...
+    def show(self, progress: DemoProgress) -> None: ...
 
 
 class PlainScreen:
@@ -42,15 +42,15 @@ class PlainScreen:
         self._console = console
         self._next = _EVERY
 
-    def show(self, moment: Moment) -> None:
+    def show(self, progress: DemoProgress) -> None:
         """Print a line if it is time."""
-        if moment.seconds < self._next:
+        if progress.seconds < self._next:
             return
-        self._next = moment.seconds + _EVERY
-        figures = moment.figures
+        self._next = progress.seconds + _EVERY
+        figures = progress.figures
         self._console.print(
-            f"{moment.seconds:3.0f} s: {figures.decided:,} of {moment.in_all:,} detections, "
-            f"{sum(moment.sends.values()):,} notifications, {latency_words(figures)}",
+            f"{progress.seconds:3.0f} s: {figures.decided:,} of {progress.total:,} detections, "
+            f"{sum(progress.sends.values()):,} notifications, {latency_words(figures)}",
             highlight=False,
             soft_wrap=True,
         )
@@ -62,24 +62,26 @@ class LiveScreen:
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def show(self, moment: Moment) -> None:
-        """Draw the moment."""
-        self._live.update(drawn(moment), refresh=True)
+    def show(self, progress: DemoProgress) -> None:
+        """Draw the progress."""
+        self._live.update(drawn(progress), refresh=True)
 
 
-def drawn(moment: Moment) -> Group:
-    """A moment as rich shows it."""
-    share = Text(f" {moment.published:,} of {moment.in_all:,} detections, {moment.seconds:.0f} s")
-    bar = ProgressBar(total=moment.in_all, completed=moment.published, width=_BAR)
+def drawn(progress: DemoProgress) -> Group:
+    """The progress as rich shows it."""
+    share = Text(
+        f" {progress.published:,} of {progress.total:,} detections, {progress.seconds:.0f} s"
+    )
+    bar = ProgressBar(total=progress.total, completed=progress.published, width=_BAR)
     head = Table.grid()
     head.add_row(bar, share)
-    detections = counted("detections decided", moment.figures.detections)
-    campaigns = counted("sent, by campaign", moment.sends)
-    latency = Text(f"detection to notification: {latency_words(moment.figures)}")
+    detections = _count_table("detections decided", progress.figures.detections)
+    campaigns = _count_table("sent, by campaign", progress.sends)
+    latency = Text(f"detection to notification: {latency_words(progress.figures)}")
     return Group(head, Text(), Columns([detections, campaigns], padding=(0, 3)), Text(), latency)
 
 
-def counted(title: str, counts: Mapping[str, int]) -> Table:
+def _count_table(title: str, counts: Mapping[str, int]) -> Table:
     """A table of names and numbers, as they come."""
     table = Table(title, "", box=None, pad_edge=False, min_width=30)
     table.columns[1].justify = "right"

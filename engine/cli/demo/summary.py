@@ -1,4 +1,4 @@
-"""What the demo says at its end."""
+"""The demo's summary: what was heard, what fired, what did not, and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from catalog.plain_text import for_terminal
 from engine.cli.demo.figures import Figures
-from engine.cli.demo.reasons import WORDS, Entry, why_silent
+from engine.cli.demo.reasons import WORDS, DemoCampaign, why_silent
 from engine.cli.demo.screen import latency_words
 from rules.model import Reason
 
@@ -19,10 +19,10 @@ _NAMES = 23
 
 class Results(NamedTuple):
     """Everything that the summary tells. `sends`, `phones` and `first` are by campaign id; `at` is
-    the instant (epoch s) for which the reasons hold, `walked` the recorded seconds; `counted` has
+    the instant (epoch s) for which the reasons hold, `walked` the recorded seconds; `recorded` has
     what SQL says: detections of active beacons, and notifications."""
 
-    entries: Sequence[Entry]
+    campaigns: Sequence[DemoCampaign]
     figures: Figures
     sends: Mapping[int, int]
     phones: Mapping[int, int]
@@ -32,13 +32,13 @@ class Results(NamedTuple):
     took: float
     walkers: int
     beacons: int
-    counted: tuple[int, int]
+    recorded: tuple[int, int]
 
 
 def print_summary(console: Console, results: Results) -> None:
     """Print it all: what a stranger should see last stands last."""
     figures = results.figures
-    aimed_at = {beacon.id for entry in results.entries for beacon in entry.beacons}
+    aimed_at = {beacon.id for _, beacons in results.campaigns for beacon in beacons}
     if results.first:
         _print_example(console, results)
     _say(
@@ -56,17 +56,17 @@ def print_summary(console: Console, results: Results) -> None:
         console,
         f"{total:,} notifications, {figures.held_back:,} more held back; latency "
         f"{latency_words(figures)}.",
-        f"SQL has counted {results.counted[0]:,} detections of active beacons and "
-        f"{results.counted[1]:,} notifications.",
+        f"SQL has counted {results.recorded[0]:,} detections of active beacons and "
+        f"{results.recorded[1]:,} notifications.",
     )
 
 
 def _print_example(console: Console, results: Results) -> None:
     """One whole notification; that of the connector campaign, if there is one."""
-    by_format = {entry.campaign.id: entry.campaign.format for entry in results.entries}
-    asked = [number for number in results.first if by_format.get(number) == "connector"]
-    number = (asked or list(results.first))[0]
-    source = " (the content is from the customer's service)" if asked else ""
+    formats = {campaign.id: campaign.format for campaign, _ in results.campaigns}
+    of_connectors = [number for number in results.first if formats.get(number) == "connector"]
+    number = (of_connectors or list(results.first))[0]
+    source = " (the content is from the customer's service)" if of_connectors else ""
     _say(console, f"A notification, as a push sender gets it{source}:", end=False)
     for line in _pretty(results.first[number]).splitlines():
         shown = Text(line)
@@ -85,8 +85,7 @@ def heard(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
 def fired(results: Results) -> list[tuple[str, str, str]]:
     """Rows of count, campaign and to how many phones."""
     rows = []
-    for entry in results.entries:
-        campaign = entry.campaign
+    for campaign, _ in results.campaigns:
         if count := results.sends.get(campaign.id, 0):
             phones = results.phones[campaign.id]
             to = f"{campaign.format}, to {phones} {'phone' if phones == 1 else 'phones'}"
@@ -99,9 +98,9 @@ def fired(results: Results) -> list[tuple[str, str, str]]:
 def silent(results: Results) -> list[tuple[str, str, str]]:
     """Rows of nothing, campaign and why."""
     return [
-        ("0", entry.campaign.name, why_silent(entry, results.at))
-        for entry in results.entries
-        if not results.sends.get(entry.campaign.id)
+        ("0", each.campaign.name, why_silent(each, results.at))
+        for each in results.campaigns
+        if not results.sends.get(each.campaign.id)
     ]
 
 

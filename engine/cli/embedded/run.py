@@ -1,18 +1,22 @@
-"""Embedded servers, ready to work: topics made, tables made, settings that lead to them."""
+"""Embedded servers, ready to work: topics made, tables made, settings with their addresses."""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from catalog.database import open_database
 from catalog.migrate import migrate
+from catalog.models import RecorderOffset, ReplacedTopic
 from engine.cli.embedded.child import ServerStartError
-from engine.cli.embedded.offsets import forget_offsets
 from engine.cli.embedded.servers import EmbeddedServers
 from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings
@@ -21,8 +25,8 @@ log = structlog.get_logger(__name__)
 
 # This broker answers an empty fetch only when its wait is over, whatever arrives meanwhile.
 _FETCH_WAIT = 0.02
-
-__all__ = ["ServerStartError", "embedded_settings"]
+# Not a topic: this row says that the offsets beside it are of an embedded broker.
+_MARK = "(embedded)"
 
 
 @asynccontextmanager
@@ -42,11 +46,12 @@ async def embedded_settings(
         )
     async with EmbeddedServers() as servers:
         database = settings.database_url.get_secret_value()
-        chosen = "database_url" in settings.model_fields_set and _is_sqlite(database)
+        is_chosen = "database_url" in settings.model_fields_set
+        keeps_database = is_chosen and urlsplit(database).scheme == "sqlite"
         addresses = {
             "kafka_bootstrap_servers": servers.kafka_bootstrap,
             "redis_url": servers.redis_url,
-            "database_url": database if chosen else servers.database_url,
+            "database_url": database if keeps_database else servers.database_url,
         }
         await servers.broker.create_topics(Topics.named(settings.topic_prefix).all())
         await migrate(addresses["database_url"])
@@ -67,12 +72,35 @@ async def embedded_settings(
 
 
 def _write(path: Path, lines: list[str]) -> None:
-    """For its owner alone: it holds passwords."""
+    """Readable for its owner alone: it holds passwords."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # a descriptor
         os.fchmod(descriptor, 0o600)  # one that was there keeps its mode otherwise
         file.write("\n".join(lines) + "\n")
 
 
-def _is_sqlite(url: str) -> bool:
-    return urlsplit(url).scheme == "sqlite"
+async def forget_offsets(database_url: str) -> None:
+    """Delete the offsets that a database kept of an embedded broker, whose topics are gone.
+
+    Offsets without the mark are of a real broker and stay: the recorder then says that they do
+    not fit. Raises SQLAlchemyError or OSError.
+    """
+    database = open_database(database_url)
+    try:
+        async with database.write.begin() as session:
+            if await session.get(RecorderOffset, (_MARK, 0)) is not None:
+                await _note_replaced_topics(session)
+                await session.execute(delete(RecorderOffset).where(RecorderOffset.topic != _MARK))
+            elif not await session.scalar(select(func.count()).select_from(RecorderOffset)):
+                mark = {"topic": _MARK, "partition": 0, "next_offset": 0}
+                await session.execute(insert(RecorderOffset).values(mark))
+    finally:
+        await database.close()
+
+
+async def _note_replaced_topics(session: AsyncSession) -> None:
+    """SQL's figures keep what those topics added to them, and `verify` has to know that."""
+    recorded = set(await session.scalars(select(RecorderOffset.topic))) - {_MARK}
+    new = recorded - set(await session.scalars(select(ReplacedTopic.topic)))
+    now = datetime.now(UTC)
+    session.add_all(ReplacedTopic(topic=topic, ended_on=now) for topic in new)

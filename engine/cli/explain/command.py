@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import quiet_logs
-from engine.cli.server_urls import refuse_wrong_servers
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ def explain(
     from engine.cli.explain.lines import explained_fields, explained_lines
     from engine.cli.tables import echo_json
 
-    settings = settings_of(context)
-    quiet_logs(settings)
+    settings = begin_quietly(context)
     supposed = _supposed(
         key=(uuid, major, minor),
         udid=udid,

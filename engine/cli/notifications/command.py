@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import first_contact, kafka_failures, quiet_logs
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import first_contact, kafka_failures
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="What the engine has published for push senders.")
-    group.callback(invoke_without_command=False)(_notifications)
     group.command("tail")(tail)
     app.add_typer(group, name="notifications")
-
-
-def _notifications() -> None:
-    """Notifications on their way to phones."""
 
 
 def tail(
@@ -47,8 +42,7 @@ def tail(
     """
     from engine.cli.notifications.line import Selection
 
-    settings = settings_of(context)
-    quiet_logs(settings)
+    settings = begin_quietly(context)
     shown = _Shown(Selection(udid, campaign), json, count)
     asyncio.run(_tail(settings, shown, from_beginning))
 

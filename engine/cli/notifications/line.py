@@ -42,18 +42,18 @@ def compact(value: bytes) -> str:
 def one_line(notification: Notification, *, width: int | None = None) -> str:
     """When, which campaign, to whom, and what the phone shows; cut to `width` columns."""
     at = _time_of_day(notification.triggered_at)
-    told = (
+    line = (
         f"{at}  {notification.campaign.name} -> {notification.device.udid}: "
         f"{notification.title}. {notification.push} [{notification.format}]"
     )
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in told)
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
     if width is None or len(shown) <= width:
         return shown
     return f"{shown[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _time_of_day(written: str) -> str:
-    """Here; of what is no time, or none that this host's calendar has, dashes."""
+    """In this host's time zone; dashes for a text that is no time, or none its calendar has."""
     try:
         return f"{datetime.fromtimestamp(parse(written)).astimezone():%H:%M:%S}"
     except (ValueError, OverflowError):

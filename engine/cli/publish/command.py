@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,16 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError, CommandInterruptedError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import first_contact, kafka_failures, quiet_logs
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import first_contact, kafka_failures
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
     from engine.cli.publish.item import LineReader
     from engine.cli.publish.pace import Pace
-    from engine.cli.publish.sender import Sender
     from engine.cli.publish.source import Source
-    from engine.kafka.publisher import Publisher
 
 _CSV_SUFFIXES = (".csv",)
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -82,8 +79,10 @@ def publish(
         raise typer.BadParameter(
             "publishes JSON Lines unread: not with --now, --speed or CSV", param_hint="as-is"
         )
-    settings = settings_of(context)
-    _publish(settings, file, _reader(form, speed is not None, as_is), _pace(rate, speed), now)
+    settings = begin_quietly(context)
+    reader = _reader(form, recorded=speed is not None, as_is=as_is)
+    with _opened(file) as source:
+        asyncio.run(_publish(settings, source, reader, _pace(rate, speed), stamp=now))
 
 
 def _form_of(file: Path) -> Format:
@@ -98,10 +97,9 @@ def _form_of(file: Path) -> Format:
     )
 
 
-def _reader(form: Format, recorded: bool, as_is: bool) -> "LineReader":
+def _reader(form: Format, *, recorded: bool, as_is: bool) -> "LineReader":
     from engine.cli.publish.csv_rows import CsvRows
-    from engine.cli.publish.json_array import JsonInput
-    from engine.cli.publish.json_lines import JsonLines
+    from engine.cli.publish.json_input import JsonInput, JsonLines
 
     if form is Format.CSV:
         return CsvRows(recorded=recorded)
@@ -116,33 +114,34 @@ def _pace(rate: float | None, speed: float | None) -> "Pace":
     return Pace() if speed is None else RecordedPace(speed)
 
 
-def _publish(
-    settings: Settings, file: Path, reader: "LineReader", pace: "Pace", stamp: bool
-) -> None:
+def _opened(file: Path) -> "Source":
     from engine.cli.publish.source import opened
 
-    quiet_logs(settings)
     try:
-        source = opened(file)
+        return opened(file)
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}") from None
-    with source:
-        asyncio.run(_run(settings, source, reader, pace, stamp))
 
 
-async def _run(
-    settings: Settings, source: "Source", reader: "LineReader", pace: "Pace", stamp: bool
+async def _publish(
+    settings: Settings, source: "Source", reader: "LineReader", pace: "Pace", *, stamp: bool
 ) -> None:
+    from engine.cli.progress import shown_progress
     from engine.cli.publish.sender import Sender
-    from engine.cli.publish.source import InputFaultError
+    from engine.cli.publish.source import Input, InputFaultError
     from engine.kafka.errors import MessageTooLargeError
     from engine.kafka.publisher import Publisher
-    from engine.kafka.topics import Topics, ensure_topics
+    from engine.kafka.topics import detection_topics, ensure_topics
+    from engine.process.detection_topics import DetectionTopic
 
-    topic = Topics.named(settings.topic_prefix).detections
+    found = detection_topics(settings)[0]
+    topic = found.name
+    if found != DetectionTopic(topic):
+        raise CommandError(f"DETECTION_TOPICS says {found}: publish writes the format own only")
     publisher = Publisher.from_settings(settings)
     deadline = 3 * settings.kafka_request_timeout
     sender = Sender(publisher=publisher, topic=topic, pace=pace, stamp=stamp, deadline=deadline)
+    detections = Input(source, reader)
     begin = time.monotonic()
 
     def published() -> str:
@@ -150,38 +149,23 @@ async def _run(
 
     with kafka_failures(settings, published):
         try:
-            ready = first_contact(settings, ensure_topics(settings, (topic,)))
-            await _send(source, reader, sender, publisher, ready)
+            await first_contact(settings, ensure_topics(settings, (topic,)))
+            await publisher.start()
+            with shown_progress(sys.stderr, "published", "detections") as progress:
+                progress.expect(source.size)
+                sender.on_sent = lambda: progress.update(sender.sent, detections.read_bytes)
+                async for items in detections.blocks():
+                    await sender.send(items)
         except asyncio.CancelledError:
             raise CommandInterruptedError(f"interrupted; {published()}") from None
         except InputFaultError as error:
             raise CommandError(f"{error}; {published()}") from None
         except MessageTooLargeError as error:
             raise CommandError(f"the broker refuses {error}; at least {published()}") from None
+        finally:
+            await publisher.close()
     seconds = time.monotonic() - begin
     rate = sender.sent / seconds
     typer.echo(
         f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s ({rate:,.0f}/s)"
     )
-
-
-async def _send(
-    source: "Source",
-    reader: "LineReader",
-    sender: "Sender",
-    publisher: "Publisher",
-    ready: Awaitable[None],
-) -> None:
-    from engine.cli.progress import shown_progress
-    from engine.cli.publish.run import Run
-
-    run = Run(source=source, reader=reader, sender=sender)
-    try:
-        await ready
-        await publisher.start()
-        with shown_progress(sys.stderr, "published", "detections") as progress:
-            progress.expect(source.size)
-            sender.on_sent = lambda: progress.update(sender.sent, run.read)
-            await run.publish()
-    finally:
-        await publisher.close()

@@ -1,4 +1,4 @@
-"""One detection on its way to the topic, and what every reader of a file answers to."""
+"""One detection to publish, and what every reader of a file has in common."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -10,8 +10,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Item(NamedTuple):
-    """A message: the device's udid as the key, the value, and when it was recorded (epoch s),
-    which only a replay at recorded pace asks for."""
+    """A message: the device's udid as the key, the value, and, for a replay at the recorded pace,
+    when it was recorded (epoch s)."""
 
     key: bytes | None
     value: bytes
@@ -25,15 +25,15 @@ class LineReader(Protocol):
         """The item of a line; None for a line that carries none (blank, the header)."""
 
     def finish(self) -> Sequence[Item]:
-        """The input ended here: the items that waited for that. Raises ValueError when it is too
-        early, PlacedError for a fault in an earlier line."""
+        """The items that waited for the end of the input. Raises ValueError when the input is
+        incomplete, PlacedError for a fault in an earlier line."""
 
 
 class PlacedError(ValueError):
     """A fault in line `number` (from 1), found later."""
 
-    def __init__(self, number: int, told: str) -> None:
-        super().__init__(told)
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
         self.number = number
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from engine.cli.publish.item import Item
 
-_LATEST = 1.0  # seconds: what is later than this is not caught up by a burst
+_LATEST = 1.0  # seconds: no burst makes up for more
 
 Clock = Callable[[], float]
 
 
 class Pace:
-    """Seconds from the first item to a given one. This one: all at once."""
+    """When each item is due. The base class: all at once."""
 
     def due(self, position: int, item: Item) -> float:
         """When the item at `position` (from 0) is due, in seconds from the first one."""
@@ -19,7 +19,7 @@ class Pace:
 
 
 class SteadyPace(Pace):
-    """So many a second."""
+    """`rate` items a second."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -46,11 +46,11 @@ class RecordedPace(Pace):
         return (recorded - self._first) / self._speed
 
 
-class Waiting:
-    """Turns a pace into seconds to wait. `clock` gives monotonic seconds.
+class PaceKeeper:
+    """Says how long to wait before each item. `clock` gives monotonic seconds.
 
-    Whoever is late by more than a second (a broker was away) goes on from there at the same
-    pace, and does not flood what has just come back.
+    A sender that is late by more than a second (a broker was away) goes on at the same pace from
+    there, and does not flood a broker that has just come back.
     """
 
     def __init__(self, pace: Pace, clock: Clock) -> None:
@@ -59,8 +59,8 @@ class Waiting:
         self._begin: float | None = None
         self._position = 0
 
-    def before(self, item: Item) -> float:
-        """How long to wait before `item`, the next one, is sent: 0 when it is due."""
+    def wait_before(self, item: Item) -> float:
+        """The seconds to wait before `item`, the next one, is sent: 0 when it is due."""
         now = self._clock()
         if self._begin is None:
             self._begin = now

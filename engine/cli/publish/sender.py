@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from engine.cli.publish.item import Item, stamped
-from engine.cli.publish.pace import Clock, Pace, Waiting
+from engine.cli.publish.pace import Clock, Pace, PaceKeeper
 from engine.kafka.publisher import Outgoing, Publisher
 
 _BATCH_RECORDS = 1000
@@ -17,7 +17,7 @@ class Sender:
     """Publishes to one topic. `sent` counts what the brokers have acknowledged.
 
     With `stamp`, detected_at becomes the time of publishing. `deadline` (seconds) bounds one
-    batch; `steady` gives monotonic seconds, `clock` epoch seconds. `on_sent` is called behind
+    batch; `steady` gives monotonic seconds, `clock` epoch seconds. `on_sent` is called after
     each batch.
     """
 
@@ -34,10 +34,10 @@ class Sender:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.sent = 0
-        self.on_sent: Callable[[], None] = _nothing
+        self.on_sent: Callable[[], None] = lambda: None
         self._publisher = publisher
         self._topic = topic
-        self._waiting = Waiting(pace, steady)
+        self._pace_keeper = PaceKeeper(pace, steady)
         self._stamp = stamp
         self._deadline = deadline
         self._clock = clock
@@ -53,7 +53,7 @@ class Sender:
         """
         try:
             for item in items:
-                wait = self._waiting.before(item)
+                wait = self._pace_keeper.wait_before(item)
                 if wait > 0:
                     await self._flush()
                     await self._sleep(max(wait, _TICK))
@@ -83,7 +83,3 @@ class Sender:
             )
         self.sent += len(batch)
         self.on_sent()
-
-
-def _nothing() -> None:
-    return None

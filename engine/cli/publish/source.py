@@ -1,13 +1,15 @@
-"""Where lines come from: a file, a pipe or standard input, a block at a time."""
+"""The input: lines of a file, a pipe or standard input, a block at a time, read into items."""
 
 import asyncio
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Self
+
+from engine.cli.publish.item import Item, LineReader, PlacedError
 
 BLOCK = 256 * 1024
 LONGEST_LINE = 16 * 1024 * 1024
@@ -37,7 +39,7 @@ class Source:
         self._stream.close()
 
     async def blocks(self) -> AsyncIterator[bytes]:
-        """What is there, as it comes. A writer may take its time: this wait has no deadline."""
+        """The bytes as they come. A writer may take its time: this wait has no deadline."""
         if not self._waits:
             while block := self._stream.read(BLOCK):
                 yield block
@@ -52,6 +54,45 @@ class Source:
                 yield block
         finally:
             transport.close()
+
+
+class Input:
+    """A source, read with `reader`. `read_bytes` counts the bytes that are read into items."""
+
+    def __init__(self, source: Source, reader: LineReader) -> None:
+        self.read_bytes = 0
+        self._source = source
+        self._reader = reader
+
+    async def blocks(self) -> AsyncIterator[Iterable[Item]]:
+        """The items of a block of lines after the other, each read when it is asked for.
+
+        A fault raises InputFaultError behind the items before it.
+        """
+        last = 0
+        async for lines in numbered_lines(self._source):
+            yield self._items(lines)
+            last = lines[-1][0] if lines else last
+        try:
+            left = self._reader.finish()
+        except PlacedError as error:
+            raise self._fault(error.number, error) from None
+        except ValueError as error:
+            raise self._fault(last + 1, error) from None
+        yield left
+
+    def _items(self, lines: Lines) -> Iterator[Item]:
+        for number, line in lines:
+            self.read_bytes += len(line) + 1
+            try:
+                item = self._reader.read(line)
+            except ValueError as error:
+                raise self._fault(number, error) from None
+            if item is not None:
+                yield item
+
+    def _fault(self, number: int, error: ValueError) -> InputFaultError:
+        return InputFaultError(f"{self._source.name}:{number}: {error}")
 
 
 def opened(path: Path) -> Source:
@@ -72,11 +113,7 @@ async def numbered_lines(source: Source) -> AsyncIterator[Lines]:
         if len(rest) > LONGEST_LINE:
             place = f"{source.name}:{number + len(ended)}"
             raise InputFaultError(f"{place}: longer than {LONGEST_LINE} bytes")
-        yield [(number + i, _bare(line)) for i, line in enumerate(ended)]
+        yield [(number + i, line.removesuffix(b"\r")) for i, line in enumerate(ended)]
         number += len(ended)
     if rest:
-        yield [(number, _bare(rest))]
-
-
-def _bare(line: bytes) -> bytes:
-    return line[:-1] if line.endswith(b"\r") else line
+        yield [(number, rest.removesuffix(b"\r"))]

@@ -8,8 +8,9 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
-from engine.cli.invocation import settings_of
-from engine.cli.kafka_faults import kafka_failures, quiet_logs
+from engine.cli.invocation import begin_quietly
+from engine.cli.servers import kafka_failures, open_migrated_database
+from engine.cli.tables import echo_json, print_wrapped_table
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,9 +54,7 @@ def verify(
     status 0: all is equal, but for what later edits of the catalog may explain (unless --strict);
     1: there are differences, or nothing was recorded.
     """
-
-    settings = settings_of(context)
-    quiet_logs(settings)
+    settings = begin_quietly(context)
     report = _Report(json, limit)
     findings = asyncio.run(_verify(settings, passes, report))
     report.show()
@@ -76,9 +75,7 @@ class _Report:
         self.count += 1
         self.explained += difference.may_be_edit
         if self._json:
-            import orjson
-
-            typer.echo(for_terminal(orjson.dumps(difference.as_json()).decode()))
+            echo_json(difference.as_json())
         elif len(self._kept) < self._limit:
             self._kept.append(difference)
 
@@ -86,42 +83,24 @@ class _Report:
         """Print what is kept as a table."""
         if not self._kept:
             return
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table("company", "device", "udid", "figure", "topics", "SQL", "", box=None)
-        for each in self._kept:
-            device = "missing" if each.device_id is None else str(each.device_id)
-            note = "an edit of the catalog may explain it" if each.may_be_edit else ""
-            numbers = (f"{each.topics:,}", f"{each.sql:,}")
-            cells = (str(each.company_id), device, each.udid, each.figure, *numbers, note)
-            table.add_row(*(Text(for_terminal(cell)) for cell in cells))
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=_WIDTH_OF_A_FILE)
-        console.print(table)
+        header = ("company", "device", "udid", "figure", "topics", "SQL", "")
+        print_wrapped_table(header, map(_cells, self._kept), width_of_file=_WIDTH_OF_A_FILE)
         if self.count > len(self._kept):
             typer.echo(f"the first {len(self._kept):,} are shown (--limit)")
 
 
-async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings":
-    from sqlalchemy.exc import SQLAlchemyError
+def _cells(each: "Difference") -> tuple[str, ...]:
+    device = "missing" if each.device_id is None else str(each.device_id)
+    note = "an edit of the catalog may explain it" if each.may_be_edit else ""
+    topics, sql = f"{each.topics:,}", f"{each.sql:,}"
+    return str(each.company_id), device, each.udid, each.figure, topics, sql, note
 
-    from catalog.database import open_database
-    from catalog.errors import DatabaseUrlError
-    from catalog.migrate import pending_on
+
+async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings":
     from engine.cli.progress import shown_progress
     from engine.cli.verify.run import verify as compare
 
-    url = settings.database_url.get_secret_value()
-    try:
-        database = open_database(url, command_timeout=_STATEMENT_SECONDS)
-    except DatabaseUrlError as error:
-        raise CommandError(str(error)) from None
-    try:
-        if await pending_on(database.engine):
-            raise CommandError("the database lacks what this version needs; run: proximity migrate")
+    async with open_migrated_database(settings, command_timeout=_STATEMENT_SECONDS) as database:
         with (
             kafka_failures(settings, lambda: "nothing is compared to the end"),
             shown_progress(sys.stderr, "read", "records") as progress,
@@ -129,11 +108,6 @@ async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings
             return await compare(
                 settings, database, passes=passes, progress=progress, on_difference=report.add
             )
-    except (SQLAlchemyError, OSError) as error:
-        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
-        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
-    finally:
-        await database.close()
 
 
 def _conclude(findings: "Findings", report: _Report, *, strict: bool) -> None:

@@ -2,7 +2,7 @@
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, NamedTuple, TypeAlias
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from engine.kafka.decoding import UNDECODABLE, Record
-from engine.kafka.detections import BeaconKey, decode_record
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import Authentication, Device, Timestamp
 from engine.kafka.timestamps import parse
 
@@ -110,23 +110,32 @@ class DeviceCounts(msgspec.Struct):
 class Recount:
     """Counts the records of one share of the devices, one by one.
 
-    `kept` is the time of which SQL still has every trace row.
+    `kept` is the time of which SQL still has every trace row; `read` gives the detections of a
+    record, as DetectionDecoder does.
     """
 
     def __init__(
-        self, catalog: Catalog, *, kept: Interval, path_loss_exponent: float, share: Share
+        self,
+        catalog: Catalog,
+        *,
+        kept: Interval,
+        read: Callable[[Record], Iterable[DecodedDetection]],
+        share: Share,
     ) -> None:
         self.devices: dict[CompanyDevice, DeviceCounts] = {}
         self.unknown_beacons: Counter[str] = Counter()
         self._catalog = catalog
         self._kept = kept
-        self._path_loss_exponent = path_loss_exponent
+        self._read = read
         self._share = share
         self._seen: set[bytes] = set()
 
     def add_detection(self, record: Record) -> None:
-        """Count a record of `detections`. Raises what its decoder raises."""
-        detection = decode_record(record, self._path_loss_exponent)
+        """Count the detections of a record. Raises what its decoder raises."""
+        for detection in self._read(record):
+            self._count(detection)
+
+    def _count(self, detection: DecodedDetection) -> None:
         udid = detection.message.device.udid
         if not self._share.has(udid):
             return
@@ -142,7 +151,7 @@ class Recount:
             return
         counts.detections += 1
         counts.contested += bool(beacon.former_companies)
-        counts.traces += self._has_a_row(detection.detected_at, record)
+        counts.traces += self._has_a_row(detection.detected_at, detection.record)
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""

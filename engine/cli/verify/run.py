@@ -1,16 +1,20 @@
 """`proximity verify`, step by step: one snapshot of SQL, the topics up to its offsets, compare."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
+from catalog.chunks import chunked
 from catalog.database import Database
 from engine.cli.errors import CommandError
 from engine.cli.progress import PlainProgress
 from engine.cli.verify.difference import Comparison, Difference
 from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import Snapshot, open_snapshot
+from engine.kafka.decoding import AT_ONCE
+from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
 from engine.kafka.positions import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
@@ -21,9 +25,9 @@ _GONE = OffsetRange(0, 0)
 
 
 class RecordedRange(NamedTuple):
-    """What a partition still holds of what is recorded, and what is wrong with it, if anything.
+    """The recorded records that a partition still has, and a fault that makes them useless.
 
-    `is_whole`: nothing that is recorded of this name is gone from the topic.
+    `is_whole`: the topic still has every record of this partition that is recorded.
     """
 
     begin: int
@@ -71,8 +75,8 @@ async def verify(
     The topics are read `passes` times, each time for a share of the devices. Raises CommandError
     where nothing was recorded, KafkaError, SQLAlchemyError, OSError or TimeoutError.
     """
-    topics = Topics.named(settings.topic_prefix)
-    names = (topics.detections, topics.notifications, topics.authentications)
+    topics = Topics.of(settings)
+    names = (*topics.all_detections, topics.notifications, topics.authentications)
     async with (
         open_snapshot(database) as snapshot,
         # A record that is deleted before it is read would be missing in the count.
@@ -93,7 +97,15 @@ async def verify(
         }
         progress.expect(sum(each.records for each in ranges.values()) * passes)
         work = _Verification(
-            settings, topics, snapshot, reader, ranges, replaced, progress, on_difference
+            settings,
+            topics,
+            snapshot,
+            reader,
+            ranges,
+            replaced,
+            detection_decoders(settings),
+            progress,
+            on_difference,
         )
         return await work.run(passes)
 
@@ -115,88 +127,77 @@ def _recorded_range(
     return RecordedRange(min(begin, last), min(end, last), fault, is_whole=begin == 0)
 
 
+@dataclass
 class _Verification:
-    def __init__(
-        self,
-        settings: Settings,
-        topics: Topics,
-        snapshot: Snapshot,
-        reader: TopicReader,
-        ranges: dict[TopicPartition, RecordedRange],
-        replaced: set[str],
-        progress: PlainProgress,
-        on_difference: Callable[[Difference], None],
-    ) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._snapshot = snapshot
-        self._reader = reader
-        self._ranges = ranges
-        self._replaced = replaced
-        self._progress = progress
-        self._on_difference = on_difference
-        # Not every detection has a row unless all of them leave one.
-        self._compares_traces = settings.trace == "all"
-        self._records = self._malformed = self._devices = 0
+    settings: Settings
+    topics: Topics
+    snapshot: Snapshot
+    reader: TopicReader
+    ranges: dict[TopicPartition, RecordedRange]
+    replaced: set[str]
+    decoders: Mapping[str, DetectionDecoder]
+    progress: PlainProgress
+    on_difference: Callable[[Difference], None]
+    records: int = 0
+    malformed: int = 0
+    devices: int = 0
 
     async def run(self, passes: int) -> Findings:
         """All passes, one share of the devices after the other."""
-        catalog = await self._snapshot.catalog()
-        kept = self._kept(await self._snapshot.now())
+        catalog = await self.snapshot.catalog()
+        kept = self._kept(await self.snapshot.now())
         for number in range(passes):
             await self._pass(catalog, kept, Share(number, passes))
-        return Findings(
-            self._replaced,
-            self._ranges,
-            self._records // passes,  # each of which has read all records
-            self._malformed // passes,
-            self._devices,
-        )
+        # Each pass has read all records.
+        records, malformed = self.records // passes, self.malformed // passes
+        return Findings(self.replaced, self.ranges, records, malformed, self.devices)
 
     def _kept(self, now: float) -> Interval:
         """The time whose rows are compared. Rows of the first day of the retention may be on their
         way out, and those of days to come are not all kept."""
-        return Interval(max(0.0, now - (self._settings.trace_retention - 1) * _DAY), now + _DAY)
+        return Interval(max(0.0, now - (self.settings.trace_retention - 1) * _DAY), now + _DAY)
 
     async def _pass(self, catalog: Catalog, kept: Interval, share: Share) -> None:
         recount = Recount(
             catalog,
             kept=kept,
-            path_loss_exponent=self._settings.path_loss_exponent,
+            read=lambda record: self.decoders[record.topic].read(record),
             share=share,
         )
         await self._read_into(recount)
-        traces = self._compares_traces
+        traces = self.settings.trace == "all"  # else not every detection has a row
         comparison = Comparison(recount, partial=self._partial_figures(), traces=traces)
-        async for recorded in self._snapshot.devices(share, kept, traces):
-            self._devices += 1
-            self._report(comparison.differences(recorded))
-        self._report(comparison.missing())
+        async for recorded in self.snapshot.devices(share, kept, traces):
+            self.devices += 1
+            for difference in comparison.differences(recorded):
+                self.on_difference(difference)
+        for difference in comparison.missing():
+            self.on_difference(difference)
 
     async def _read_into(self, recount: Recount) -> None:
         count = {
-            self._topics.detections: recount.add_detection,
-            self._topics.notifications: recount.add_notification,
-            self._topics.authentications: recount.add_authentication,
+            **dict.fromkeys(self.decoders, recount.add_detection),
+            self.topics.notifications: recount.add_notification,
+            self.topics.authentications: recount.add_authentication,
         }
-        begins = {tp: each.begin for tp, each in self._ranges.items()}
-        ends = {tp: each.end for tp, each in self._ranges.items()}
-        async for records in self._reader.records_until(begins, ends):
+        begins = {tp: each.begin for tp, each in self.ranges.items()}
+        ends = {tp: each.end for tp, each in self.ranges.items()}
+        async for records in self.reader.records_until(begins, ends):
             if records:
-                self._malformed += count_all(records, count[records[0].topic])
-                self._records += len(records)
-                self._progress.update(self._records)
+                topic = records[0].topic
+                for part in chunked(records, AT_ONCE):
+                    if decoder := self.decoders.get(topic):
+                        await decoder.prepare(part)
+                    self.malformed += count_all(part, count[topic])
+                self.records += len(records)
+                self.progress.update(self.records)
 
     def _partial_figures(self) -> set[str]:
         """The figures whose topics do not hold all of their records."""
         figures = {
-            self._topics.detections: ("nb_beacon", "detection_trace"),
-            self._topics.notifications: ("nb_campaign", "reception"),
-            self._topics.authentications: ("authentication_trace",),
+            **dict.fromkeys(self.topics.all_detections, ("nb_beacon", "detection_trace")),
+            self.topics.notifications: ("nb_campaign", "reception"),
+            self.topics.authentications: ("authentication_trace",),
         }
-        cut = self._replaced | {tp.topic for tp, each in self._ranges.items() if not each.is_whole}
+        cut = self.replaced | {tp.topic for tp, each in self.ranges.items() if not each.is_whole}
         return {figure for topic in cut for figure in figures[topic]}
-
-    def _report(self, differences: Iterable[Difference]) -> None:
-        for difference in differences:
-            self._on_difference(difference)

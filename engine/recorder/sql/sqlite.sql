@@ -100,7 +100,7 @@ SELECT
     json_extract(value, '$[3]')
 FROM json_each(?) WHERE true
 ON CONFLICT DO NOTHING
-RETURNING day, kind, ref;
+RETURNING day, kind, ref, 1;
 
 -- name: add_statistics
 INSERT INTO statistic (day, kind, ref, venue_id, detections, devices, notifications)

@@ -1,11 +1,8 @@
 """A service that answers, declines, lies, fails, hangs: each outcome, each call accounted for."""
 
-import ssl
 import time
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,114 +17,32 @@ from engine.redis.claims import ClaimRequest, Claims
 from tests.acceptance.connectors.accounts import Account, account
 from tests.acceptance.connectors.customers import (
     DELAY,
-    SECRET_KEY,
     TOKEN,
     Customers,
     by_path,
     times,
 )
+from tests.acceptance.connectors.outcome_services import (
+    DECLINED,
+    DEVICES,
+    PUBLISHED,
+    REASONS,
+    SETTINGS,
+    SIGNING_SECRET,
+    TRIED_AGAIN,
+    answers,
+    outcome_customers,
+    tls_context,
+)
 from tests.acceptance.rig import Rig, Samples
 from tests.acceptance.topics import TopicSet
-from tests.acceptance.world import World
 from tests.servers.http_service import (
     CONTENT,
-    Answer,
-    Heard,
     HttpService,
     content,
-    endless,
-    hanging,
-    hanging_up,
     replying,
-    resetting,
     serving,
-    writing,
 )
-
-DEVICES = 4  # below what opens a breaker, with three tries each
-SIGNING_SECRET = "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="
-SETTINGS = {
-    "SECRET_KEY": SECRET_KEY,
-    "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
-    "CONNECTOR_CALL_TIMEOUT": "0.6",
-    "CONNECTOR_BREAKER_FAILURES": "20",
-}
-
-
-def first_busy_then_content() -> Answer:
-    """429 with a Retry-After to each call's first try."""
-    seen: set[str] = set()
-
-    async def answer(heard: Heard, writer: Any) -> None:
-        first = heard.id not in seen
-        seen.add(heard.id)
-        await (replying(429, retry_after="1") if first else content())(heard, writer)
-
-    return answer
-
-
-def answers(elsewhere: str) -> dict[str, Answer]:
-    """By company. Unless it says otherwise, each is called by POST."""
-    return {
-        "content": content(),
-        "defaults": replying(200, {"format": "url", "url": "https://example.org/a"}),
-        "slow": content(after=0.3),
-        "declines": replying(204),
-        "refuses": replying(200, {"send": False}),
-        "busy": first_busy_then_content(),
-        "fails": replying(500),
-        "unavailable": replying(503),
-        "redirects": replying(302, location=elsewhere),
-        "endless": endless,
-        "large": replying(200, CONTENT | {"template": "x" * 65_536}),
-        "list": replying(200, []),
-        "numbers": replying(200, CONTENT | {"title": 5}),
-        "pdf": replying(200, {"format": "pdf", "pdf": "x"}),
-        "nothing": replying(200, b""),
-        "packed": replying(200, CONTENT, content_encoding="gzip"),
-        "resets": resetting,
-        "hangs-up": hanging_up,
-        "babbles": writing(b"220 mail.example.org ESMTP\r\n"),
-        "drips": writing(b"HTTP/1.1 200 OK\r\n", *[b"a: b\r\n"] * 100, pause=0.1),
-        "hangs": hanging,
-    }
-
-
-REASONS = {
-    "busy": None,
-    "fails": "connector_status",
-    "unavailable": "connector_status",
-    "redirects": "connector_status",
-    "endless": "connector_reply_too_large",
-    "large": "connector_reply_too_large",
-    "list": "connector_reply",
-    "numbers": "connector_reply",
-    "pdf": "connector_reply",
-    "nothing": "connector_reply",
-    "packed": "connector_reply",
-    "resets": "connector_unreachable",
-    "hangs-up": "connector_unreachable",
-    "babbles": "connector_unreachable",
-    "drips": "connector_timeout",
-    "hangs": "connector_timeout",
-    "bad-tls": "connector_tls",
-    "no-tls": "connector_timeout",
-    "private": "connector_forbidden",
-    "metadata": "connector_forbidden",
-    "gone": "connector_unreachable",
-    "unreadable": "connector_secret",
-}
-TRIED_AGAIN = {
-    "busy": 2,
-    "unavailable": 3,
-    "resets": 3,
-    "hangs-up": 3,
-    "babbles": 3,
-    "drips": 3,
-    "hangs": 3,
-}
-PUBLISHED = {"content", "defaults", "slow", "busy", "asked-by-get", "signed", "good-tls"}
-DECLINED = {"declines", "refuses"}
 
 
 @pytest.mark.timeout(150)
@@ -146,13 +61,13 @@ async def test_each_outcome(
     async with (
         serving(replying(200)) as elsewhere,
         serving(by_path(answers(elsewhere.url()))) as service,
-        serving(by_path({"good-tls": content()}), tls=_tls(authority, "localhost")) as good,
-        serving(content(), tls=_tls(stranger, "localhost")) as bad,
+        serving(by_path({"good-tls": content()}), tls=tls_context(authority, "localhost")) as good,
+        serving(content(), tls=tls_context(stranger, "localhost")) as bad,
     ):
         service.answer = by_path(
             answers(elsewhere.url()) | {"asked-by-get": content(), "signed": content()}
         )
-        customers = _customers(service, good, bad)
+        customers = outcome_customers(service, good, bad)
         await customers.world.save(sqlite_url)
         await topics.create()
         settings = {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
@@ -189,31 +104,6 @@ async def test_each_outcome(
     assert f":{service.port}/" not in logs
     await _check_claims(accounts, customers, redis_url, topic_prefix)
     await _check_past_calls(accounts, customers, redis_url, topic_prefix)
-
-
-def _tls(authority: trustme.CA, name: str) -> Any:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert(name).configure_cert(context)
-    return context
-
-
-def _customers(service: HttpService, good: HttpService, bad: HttpService) -> Customers:
-    customers = Customers(World(datetime.now(UTC).replace(microsecond=0)))
-    for name in answers(""):
-        customers.add(name, service.url(f"/{name}"))
-    customers.add("asked-by-get", service.url("/asked-by-get?own=1"), method="GET", auth="get")
-    customers.add(
-        "signed", service.url("/signed"), secret=customers.encrypt(SIGNING_SECRET), auth="get"
-    )
-    customers.add("good-tls", good.url("/good-tls", host="localhost"))
-    customers.add("bad-tls", bad.url("/", host="localhost"))
-    customers.add("no-tls", f"https://127.0.0.1:{service.port}/content")
-    customers.add("private", "http://10.255.255.1/")
-    customers.add("metadata", "http://169.254.169.254/latest/meta-data")
-    customers.add("gone", "http://connector.invalid/")
-    customers.add("none", None)
-    customers.add("unreadable", service.url("/content"), parameters="not a token")
-    return customers
 
 
 def _check_accounts(accounts: Account, companies: set[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from catalog.database import Database, open_database
-from engine.process.http_connection import HttpLimits
+from engine.process.http_limits import HttpLimits
 from engine.process.http_server import BoundedServer, listen
 from tests.acceptance.api.process import ApiProcess, api_rig, make_account
 from tests.acceptance.rig import Rig

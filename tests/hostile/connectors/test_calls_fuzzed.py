@@ -91,7 +91,9 @@ def _take_every_step(one: ReceivedCall) -> None:
         Failed(CallFault.TIMEOUT, "no reply in time"),
     ):
         answered = CompletedCall(one, None, result)
-        answered.outgoing(TOPICS, 0.0)
+        answered.notification(TOPICS.notifications)
+        if (letter := answered.dead_letter()) is not None:
+            letter.outgoing(TOPICS.dead_letters, 0.0)
         if (wish := answered.claim_update()) is not None:
             assert len(update_argument(wish)) == 16 + 3 * 14
     if one.message.connector is None:

@@ -9,6 +9,7 @@ from engine.connector.call_partition import FinishedRecord
 from engine.connector.call_result import CompletedCall
 from engine.connector.pipeline import AtLeastOnceResults
 from engine.connector.result_publisher import ResultMemory, ResultPublisher
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
@@ -65,11 +66,14 @@ async def test_results_that_wait_for_kafka_are_bounded() -> None:
     publisher = AwayPublisher()
     partition: Any = Partition()
     nothing: Any = NothingRemembered()
+    topics, metrics = Topics.named("t."), Metrics()
     leaving = AtLeastOnceResults(
-        steps=ResultPublisher(
-            topics=Topics.named("t."), claims=nothing, history=nothing, metrics=Metrics()
+        steps=ResultPublisher(topics=topics, claims=nothing, history=nothing, metrics=metrics),
+        publisher=DeadLetterPublisher(
+            topic=topics.dead_letters,
+            publisher=publisher,  # type: ignore[arg-type]
+            metrics=metrics,
         ),
-        publisher=publisher,  # type: ignore[arg-type]
         finished_calls=nothing,
         memory=room,
     )

@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from redis.asyncio import RedisCluster
+from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
 from catalog.deadline import within
@@ -135,6 +137,31 @@ async def test_on_a_cluster(redis_cluster_url: str, metrics: Metrics) -> None:
         skew = clock_skew(settings, stores, metrics)
         await measure(skew)
     assert not skew.is_large()
+
+
+async def test_the_first_question_to_a_cluster_is_for_its_clock(
+    redis_cluster_url: str, metrics: Metrics
+) -> None:
+    settings = load_settings(None, redis_url=redis_cluster_url)
+    async with open_stores(settings) as stores:
+        skew = clock_skew(settings, stores, metrics)
+        await measure(skew)
+    assert not skew.is_large()
+
+
+async def test_a_connection_to_a_node_that_is_closed_in_time_is_lost_not_a_defect(
+    redis_cluster_url: str,
+) -> None:
+    client = connect_redis(redis_cluster_url)
+    assert isinstance(client, RedisCluster)
+    await client.ping(target_nodes=RedisCluster.RANDOM)
+    for node in client.get_nodes():
+        connection = node.acquire_connection()
+        await connection.disconnect()
+        with pytest.raises(RedisConnectionError, match="closed before"):
+            await connection._send_packed_command([b"PING"])
+        node.release(connection)
+    await client.aclose()
 
 
 async def test_a_deadline_holds_for_work_that_does_not_end() -> None:

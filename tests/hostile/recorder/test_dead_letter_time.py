@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from engine.kafka.dating import Dating
 from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
 from engine.kafka.publisher import Publisher
+from engine.kafka.record_time import RecordTime
 from engine.process.failures import kafka_may_recover
 from engine.process.metrics import Metrics
 from engine.process.server_errors import ServerErrors
@@ -31,7 +31,7 @@ async def publisher(kafka_bootstrap: str, errors: Counter) -> AsyncIterator[Publ
     made = Publisher.from_settings(
         load_settings(kafka_bootstrap_servers=kafka_bootstrap),
         ServerErrors("kafka", errors, may_recover=kafka_may_recover),
-        dating=Dating(clock=lambda: time.time() + AHEAD),
+        record_time=RecordTime(clock=lambda: time.time() + AHEAD),
     )
     await made.start()
     yield made

@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 from engine.cli.verify.difference import Comparison
 from engine.cli.verify.recount import Interval, Recount, Share, count_all
 from engine.cli.verify.snapshot import open_snapshot
+from engine.kafka.detection_decoder import OwnFormatDecoder
 from tests.contract.ledgers import next_offsets, open_scene
 from tests.integration.recorder.readers import AUTHENTICATIONS, DETECTIONS, NOTIFICATIONS
 from tests.integration.recorder.test_recorder import NOW, Rig, record
 
 EXAMPLES = 1500 if "PROXIMITY_TEST_FULL" in os.environ else 60
 TOPICS = (DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS)
+READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
 # As they stand in JSON, well formed or not.
 integers = st.sampled_from(
@@ -164,7 +166,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
     async with open_snapshot(scene.scene.database) as snapshot:
         catalog = await snapshot.catalog()
         kept = Interval(0.0, 253_402_300_799.0)
-        recount = Recount(catalog, kept=kept, path_loss_exponent=2.0, share=Share())
+        recount = Recount(catalog, kept=kept, read=READ, share=Share())
         count = {
             DETECTIONS: recount.add_detection,
             NOTIFICATIONS: recount.add_notification,

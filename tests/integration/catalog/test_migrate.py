@@ -6,7 +6,7 @@ from typing import Any
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 
 from catalog import migrations
 from catalog.database import Database, create_engine, open_database
@@ -35,6 +35,17 @@ def _is_no_partition(_object: Any, name: str | None, *_: Any) -> bool:
 async def test_pending_until_migrated(database_url: str):
     assert await pending(database_url) == HISTORY
     assert await migrate(database_url) == HISTORY
+    assert await pending(database_url) == []
+    assert await migrate(database_url) == []
+
+
+async def test_tables_of_a_newer_version_are_left_alone(database_url: str):
+    """A process of the version before starts again in the middle of an upgrade."""
+    await migrate(database_url)
+    engine = create_engine(database_url)
+    async with engine.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = 'of-tomorrow'"))
+    await engine.dispose()
     assert await pending(database_url) == []
     assert await migrate(database_url) == []
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.demo.document import demo_document
+from engine.cli.demo.catalog import demo_document
 from tests.integration.commands.proximity import Proximity
 
 KEY = "a passphrase of some length"

@@ -10,8 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pydantic import SecretStr
 from redis import Redis
 
-from engine.cli.check.clock import check_clock
-from engine.cli.check.finding import State
+from engine.cli.check.finding import State, check_clock
 from engine.cli.check.process import check_process
 from engine.cli.check.redis import check_redis
 from engine.cli.check.sql import check_sql

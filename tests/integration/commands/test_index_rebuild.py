@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from engine.cli.demo.document import demo_document
+from engine.cli.demo.catalog import demo_document
 from tests.integration.commands.proximity import Proximity
 
 

@@ -1,5 +1,6 @@
 """What keeps a newcomer from Kafka is said in one line that names it; what is right works."""
 
+import os
 import socket
 import threading
 import time
@@ -24,7 +25,7 @@ from engine.kafka.topics import Topics
 from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity, detection
 from tests.servers.handles import KAFKA
-from tests.servers.kafka.secured import LIMITED, PASSWORD, USER, SecuredKafkaServer
+from tests.servers.kafka.secured import LIMITED, PASSWORD, SCRAM, USER, SecuredKafkaServer
 from tests.servers.missing import skipping
 from tests.servers.process import started
 
@@ -68,6 +69,26 @@ def test_what_is_right_works(
     status, output, error = publish(tmp_path, kafka.addresses[protocol], topic_prefix, **settings)
     assert (status, error) == (0, "")
     assert output.startswith("published 1 detections")
+
+
+@pytest.mark.parametrize("mechanism", SCRAM if "PROXIMITY_TEST_FULL" in os.environ else SCRAM[1:])
+def test_a_login_by_scram_works(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str, mechanism: str
+) -> None:
+    kafka.add_scram_user()
+    settings = login() | {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": mechanism,
+        "ssl_cafile": str(kafka.authority),
+    }
+    where = kafka.addresses["SASL_SSL"]
+    status, output, error = publish(tmp_path, where, topic_prefix, **settings)
+    assert (status, error) == (0, "")
+    assert output.startswith("published 1 detections")
+    settings["sasl_password"] = "wrong"
+    status, output, error = publish(tmp_path, where, topic_prefix, **settings)
+    assert (status, output) == (1, "")
+    assert f"refuses the login of '{USER}' by {mechanism}" in error
 
 
 @pytest.mark.parametrize(

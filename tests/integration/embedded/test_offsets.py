@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from catalog.database import open_database
 from catalog.models import RecorderOffset, ReplacedTopic
-from engine.cli.embedded.offsets import forget_offsets
+from engine.cli.embedded.run import forget_offsets
 from tests.servers.schema import make_schema
 
 

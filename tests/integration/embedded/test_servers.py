@@ -11,11 +11,10 @@ from aiokafka import AIOKafkaProducer
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError
 
-from engine.cli.embedded.broker import PARTITIONS, EmbeddedBroker
 from engine.cli.embedded.child import ServerStartError
 from engine.cli.embedded.redis_server import EmbeddedRedis, bundled_redis_server, find_redis_server
 from engine.cli.embedded.run import embedded_settings
-from engine.cli.embedded.servers import EmbeddedServers
+from engine.cli.embedded.servers import PARTITIONS, EmbeddedBroker, EmbeddedServers
 from engine.process.settings_sources import load_settings
 
 

@@ -220,7 +220,8 @@ async def test_too_many_dead_letters_stop_the_worker(
     def refuse(*_: object) -> None:
         raise TooManyDeadLettersError("limit")
 
-    monkeypatch.setattr(trigger.role.pipeline.dead_letter_limit, "note", refuse)
+    decoder = trigger.role.pipeline.decoders[trigger.partition.topic]
+    monkeypatch.setattr(decoder.limit, "note", refuse)
     await trigger.write_index({})
     with pytest.raises(TooManyDeadLettersError):
         await trigger.push(b"no json")

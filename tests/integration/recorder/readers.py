@@ -4,6 +4,7 @@ from typing import Any
 
 from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.detection_decoder import OwnFormatDecoder
 from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
 from engine.recorder.authentications import AuthenticationReader
@@ -40,7 +41,10 @@ def readers_over(
     skipped = metrics.recorder_skipped
     return {
         DETECTIONS: DetectionReader(
-            path_loss_exponent=2.0, trace=trace, skipped=skipped, rule=rule
+            decoder=OwnFormatDecoder(path_loss_exponent=2.0),
+            trace=trace,
+            skipped=skipped,
+            rule=rule,
         ),
         NOTIFICATIONS: NotificationReader(
             ledger=ledger,

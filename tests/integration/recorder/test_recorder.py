@@ -49,11 +49,15 @@ class Rig:
         self.letters = Letters()
         self.metrics = Metrics()
 
-    def recorder(self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None) -> Any:
+    def recorder(
+        self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None, **more: Any
+    ) -> Any:
         """A recorder of its own, as of another process."""
         ledger = ledger or self.scene.ledger
         readers = readers_over(ledger, self.metrics, self.letters, RULE, trace=trace)
-        recorder = Recorder(ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0)
+        recorder = Recorder(
+            ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0, **more
+        )
         return recorder.for_partition(TopicPartition(topic, 0))
 
     def detections(self, offsets: range, **fields: Any) -> Records:
@@ -150,6 +154,16 @@ async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
     assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 5}
 
 
+async def test_a_transaction_takes_so_many_records_of_a_topic(rig: Rig):
+    """Records of gateways hold many detections each: few of them are a batch."""
+    recorder = rig.recorder(DETECTIONS, largest_pieces={DETECTIONS: 3})
+    await recorder.handle(rig.detections(range(10)))
+    await recorder.handle(rig.detections(range(10, 12)))
+    assert await rig.counters() == (12, 0)
+    name = "proximity_recorder_transaction_seconds_count"
+    assert rig.metrics.registry.get_sample_value(name) == 4 + 1
+
+
 async def test_the_same_records_again_count_nothing(rig: Rig):
     records = rig.detections(range(10))
     for batch in (records[:6], records[:6], records[3:8], records):
@@ -242,7 +256,8 @@ async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig
             first, self.seen = not self.seen, True
             return set(ids) if first else await rig.scene.ledger.existing_companies(ids)
 
-    recorder = rig.recorder(NOTIFICATIONS, ledger=Late(rig.scene.ledger, []))
+    late: Any = Late(rig.scene.ledger, [])
+    recorder = rig.recorder(NOTIFICATIONS, ledger=late)
     await recorder.handle([rig.notification(0, str(uuid4()), company={"id": gone.id}), good])
     assert await rig.counters() == (0, 1)
     assert rig.letters.reasons == [b"unknown_company"]

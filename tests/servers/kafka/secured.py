@@ -3,6 +3,12 @@
 from pathlib import Path
 
 import trustme
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -15,6 +21,9 @@ from tests.servers.kafka.server import KafkaServer
 
 USER, PASSWORD = "engine", "s3cret-of-the-broker"
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+# Of the listener SASL_SSL only; its user is `USER` once `add_scram_user` has been called.
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 # A second user, who may do nothing but what a test allows.
 LIMITED = "limited"
 _JAAS = f'{_MODULE} required user_{USER}="{PASSWORD}" user_{LIMITED}="{PASSWORD}";'
@@ -48,12 +57,27 @@ class SecuredKafkaServer(KafkaServer):
             "sasl.enabled.mechanisms=PLAIN",
             f"listener.name.sasl_plaintext.plain.sasl.jaas.config={_JAAS}",
             f"listener.name.sasl_ssl.plain.sasl.jaas.config={_JAAS}",
+            f"listener.name.sasl_ssl.sasl.enabled.mechanisms=PLAIN,{','.join(SCRAM)}",
+            *(
+                f"listener.name.sasl_ssl.{name.lower()}.sasl.jaas.config={_SCRAM_MODULE} required;"
+                for name in SCRAM
+            ),
             "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             f"super.users=User:ANONYMOUS;User:{USER}",
             "ssl.keystore.type=PEM",
             f"ssl.keystore.location={keystore}",
         ]
         self._properties.write_text("\n".join(lines) + "\n")
+
+    def add_scram_user(self) -> None:
+        """Let `USER` in by both kinds of SCRAM, with `PASSWORD`."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        kinds = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        infos = [ScramCredentialInfo(kind, 4096) for kind in kinds]
+        changes = [UserScramCredentialUpsertion(USER, each, PASSWORD.encode()) for each in infos]
+        for change in changes:
+            for done in admin.alter_user_scram_credentials([change]).values():
+                done.result(timeout=10)
 
 
 def _write_keystore(keystore: Path, authority: Path) -> None:

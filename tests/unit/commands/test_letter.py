@@ -4,6 +4,7 @@ from aiokafka import ConsumerRecord
 from engine.cli.dead_letters.letter import Letter, read_letter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.topics import Topics
+from engine.process.settings_sources import load_settings
 
 TOPICS = Topics.named("p.")
 
@@ -43,6 +44,29 @@ def test_it_reads_what_the_engine_writes() -> None:
     assert read.failed_at == "1970-01-01T00:00:00+0000"
     assert (read.key, read.value) == (b"k", b"v")
     assert read.obstacle(TOPICS) is None
+
+
+def test_the_originals_headers_are_its_own_again() -> None:
+    """The envelope of a CloudEvent stands there, and may have our names."""
+    own = [("ce_id", b"1"), ("reason", b"mine"), ("empty", b""), ("ce_id", b"2")]
+    origin = record("p.detections", b"v", own)
+    written = DeadLetter(origin, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
+    read = read_letter(record("p.dead-letters", written.value, list(written.headers)))
+    assert (read.headers, read.reason, read.topic) == (own, "invalid_field", "p.detections")
+
+
+def test_headers_that_would_make_a_dead_letter_too_large_are_left_out() -> None:
+    many = record("p.detections", b"v", [("h", b"x" * 100)] * 200)
+    written = DeadLetter(many, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
+    assert len(written.headers) == 6
+    assert read_letter(record("p.dead-letters", b"v", list(written.headers))).headers == []
+
+
+def test_detections_have_other_topics_too() -> None:
+    topics = Topics.of(load_settings(topic_prefix="p.", detection_topics="gateways=minew"))
+    assert letter(b"v", topic="gateways").obstacle(topics) is None
+    too_large = letter(b"v", DeadLetterReason.TOO_LARGE, topic="gateways").obstacle(topics)
+    assert "the detection itself is counted" in str(too_large)
 
 
 def test_a_null_value_is_put_back_unless_it_was_left_out() -> None:

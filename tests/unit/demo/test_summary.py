@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from engine.cli.demo.figures import Figures
-from engine.cli.demo.reasons import WORDS, Entry, why_silent
-from engine.cli.demo.screen import Moment, drawn, open_screen
+from engine.cli.demo.reasons import WORDS, DemoCampaign, why_silent
+from engine.cli.demo.screen import DemoProgress, drawn, open_screen
 from engine.cli.demo.summary import Results, print_summary
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 
@@ -55,16 +55,19 @@ def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon
     ],
 )
 def test_why_a_campaign_is_silent(changes: dict[str, Any], why: str) -> None:
-    assert why_silent(Entry(campaign(**changes), [beacon("Gates")]), AT) == why
+    assert why_silent(DemoCampaign(campaign(**changes), [beacon("Gates")]), AT) == why
 
 
 def test_why_a_campaign_is_silent_by_its_beacons() -> None:
     gates, desk = beacon("Gates", active=False), beacon("Desk", active=False)
-    assert why_silent(Entry(campaign(), []), AT) == "it is aimed at no beacon"
-    assert why_silent(Entry(campaign(), [gates]), AT) == "its only beacon (Gates) is switched off"
-    both = why_silent(Entry(campaign(), [gates, desk]), AT)
+    assert why_silent(DemoCampaign(campaign(), []), AT) == "it is aimed at no beacon"
+    assert (
+        why_silent(DemoCampaign(campaign(), [gates]), AT)
+        == "its only beacon (Gates) is switched off"
+    )
+    both = why_silent(DemoCampaign(campaign(), [gates, desk]), AT)
     assert both == "all its beacons (Gates, Desk) are switched off"
-    close = why_silent(Entry(campaign(), [gates, beacon("Till", reach=Zone.IMMEDIATE)]), AT)
+    close = why_silent(DemoCampaign(campaign(), [gates, beacon("Till", reach=Zone.IMMEDIATE)]), AT)
     assert close == "no phone came immediate enough to its beacons"
 
 
@@ -74,10 +77,10 @@ def test_every_reason_has_words() -> None:
 
 def results() -> Results:
     return Results(
-        entries=[
-            Entry(campaign(), [beacon("Gates")]),
-            Entry(campaign(id=2, name="Loans", format="connector"), [beacon("Till")]),
-            Entry(campaign(id=3, name="Old", end=datetime(2026, 11, 12, tzinfo=UTC)), []),
+        campaigns=[
+            DemoCampaign(campaign(), [beacon("Gates")]),
+            DemoCampaign(campaign(id=2, name="Loans", format="connector"), [beacon("Till")]),
+            DemoCampaign(campaign(id=3, name="Old", end=datetime(2026, 11, 12, tzinfo=UTC)), []),
         ],
         figures=Figures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0), (0.025, 9.0)]),
         sends={1: 8, 2: 1},
@@ -88,7 +91,7 @@ def results() -> Results:
         took=50.2,
         walkers=6,
         beacons=24,
-        counted=(1100, 9),
+        recorded=(1100, 9),
     )
 
 
@@ -121,7 +124,7 @@ def test_without_a_terminal_a_line_now_and_then() -> None:
     with open_screen(Console(file=stream, width=80)) as screen:
         for tenth in range(121):
             seconds = tenth / 10
-            screen.show(Moment(seconds, tenth, 200, Figures(), {}))
+            screen.show(DemoProgress(seconds, tenth, 200, Figures(), {}))
     lines = stream.getvalue().splitlines()
     assert [line[:5] for line in lines] == ["  5 s", " 10 s"]
     assert "no notification yet" in lines[0]
@@ -130,7 +133,9 @@ def test_without_a_terminal_a_line_now_and_then() -> None:
 def test_the_live_table_shows_reasons_and_campaigns() -> None:
     stream = io.StringIO()
     figures = Figures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0)])
-    Console(file=stream, width=100).print(drawn(Moment(3.0, 1210, 25_419, figures, {"Loans": 4})))
+    Console(file=stream, width=100).print(
+        drawn(DemoProgress(3.0, 1210, 25_419, figures, {"Loans": 4}))
+    )
     shown = stream.getvalue()
     for part in ("1,210 of 25,419", "too_far", "1,200", "Loans", "4", "p99"):
         assert part in shown

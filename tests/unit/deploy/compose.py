@@ -24,3 +24,12 @@ def document() -> dict[str, Any]:
 def of_ours() -> dict[str, dict[str, Any]]:
     """The services that run this project's image."""
     return {name: service for name, service in services().items() if "build" in service}
+
+
+def default(value: str) -> str:
+    """The value with each `${NAME:-default}` replaced by its default, as compose does."""
+    before, opening, rest = value.partition("${")
+    if not opening:
+        return value
+    expression, _, after = rest.partition("}")
+    return before + expression.partition(":-")[2] + default(after)

@@ -4,16 +4,14 @@ import re
 import shlex
 import shutil
 import subprocess
-from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from engine.cli import application as cli
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings
-from tests.unit.deploy.compose import DEPLOY, ROOT, document, of_ours, services
+from tests.unit.deploy.commands import parse
+from tests.unit.deploy.compose import DEPLOY, ROOT, default, document, of_ours, services
 
 _ROLES = ("trigger", "connector", "recorder")
 _CONDITIONS = {
@@ -32,7 +30,7 @@ def _dependencies() -> list[tuple[str, str, str]]:
 
 
 def test_the_servers_and_the_roles_are_there() -> None:
-    assert set(services()) >= {"kafka", "redis", "postgres", "prometheus"}
+    assert set(services()) >= {"kafka", "redis", "postgres", "prometheus", "grafana"}
     assert set(of_ours()) == {"migrate", "api", "example", *_ROLES}
 
 
@@ -57,14 +55,14 @@ def test_every_variable_of_ours_is_a_setting(name: str) -> None:
 @pytest.mark.parametrize("name", of_ours())
 def test_the_values_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in of_ours()[name]["environment"].items():
-        monkeypatch.setenv(variable, _default(value))
+        monkeypatch.setenv(variable, default(value))
     settings = load_settings()
     assert settings.kafka_bootstrap_servers == "kafka:9092"
 
 
 @pytest.mark.parametrize("name", sorted(set(of_ours()) - {"example"}))
 def test_the_command_is_one_that_proximity_takes(name: str) -> None:
-    _parse(of_ours()[name]["command"])
+    parse(of_ours()[name]["command"])
 
 
 def test_the_example_runs_commands_that_proximity_takes() -> None:
@@ -72,20 +70,7 @@ def test_the_example_runs_commands_that_proximity_takes() -> None:
     for line in script.split("&&"):
         name, *words = shlex.split(line)
         assert name == "proximity"
-        _parse([word.replace("/examples/", f"{ROOT}/docs/examples/") for word in words])
-
-
-def _parse(words: list[str]) -> None:
-    """Parsing refuses an unknown command, option or role; nothing runs."""
-    group: Any = _group()
-    while hasattr(group, "commands"):
-        group, *words = group.commands[words[0]], *words[1:]
-    group.make_context(group.name, words)
-
-
-def _group() -> Any:
-    cli.run(["--version"])
-    return typer.main.get_command(cli.app)
+        parse([word.replace("/examples/", f"{ROOT}/docs/examples/") for word in words])
 
 
 @pytest.mark.parametrize("name", services())
@@ -128,7 +113,9 @@ def test_a_role_has_time_to_drain(name: str) -> None:
 
 
 def test_prometheus_scrapes_whatever_serves_metrics() -> None:
-    (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    (job,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())[
+        "scrape_configs"
+    ]
     (found,) = job["dns_sd_configs"]
     assert set(found["names"]) == {"api", *_ROLES}
 
@@ -150,12 +137,3 @@ def test_compose_itself_accepts_the_file() -> None:
         check=True,
         timeout=60,
     )
-
-
-def _default(value: str) -> str:
-    """The value with each `${NAME:-default}` replaced by its default, as compose does."""
-    before, opening, rest = value.partition("${")
-    if not opening:
-        return value
-    expression, _, after = rest.partition("}")
-    return before + expression.partition(":-")[2] + _default(after)

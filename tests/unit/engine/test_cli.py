@@ -1,5 +1,7 @@
 """Exit statuses and one line of error."""
 
+from pathlib import Path
+
 import pytest
 
 from engine.cli.application import run
@@ -36,6 +38,17 @@ def test_a_command_that_fails_says_why(
     assert error.startswith("proximity: cannot migrate the database: ")
     assert "secret" not in error
     assert error.count("\n") == 1
+
+
+def test_publish_writes_no_other_format(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("PROXIMITY_DETECTION_TOPICS", "proximity.detections=minew")
+    file = tmp_path / "detections.jsonl"
+    file.write_text("{}")
+    assert run(["publish", str(file)]) == 1
+    error = capsys.readouterr().err
+    assert "proximity.detections=minew: publish writes the format own only" in error
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])

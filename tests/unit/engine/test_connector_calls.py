@@ -155,7 +155,7 @@ def test_freshness_ends_with_the_detection_s() -> None:
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
-    out = answered(CONTENT, DeviceRecord(4, 77, False)).outgoing(TOPICS, 0.0)
+    out = answered(CONTENT, DeviceRecord(4, 77, False)).notification(TOPICS.notifications)
     assert out is not None
     assert (out.topic, out.key) == ("t.notifications", "phone é".encode())
     assert out.headers == [("id", ID.encode()), ("campaign", b"7")]
@@ -173,20 +173,23 @@ def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
 
 
 def test_title_and_push_default_to_the_campaign_s() -> None:
-    out = answered(Content(format="html", content="x")).outgoing(TOPICS, 0.0)
+    out = answered(Content(format="html", content="x")).notification(TOPICS.notifications)
     body = json.loads((out and out.value) or b"")
     assert (body["title"], body["push"], body["html"]) == ("campaign's", "campaign's push", "x")
 
 
 def test_a_refusal_sends_nothing() -> None:
-    assert answered(Declined()).outgoing(TOPICS, 0.0) is None
+    one = answered(Declined())
+    assert (one.notification(TOPICS.notifications), one.dead_letter()) == (None, None)
 
 
 @pytest.mark.parametrize("fault", list(CallFault))
 def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
     one = answered(Failed(fault, "why"))
-    out = one.outgoing(TOPICS, 0.0)
-    assert out is not None
+    letter = one.dead_letter()
+    assert letter is not None
+    assert one.notification(TOPICS.notifications) is None
+    out = letter.outgoing(TOPICS.dead_letters, 0.0)
     assert dict(out.headers)["reason"].decode() == DeadLetterReason(fault.value) == one.outcome
     assert (out.topic, out.key, out.value) == ("t.dead-letters", b"key", one.record.value)
 

@@ -1,9 +1,15 @@
 """What a batch came to, in metrics."""
 
+from typing import Any
+
 from engine.process.metrics import Metrics
-from engine.trigger.counts import DecisionCounts
+from engine.redis.claims import ClaimRequest, ClaimUpdate
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.counts import DecisionCounts, count_sent
+from engine.trigger.grants import Grant, grants_of, notification_id
 from rules.decision import Decision
 from rules.model import Reason
+from tests.unit.engine.test_compose import BEACON, campaign, decoded
 
 
 def totals(metrics: Metrics, name: str) -> dict[str, float]:
@@ -36,3 +42,40 @@ def test_a_grant_that_redis_denies_is_throttled(two_campaigns):
     DecisionCounts([granted, granted], denied).add_to(metrics)
     assert totals(metrics, "proximity_detections_total") == {"granted": 1, "throttled": 1}
     assert totals(metrics, "proximity_decisions_total") == {"granted": 1, "throttled": 3}
+
+
+def granted(**fields: Any) -> Grant:
+    sent = campaign(**fields)
+    detection, decision = decoded(), Decision(Reason.GRANTED, granted=(sent,))
+    (grant,) = grants_of(detection, IndexedBeacon(BEACON, [sent], None), decision)
+    return grant
+
+
+def test_what_left_is_counted_by_format_and_calls_apart():
+    metrics = Metrics()
+    html, url, call = granted(format="html"), granted(), granted(format="connector", content=None)
+    count_sent(metrics, [html, url, url, call], html.detection.detected_at + 2.5)
+    count_sent(metrics, [html], html.detection.detected_at - 60)  # from a phone whose clock is fast
+    formats = {
+        sample.labels["format"]: sample.value
+        for family in metrics.notifications.collect()
+        for sample in family.samples
+        if sample.name == "proximity_notifications_total" and sample.value
+    }
+    assert formats == {"html": 2, "url": 2}
+    handed_over = "proximity_connector_handovers_total"
+    assert metrics.registry.get_sample_value(handed_over) == 1
+    latency = "proximity_detection_to_notification_seconds"
+    assert metrics.registry.get_sample_value(f"{latency}_count") == 4
+    assert metrics.registry.get_sample_value(f"{latency}_sum") == 3 * 2.5
+
+
+def test_a_grant_names_its_device_its_claim_and_its_message():
+    grant = granted(delay=3600)
+    detection, owner = grant.detection, notification_id(grant.detection, grant.campaign)
+    at = detection.detected_at
+    assert (grant.udid, grant.device_key) == ("device-1", (BEACON.venue.company_id, "device-1"))
+    assert grant.notification_id == owner
+    assert grant.claim_request() == ClaimRequest(7, "device-1", owner, at, 3600)
+    assert grant.returned_claim() == ClaimUpdate(7, "device-1", owner, at, 3600, keep=0)
+    assert not grant.is_call

@@ -198,6 +198,13 @@ async def test_what_fits_leaves_as_it_is():
     assert counted(metrics) == {}
 
 
+async def test_without_messages_no_publisher_is_asked():
+    """A transactional one would begin a transaction for nothing."""
+    letters, _ = publishing(None)
+    assert await letters.publish_or_dead_letter([]) == []
+    await letters.publish([])
+
+
 async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
     topics = SmallTopics(10)
     letters, metrics = publishing(topics)

@@ -7,7 +7,7 @@ from redis import exceptions as redis
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from catalog.failures import sqlstate_may_recover
+from catalog.sql_failures import sqlstate_may_recover
 from engine.process.failures import (
     database_may_recover,
     kafka_may_recover,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli.application import run
-from engine.kafka.connection import connection_options
+from engine.kafka.client_options import connection_options
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_checks import bootstrap_addresses

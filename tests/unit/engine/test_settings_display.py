@@ -29,6 +29,11 @@ SECRET = "hunter2"
             f"redis://h/0?username=me&password={SECRET}",
             f"redis://h/0?username=me&password={HIDDEN}",
         ),
+        (
+            f"redis+sentinel://me:{SECRET}@a:1,b:2/service?sentinel_password={SECRET}",
+            f"redis+sentinel://me:{HIDDEN}@a:1,b:2/service?sentinel_password={HIDDEN}",
+        ),
+        (f"rediss://host?ssl_password={SECRET}", f"rediss://host?ssl_password={HIDDEN}"),
         (f"redis://:pa/{SECRET}@host", HIDDEN),
         (f"redis://:pa#{SECRET}@host", HIDDEN),
         (f"redis://:pa?{SECRET}@host", HIDDEN),

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from engine.cli.publish.item import PlacedError
-from engine.cli.publish.json_array import JsonInput
+from engine.cli.publish.json_input import JsonInput
 
 ONE = b'{"uuid": "b5c4a7e06f0d4c8e9d5a2c1f7a9e4b10", "major": 1, "minor": 2, "rssi": -60, \
 "device": {"udid": "a"}}'

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from engine.cli.publish.item import stamped
-from engine.cli.publish.json_lines import JsonLines
+from engine.cli.publish.json_input import JsonLines
 
 UUID = b"b5c4a7e06f0d4c8e9d5a2c1f7a9e4b10"
 LINE = (

@@ -1,5 +1,5 @@
 from engine.cli.publish.item import Item
-from engine.cli.publish.pace import Pace, RecordedPace, SteadyPace, Waiting
+from engine.cli.publish.pace import Pace, PaceKeeper, RecordedPace, SteadyPace
 
 
 class Clock:
@@ -12,10 +12,10 @@ class Clock:
 
 def waits(pace: Pace, times: list[float], clock: Clock) -> list[float]:
     """What each item waits when every wait is waited out."""
-    waiting = Waiting(pace, clock)
+    waiting = PaceKeeper(pace, clock)
     waited = []
     for recorded in times:
-        waited.append(round(waiting.before(Item(b"a", b"{}", recorded)), 6))
+        waited.append(round(waiting.wait_before(Item(b"a", b"{}", recorded)), 6))
         clock.now += waited[-1]
     return waited
 
@@ -35,21 +35,21 @@ def test_recorded_distances_are_kept_and_compressed() -> None:
 
 def test_whoever_is_a_little_late_catches_up() -> None:
     clock = Clock()
-    waiting = Waiting(SteadyPace(10), clock)
+    waiting = PaceKeeper(SteadyPace(10), clock)
     item = Item(b"a", b"{}")
-    assert waiting.before(item) == 0.0
+    assert waiting.wait_before(item) == 0.0
     clock.now += 0.5
-    assert [waiting.before(item) for _ in range(5)] == [0.0] * 5
-    assert waiting.before(item) > 0.0
+    assert [waiting.wait_before(item) for _ in range(5)] == [0.0] * 5
+    assert waiting.wait_before(item) > 0.0
 
 
 def test_whoever_is_very_late_does_not_flood() -> None:
     clock = Clock()
-    waiting = Waiting(SteadyPace(10), clock)
+    waiting = PaceKeeper(SteadyPace(10), clock)
     item = Item(b"a", b"{}")
-    waiting.before(item)
+    waiting.wait_before(item)
     clock.now += 1000.0
     at_once = 0
-    while waiting.before(item) == 0.0:
+    while waiting.wait_before(item) == 0.0:
         at_once += 1
     assert at_once <= 11

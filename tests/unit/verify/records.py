@@ -13,6 +13,7 @@ from engine.cli.verify.recount import (
     Share,
 )
 from engine.kafka.decoding import Record
+from engine.kafka.detection_decoder import OwnFormatDecoder
 from engine.kafka.detections import BeaconKey
 from tests.unit.engine.records import UUID, detection, record
 
@@ -34,11 +35,13 @@ CATALOG = Catalog(
     },
 )
 
+READ = OwnFormatDecoder(path_loss_exponent=2.0).read
+
 
 def recount(share: Share = Share()) -> Recount:  # noqa: B008  # immutable
     """Nothing counted yet."""
     kept = Interval(BEGIN, BEGIN + 86_400)
-    return Recount(CATALOG, kept=kept, path_loss_exponent=2.0, share=share)
+    return Recount(CATALOG, kept=kept, read=READ, share=share)
 
 
 def heard(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:

@@ -1,0 +1,77 @@
+"""Deletes what SQL says of one device. Figures of days stay: they are numbers without a device."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Select, delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from catalog.models import (
+    AuthenticationTrace,
+    Campaign,
+    Company,
+    DetectionTrace,
+    Device,
+    Presence,
+    Venue,
+)
+from catalog.soft_deletion import with_deleted
+
+# In this order: once the device is locked, no recorder writes more about it.
+_TABLES = (DetectionTrace, AuthenticationTrace, Presence)
+
+
+class DeviceRows(NamedTuple):
+    """How many rows are about a device. Receptions and the devices of a day are not among them:
+    without the device they hold a number that leads to nobody, and they go with retention."""
+
+    devices: int
+    detections: int
+    authentications: int
+    presences: int
+
+
+async def find_company(session: AsyncSession, wanted: str) -> Company | None:
+    """By name, else by id."""
+    named = await session.scalar(select(Company).where(Company.name == wanted))
+    if named is not None or not wanted.isdecimal() or len(wanted) > 18:
+        return named
+    return await session.get(Company, int(wanted))
+
+
+async def campaign_ids(session: AsyncSession, company_id: int) -> Sequence[int]:
+    """Of every campaign that the company ever had: claims outlive those that are deleted."""
+    query = select(Campaign.id).join(Venue).where(Venue.company_id == company_id)
+    found = await session.scalars(with_deleted(query))
+    return found.all()
+
+
+async def count_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
+    """What `forget_device` would delete."""
+    device_id = await session.scalar(_device(company_id, udid))
+    if device_id is None:
+        return DeviceRows(0, 0, 0, 0)
+    counts = [
+        await session.scalar(
+            select(func.count()).select_from(table).where(table.device_id == device_id)
+        )
+        for table in _TABLES
+    ]
+    return DeviceRows(1, *(count or 0 for count in counts))
+
+
+async def forget_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
+    """Delete the device and what points at it, in the session's transaction."""
+    device_id = await session.scalar(_device(company_id, udid).with_for_update())
+    if device_id is None:
+        return DeviceRows(0, 0, 0, 0)
+    await session.execute(delete(Device).where(Device.id == device_id))
+    deleted = []
+    for table in _TABLES:
+        done = await session.execute(delete(table).where(table.device_id == device_id))
+        deleted.append(max(0, getattr(done, "rowcount", 0)))
+    return DeviceRows(1, *deleted)
+
+
+def _device(company_id: int, udid: str) -> Select[int]:
+    return select(Device.id).where(Device.company_id == company_id, Device.udid == udid)

@@ -1,0 +1,1 @@
+"""The Grafana dashboards: `python -m deploy.grafana` writes deploy/grafana/dashboards again."""

@@ -1,0 +1,102 @@
+"""What commands share of servers: one that does not serve becomes the one line that is shown."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.errors import CommandError
+from engine.process.errors import SettingsError
+from engine.process.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from catalog.database import Database
+
+_LONG = 4.0
+
+
+@contextmanager
+def url_faults() -> Iterator[None]:
+    """Turn a URL that cannot work into a SettingsError that names its setting."""
+    from catalog.errors import DatabaseUrlError, RedisUrlError
+
+    try:
+        yield
+    except RedisUrlError as error:
+        raise SettingsError(f"{PREFIX}REDIS_URL: {error}") from None
+    except DatabaseUrlError as error:
+        raise SettingsError(f"{PREFIX}DATABASE_URL: {error}") from None
+
+
+async def refuse_wrong_servers(settings: Settings) -> None:
+    """Raise SettingsError for a Redis that answers and shows that REDIS_URL cannot work."""
+    from catalog.redis_connection import probe_redis
+
+    with url_faults():
+        await probe_redis(settings.redis_url.get_secret_value())
+
+
+@asynccontextmanager
+async def open_migrated_database(
+    settings: Settings, *, command_timeout: float | None = None
+) -> "AsyncIterator[Database]":
+    """The database, for as long as the context lasts. What SQL refuses in it, and migrations that
+    are missing, are raised as CommandError. Raises DatabaseUrlError, too."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.database import open_database
+    from catalog.migrate import pending_on
+
+    options = {} if command_timeout is None else {"command_timeout": command_timeout}
+    database = open_database(settings.database_url.get_secret_value(), **options)
+    try:
+        if await pending_on(database.engine):
+            raise CommandError("the database lacks what this version needs; run: proximity migrate")
+        yield database
+    except (SQLAlchemyError, OSError) as error:
+        raise CommandError(f"the database refused: {reason_of(error)}") from None
+    finally:
+        await database.close()
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of what the driver says of an error, or the error's name."""
+    return str(getattr(error, "orig", None) or error).partition("\n")[0] or type(error).__name__
+
+
+@contextmanager
+def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) -> Iterator[None]:
+    """Turn Kafka's errors and time-outs into a CommandError; `done` says what was done before."""
+    from aiokafka.errors import KafkaConnectionError, KafkaError
+
+    from engine.kafka.diagnosis import diagnose
+
+    try:
+        yield
+    except (KafkaError, TimeoutError) as error:
+        # Such an error says only that it failed: a look at the addresses may find out why.
+        is_vague = isinstance(error, KafkaConnectionError | TimeoutError)
+        found = diagnose(settings) if is_vague else None
+        why = found.message if found else reason_of(error)
+        where = settings.kafka_bootstrap_servers
+        before = f"; {done()}" if done else ""
+        raise CommandError(f"Kafka at {where} does not serve: {why}{before}") from None
+
+
+async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
+    """`work`, the first to ask Kafka; once that takes long, what is wrong is looked for meanwhile.
+
+    Raises CommandError for what no waiting mends, and what `work` raises.
+    """
+    from engine.kafka.diagnosis import diagnose
+
+    task = asyncio.create_task(work)
+    try:
+        if not (await asyncio.wait([task], timeout=_LONG))[0]:
+            found = await asyncio.to_thread(diagnose, settings)
+            if found is not None and found.certain and not task.done():
+                raise CommandError(f"Kafka does not serve: {found.message}")
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

@@ -1,0 +1,192 @@
+"""From the records of a detection topic to detections, in the topic's format.
+
+Trigger, recorder and commands read detections with these decoders and with nothing else, so that
+they agree on what a record says.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from engine.kafka.dead_letter_limit import DeadLetterLimit
+from engine.kafka.decoding import UNDECODABLE, DecodedBatch, Record, decode_each
+from engine.kafka.detections import (
+    DecodedDetection,
+    decode_detections,
+    decode_record,
+    detection_of,
+)
+from engine.kafka.formats.cloudevents import unwrapped
+from engine.kafka.formats.report import MOST_SIGHTINGS, ReadReport, Report, Sighting
+from engine.kafka.partition_worker import Records
+from engine.kafka.topics import detection_topics
+from engine.process.detection_topics import REGISTERED_FORMATS, DetectionTopic
+from engine.process.server_errors import ServerErrors
+from engine.process.settings import Settings
+
+PrepareReports = Callable[[list[Report]], Awaitable[None]]
+
+_LONGEST_UDID = 255
+
+
+class DetectionDecoder(Protocol):
+    """Decodes the records of one topic. What `read` raises is UNDECODABLE: a dead letter.
+
+    `records_at_once` are as many as may be decoded together: each may hold many detections.
+    """
+
+    @property
+    def records_at_once(self) -> int: ...
+    @property
+    def limit(self) -> DeadLetterLimit | None:
+        """On the topic's dead letters."""
+
+    async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
+        """All of a batch, as in decode_records."""
+
+    async def prepare(self, records: Records) -> None:
+        """Before `read` of at most AT_ONCE records: fetch what they need to be read with. Waits
+        for what is away; without `registry_errors` raises SchemaRegistryError instead."""
+
+    def read(self, record: Record) -> Sequence[DecodedDetection]:
+        """The detections of one record, all or none."""
+
+
+class OwnFormatDecoder:
+    """This project's own format: a record is a detection. Implements DetectionDecoder."""
+
+    records_at_once = 1_000_000  # batches are smaller
+
+    def __init__(self, *, path_loss_exponent: float, limit: DeadLetterLimit | None = None) -> None:
+        self.limit = limit
+        self._path_loss_exponent = path_loss_exponent
+
+    async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
+        """Decode the records. Raises TooManyDeadLettersError."""
+        return decode_detections(records, self._path_loss_exponent, self.limit)
+
+    async def prepare(self, records: Records) -> None:
+        """Nothing is needed."""
+
+    def read(self, record: Record) -> Sequence[DecodedDetection]:
+        """The one detection."""
+        return (decode_record(record, self._path_loss_exponent),)
+
+
+class ReportDecoder:
+    """Any other format: a record is a report of sightings. Implements DetectionDecoder."""
+
+    records_at_once = 200
+
+    def __init__(
+        self,
+        read_report: ReadReport,
+        *,
+        path_loss_exponent: float,
+        prepare: PrepareReports | None = None,
+        in_cloudevents: bool = False,
+        limit: DeadLetterLimit | None = None,
+    ) -> None:
+        self.limit = limit
+        self._read_report = read_report
+        self._prepare = prepare
+        self._path_loss_exponent = path_loss_exponent
+        self._in_cloudevents = in_cloudevents
+
+    async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
+        """Decode the records. Raises TooManyDeadLettersError."""
+        return await decode_each(records, self.read, self.limit, prepare=self.prepare)
+
+    async def prepare(self, records: Records) -> None:
+        """Fetch the schemas of few records, where they have any."""
+        if self._prepare is None:
+            return
+        reports = []
+        for record in records:
+            with contextlib.suppress(*UNDECODABLE):  # a dead letter, when it is read
+                reports.append(self._report(record))
+        await self._prepare(reports)
+
+    def read(self, record: Record) -> Sequence[DecodedDetection]:
+        """The detections of the record's report."""
+        report = self._report(record)
+        sightings = list(self._read_report(report))
+        if len(sightings) > MOST_SIGHTINGS:
+            raise ValueError(f"{len(sightings)} sightings in a record; at most {MOST_SIGHTINGS}")
+        return [self._detection(record, report, sighting) for sighting in sightings]
+
+    def _report(self, record: Record) -> Report:
+        at = record.timestamp / 1000
+        report = Report(record.value or b"", record.key, record.headers, at)
+        return unwrapped(report) if self._in_cloudevents else report
+
+    def _detection(self, record: Record, report: Report, sighting: Sighting) -> DecodedDetection:
+        position, message = sighting
+        # Formats build messages of parts: the types' own checks have seen the parts only.
+        if not 1 <= len(message.device.udid) <= _LONGEST_UDID:
+            raise ValueError(f"a udid has 1 to {_LONGEST_UDID} characters")
+        detection = detection_of(record, message, self._path_loss_exponent)
+        detection.index = position
+        if message.detected_at is None:
+            detection.detected_at = report.at
+        return detection
+
+
+def detection_decoders(
+    settings: Settings, *, limited: bool = False, registry_errors: ServerErrors | None = None
+) -> Mapping[str, DetectionDecoder]:
+    """The decoder of each detection topic. `limited`: each topic's dead letters have a limit.
+
+    A schema registry that is away is waited for with `registry_errors`, which counts it and says
+    so; without them it raises SchemaRegistryError.
+    """
+
+    def limit() -> DeadLetterLimit | None:
+        """One a topic, over all its partitions: one with little traffic is soon full of junk."""
+        if not limited:
+            return None
+        return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
+
+    return {
+        topic.name: _decoder(topic, settings, limit(), registry_errors)
+        for topic in detection_topics(settings)
+    }
+
+
+def _decoder(
+    topic: DetectionTopic,
+    settings: Settings,
+    limit: DeadLetterLimit | None,
+    registry_errors: ServerErrors | None,
+) -> DetectionDecoder:
+    exponent = settings.path_loss_exponent
+    if topic.format == "own" and not topic.in_cloudevents:
+        return OwnFormatDecoder(path_loss_exponent=exponent, limit=limit)
+    module = import_module(f"engine.kafka.formats.{topic.format.replace('-', '_')}")
+    registered = topic.format in REGISTERED_FORMATS
+    read_report = _registered(module, settings, registry_errors) if registered else module.read
+    return ReportDecoder(
+        read_report,
+        prepare=read_report.prepare if registered else None,
+        path_loss_exponent=exponent,
+        in_cloudevents=topic.in_cloudevents,
+        limit=limit,
+    )
+
+
+def _registered(module: Any, settings: Settings, errors: ServerErrors | None) -> Any:
+    """The reader of a format whose schemas are in the registry; each topic remembers its own."""
+    # (Here, as the formats' own modules: who has no registry needs none of it.)
+    from engine.kafka.formats.registered import RegisteredFormat
+    from engine.kafka.registry_request import RegistryAddress
+    from engine.kafka.schema_registry import SchemaRegistry
+
+    url = settings.schema_registry_url
+    address = RegistryAddress(
+        "" if url is None else url.get_secret_value(),
+        ca_file=settings.schema_registry_ca_file,
+        deadline=settings.schema_registry_timeout,
+    )
+    registry = SchemaRegistry(address, errors=errors, form=module.FORM)
+    return RegisteredFormat(registry, kind=module.KIND, compile_=module.compiled)

@@ -1,0 +1,77 @@
+"""CloudEvents 1.0 on Kafka, in structured and in binary mode: the envelope around any format.
+
+https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md
+"""
+
+import base64
+from typing import Literal
+
+import msgspec
+
+from engine.kafka.formats.report import Report, header
+from engine.kafka.timestamps import parse_text
+
+_STRUCTURED = "application/cloudevents"
+_JSON = "application/cloudevents+json"
+
+
+class _Event(msgspec.Struct, gc=False):
+    specversion: Literal["1.0"]
+    id: str
+    source: str
+    type: str
+    time: str | None = None
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    data_base64: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def unwrapped(report: Report) -> Report:
+    """The report that the event carries, dated by the event.
+
+    The media type of `content-type` tells the modes apart, as the binding says. Raises
+    msgspec.DecodeError, RecursionError or ValueError.
+    """
+    content_type = (header(report, "content-type") or "").partition(";")[0].strip().lower()
+    if content_type == _JSON:
+        return _structured(report)
+    if content_type.startswith(_STRUCTURED):
+        raise ValueError(f"of structured CloudEvents only {_JSON} is read, not {content_type[:80]}")
+    return _binary(report)
+
+
+def _structured(report: Report) -> Report:
+    event = _decode(report.value)
+    if event.data_base64 is not None:
+        if event.data is not msgspec.UNSET:
+            raise ValueError("a CloudEvent has data or data_base64, not both")
+        value = base64.b64decode(event.data_base64, validate=True)
+    elif isinstance(event.data, msgspec.Raw):
+        value = _data(bytes(event.data))
+    else:
+        raise ValueError("the CloudEvent has no data")
+    return _dated(report._replace(value=value), event.time)
+
+
+def _data(data: bytes) -> bytes:
+    """JSON as it stands; of a JSON string, the text in it."""
+    return _decode_text(data).encode() if data.lstrip()[:1] == b'"' else data
+
+
+def _binary(report: Report) -> Report:
+    version = header(report, "ce_specversion")
+    if version is None:
+        raise ValueError(f"no CloudEvent: neither content-type {_JSON} nor a header ce_specversion")
+    if version != "1.0":
+        raise ValueError(f"CloudEvents 1.0 is read, not {version[:80]}")
+    for name in ("ce_id", "ce_source", "ce_type"):
+        if not header(report, name):
+            raise ValueError(f"the CloudEvent has no header {name}")
+    return _dated(report, header(report, "ce_time"))
+
+
+def _dated(report: Report, time: str | None) -> Report:
+    return report if time is None else report._replace(at=parse_text(time))

@@ -1,0 +1,16 @@
+"""This project's own format inside an envelope. (Without one, engine/kafka/detections.py reads it
+by itself: that is the way of most detections.)"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engine.kafka.formats.report import Report, Sighting
+from engine.kafka.messages import Detection
+
+_decode = msgspec.json.Decoder(Detection).decode
+
+
+def read(report: Report) -> Iterable[Sighting]:
+    """The one detection of the report."""
+    return (Sighting(0, _decode(report.value)),)

@@ -1,0 +1,66 @@
+"""Secrets from files, as Kubernetes, systemd and Docker hand them out: `PROXIMITY_<NAME>_FILE`
+names a file that holds what `PROXIMITY_<NAME>` would be."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import get_args
+
+from pydantic import SecretStr
+
+from engine.process.errors import SettingsError
+from engine.process.settings import Settings, variable_name
+
+_SUFFIX = "_FILE"
+_MOST_BYTES = 65_536
+
+
+def secret_settings() -> Iterator[str]:
+    """The names of the settings that are secrets."""
+    for name, field in Settings.model_fields.items():
+        if SecretStr in (field.annotation, *get_args(field.annotation)):
+            yield name
+
+
+def file_variable(name: str) -> str:
+    """The environment variable that names the file of a secret setting."""
+    return variable_name(name) + _SUFFIX
+
+
+def secret_files(written: Mapping[str, str]) -> dict[str, Path]:
+    """The file of each secret setting that is to be read from one. `written` has what stands in the
+    --env-file, which the environment overrides. Raises SettingsError where a secret is given
+    twice in one place."""
+    found = {}
+    environment = {name.upper(): value for name, value in os.environ.items()}
+    for name in secret_settings():
+        for place in (environment, written):
+            plain, file = variable_name(name), file_variable(name)
+            if plain in place and file in place:
+                raise SettingsError(f"{file}: {plain} is set as well; set one of them")
+            if file in place:
+                found[name] = Path(place[file])
+            if plain in place or file in place:
+                break
+    return found
+
+
+def read_secret(name: str, path: Path) -> str:
+    """What the file holds, without the line ends behind it. Raises SettingsError, which never
+    quotes it."""
+    fault = f"{file_variable(name)}: {path}: "
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no name of a file"
+        raise SettingsError(fault + str(why)) from None
+    if len(content) > _MOST_BYTES:
+        raise SettingsError(f"{fault}more than {_MOST_BYTES} bytes, which is no secret")
+    try:
+        text = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise SettingsError(f"{fault}not UTF-8") from None
+    if not text:
+        raise SettingsError(f"{fault}the file is empty")
+    return text

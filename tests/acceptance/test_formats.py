@@ -1,0 +1,146 @@
+"""Topics of three formats, from the report to SQL, `verify` and back from the dead letters."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from sqlalchemy import select
+
+from catalog.database import open_database
+from catalog.models import Device
+from tests.acceptance.rig import Command, Rig
+from tests.acceptance.topics import TopicSet
+from tests.acceptance.world import World
+from tests.servers.schema_registry import schema_registry
+from tests.servers.waiting import eventually
+from tests.unit.formats import registered
+
+PARTITIONS = 2
+EVENT = [
+    ("ce_specversion", b"1.0"),
+    ("ce_id", b"1"),
+    ("ce_source", b"/hall"),
+    ("ce_type", b"org.example.detection"),
+]
+
+
+class Plan:
+    """A venue with two beacons and a campaign at both, and what is heard of them."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC).replace(microsecond=0)
+        self.world = World(self.now)
+        venue = self.world.venue(self.world.company("alpha"), "Hall")
+        plans = [self.world.beacon(venue, minor) for minor in (4, 6)]
+        self.world.campaign(venue, "welcome", plans, delay=86_400)
+        self.beacons = [plan.record for plan in plans]
+
+    def report(self) -> bytes:
+        """A Minew gateway's, which has heard one beacon twice, the other, and a stranger's."""
+        at = self.now.isoformat().replace("+00:00", "Z")
+        gateway = {"timestamp": at, "type": "Gateway", "mac": "AC23"}
+        stranger = {"timestamp": at, "type": "Unknown", "mac": "1918", "rssi": -70}
+        heard = [
+            {
+                "timestamp": at,
+                "type": "iBeacon",
+                "mac": "C300",
+                "ibeaconUuid": beacon.uuid.replace("-", "").upper(),
+                "ibeaconMajor": beacon.major,
+                "ibeaconMinor": beacon.minor,
+                "rssi": -50,
+                "ibeaconTxPower": -59,
+            }
+            for beacon in (*self.beacons, self.beacons[0])
+        ]
+        return json.dumps([gateway, *heard, stranger]).encode()
+
+    def detection(self, udid: str) -> dict[str, Any]:
+        """Of the first beacon, by a phone."""
+        beacon = self.beacons[0]
+        triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
+        return triple | {"rssi": -50, "device": {"udid": udid}}
+
+
+async def publish(
+    bootstrap: str, topic: str, value: bytes, headers: Sequence[tuple[str, bytes]] = ()
+) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(topic, value, key=b"hall", headers=list(headers))
+
+
+async def counters(url: str) -> dict[str, tuple[int, int]]:
+    """nb_beacon and nb_campaign by udid."""
+    database = open_database(url)
+    try:
+        async with database.engine.connect() as connection:
+            rows = await connection.execute(
+                select(Device.udid, Device.nb_beacon, Device.nb_campaign)
+            )
+            return {udid: (beacons, campaigns) for udid, beacons, campaigns in rows}
+    finally:
+        await database.close()
+
+
+async def ended(command: Command) -> str:
+    """What a command printed that ended well."""
+    status = await command.ended()
+    assert status == 0, command.output
+    return command.output
+
+
+@pytest.mark.timeout(90)
+async def test_three_formats_from_end_to_end(
+    rig: Rig, topics: TopicSet, kafka_bootstrap: str, redis_url: str, sqlite_url: str
+) -> None:
+    plan = Plan()
+    await plan.world.save(sqlite_url)
+    minew, apps, avro = (topics.name(name) for name in ("minew", "apps", "avro"))
+    async with schema_registry({7: registered.AVRO}) as registry:
+        rig.environment |= {
+            "REDIS_URL": redis_url,
+            "DATABASE_URL": sqlite_url,
+            "TOPIC_PARTITIONS": str(PARTITIONS),
+            "DETECTION_TOPICS": f"{minew}=minew,{apps}=cloudevents+own,{avro}=avro",
+            "SCHEMA_REGISTRY_URL": registry.url(),
+        }
+        engine = rig.start("run")
+        await engine.until_ready()
+        phone = json.dumps(plan.detection("phone")).encode()
+        message = registered.avro(plan.detection("tablet") | {"detected_at": plan.now})
+        await publish(kafka_bootstrap, minew, plan.report())
+        await publish(kafka_bootstrap, apps, phone, EVENT)
+        await publish(kafka_bootstrap, apps, phone[:-1], EVENT)  # cut off: a dead letter
+        await publish(kafka_bootstrap, avro, registered.framed(7, message))
+        await publish(kafka_bootstrap, topics.name("detections"), phone)
+
+        expected = {"gateway:AC23": (3, 1), "phone": (2, 1), "tablet": (1, 1)}
+
+        async def recorded() -> bool:
+            return await counters(sqlite_url) == expected
+
+        await eventually(recorded, deadline=45, what=f"{expected} are recorded, see {engine.log}")
+        told = await ended(rig.start("verify"))
+        assert "(1 of them malformed)" in told
+        assert "no differences" in told
+
+        async def left(topic: str) -> list[Any]:
+            reader = TopicSet(kafka_bootstrap, "", "none", PARTITIONS)
+            return await reader.read(topic)
+
+        (letter,) = await left(topics.name("dead-letters"))
+        assert letter.value == phone[:-1]
+        assert ("topic", apps.encode()) in letter.headers
+        assert "1 dead letters put back" in await ended(rig.start("dead-letters", "replay"))
+
+        async def is_back() -> bool:
+            return len(await left(topics.name("dead-letters"))) == 2
+
+        await eventually(is_back, what="it has become a dead letter again")
+        *_, original, again = await left(apps)
+        assert (again.key, again.value) == (original.key, original.value)
+        assert list(again.headers) == list(original.headers) == EVENT
+        await engine.stop()

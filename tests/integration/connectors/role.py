@@ -1,0 +1,204 @@
+"""The role connector as its wiring builds it, with Kafka in memory and a service on loopback."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka import ConsumerRecord, TopicPartition
+
+import engine.wiring.connector as wiring
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.messages import ConnectorCall
+from engine.kafka.positions import Position
+from engine.kafka.publisher import Outgoing
+from engine.kafka.timestamps import parse
+from engine.process.cancelling import cancel
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.redis.claims import ClaimRequest, Claims
+from engine.wiring.role import ProcessParts
+from engine.wiring.stores import Stores
+from tests.acceptance.connectors.calls import call
+from tests.servers.http_service import Heard, HttpService, content, hanging, replying
+from tests.servers.waiting import eventually
+
+PARTITION = TopicPartition("connector-calls", 3)
+FIRST = 10  # the first offset of every test
+LARGEST = 20_000
+DELIVERIES = ("at_least_once", "exactly_once")
+
+
+class Broker:
+    """The publisher of a process, or the transactional one of a partition: then what is published
+    counts when it is committed. While `is_up` is not set, nothing is acknowledged."""
+
+    def __init__(self, *, transactional: bool) -> None:
+        self.is_up = asyncio.Event()
+        self.is_up.set()
+        self.published: list[Outgoing] = []
+        self.place = Position(FIRST)
+        self._transaction: list[Outgoing] | None = [] if transactional else None
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        assert messages, "a request for nothing"
+        await self.is_up.wait()
+        too_large = [each for each in messages if len(each.value or b"") > LARGEST]
+        taken = self.published if self._transaction is None else self._transaction
+        taken += [each for each in messages if each not in too_large]
+        if too_large:
+            raise MessageTooLargeError(too_large)
+
+    async def commit(self, place: Position) -> None:
+        assert self._transaction is not None
+        await self.is_up.wait()
+        self.published += self._transaction
+        self._transaction = []
+        self.place = place
+
+    async def close(self) -> None:
+        """What is not committed is aborted by the next owner of the partition."""
+        if self._transaction is not None:
+            self._transaction = []
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    def outcomes(self) -> dict[str, str]:
+        """By the id of the call: notification, or the reason of its dead letter."""
+        found: dict[str, str] = {}
+        for message in self.published:
+            headers = {name: value.decode() for name, value in message.headers}
+            id_ = headers.get("id") or json.loads(message.value or b"{}")["id"]
+            assert id_ not in found, f"{id_} was published twice over"
+            found[id_] = headers.get("reason", "notification")
+        return found
+
+
+class World:
+    """What outlives a process: Kafka, Redis, and a customer's service that answers by path."""
+
+    def __init__(self, settings: Settings, stores: Stores, service: HttpService) -> None:
+        self.settings = settings
+        self.stores = stores
+        self.service = service
+        self.answers = {
+            "/good": content(),
+            "/large": content(template="x" * 2 * LARGEST),
+            "/no": replying(204),
+            "/gone": replying(404),
+            "/slow": hanging,
+        }
+        self.broker = Broker(transactional=settings.delivery == "exactly_once")
+        self._claims = Claims(
+            redis=stores.redis,
+            prefix=settings.redis_prefix,
+            retain=600.0,
+            deadline=5.0,
+            metrics=Metrics(),
+        )
+
+    async def answer(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+        await self.answers[heard.path](heard, writer)
+
+    async def call(self, path: str, **fields: Any) -> ConnectorCall:
+        """A call whose claim is taken, as the trigger leaves it."""
+        one = call(self.service.url(path), f"phone {path}", **fields)
+        assert await self.takes_claim(one, uuid.UUID(one.id))
+        return one
+
+    async def takes_claim(
+        self, of: ConnectorCall, by: uuid.UUID | None = None, *, after: float = 0.0
+    ) -> bool:
+        """Whether another detection, `after` seconds, takes the claim of the call."""
+        at = parse(of.detected_at) + after
+        owner = (by or uuid.uuid4()).bytes
+        request = ClaimRequest(of.campaign.id, of.device.udid, owner, at, of.delay)
+        return await self._claims.take([request], at) == [None]
+
+    def asked(self) -> list[str]:
+        return [heard.path for heard in self.service.heard]
+
+    @asynccontextmanager
+    async def process(self, *, crashes: bool = False) -> AsyncIterator["Process"]:
+        """A process of the role that owns PARTITION, and ends in good order or at once."""
+        one = Process(self)
+        try:
+            yield one
+            one.raise_failures()
+        finally:
+            if crashes:
+                await cancel(one.services)
+                await one.partition.abandon()
+            else:
+                await one.partition.finish(5.0)
+                await cancel(one.services)
+
+
+class Process:
+    """The role as `build_connector` builds it, but for the consumer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._next = FIRST
+        broker: Any = world.broker
+        made: dict[str, Any] = {}
+
+        def make_consumer(**options: Any) -> Any:
+            made.update(options)
+            return SimpleNamespace(assigned=True)
+
+        def transactional(_parts: ProcessParts, _role: str, make_worker: Any) -> tuple[Any, Broker]:
+            def worker_for(partition: TopicPartition, on_progress: Callable[[], None]) -> Any:
+                return make_worker(partition, broker, broker.place, on_progress)
+
+            return lambda **options: make_consumer(worker_for=worker_for, **options), broker
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wiring, "role_consumer", lambda _parts, _role: make_consumer)
+            patch.setattr(wiring, "transactional_consumer", transactional)
+            role = wiring.build_connector(
+                ProcessParts(
+                    settings=world.settings,
+                    stores=world.stores,
+                    publisher=broker,
+                    metrics=Metrics(),
+                )
+            )
+        self.services = [asyncio.create_task(work()) for work in role.background.values()]
+        self.partition = made["worker_for"](PARTITION, lambda: None)
+
+    def offer(self, *values: ConnectorCall | bytes) -> None:
+        records = []
+        for value in values:
+            raw = value if isinstance(value, bytes) else msgspec.json.encode(value)
+            source = (PARTITION.topic, PARTITION.partition, self._next)
+            records.append(ConsumerRecord(*source, 0, 0, b"key", raw, 0, 3, len(raw), ()))
+            self._next += 1
+        self.partition.offer(records)
+
+    @property
+    def committed(self) -> int:
+        """The offset from which the next owner of the partition goes on."""
+        if self._world.settings.delivery == "exactly_once":
+            return self._world.broker.place.offset
+        return self.partition.done_offset or FIRST
+
+    async def until_committed(self, offset: int) -> None:
+        def is_committed() -> bool:
+            self.raise_failures()
+            return self.committed == offset
+
+        await eventually(is_committed, what=f"{offset} is committed")
+
+    def raise_failures(self) -> None:
+        for service in self.services:
+            if service.done():
+                service.result()
+        if self.partition.failure is not None:
+            raise self.partition.failure

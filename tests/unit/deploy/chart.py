@@ -1,0 +1,76 @@
+"""The Helm chart, rendered by helm itself."""
+
+import json
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.servers.missing import ServerMissingError
+from tests.servers.process import find_program
+from tests.unit.deploy.compose import DEPLOY
+
+CHART = DEPLOY / "helm" / "proximity"
+VALUES = sorted((DEPLOY / "helm" / "values").glob("*.yaml"))
+REQUIRE = "PROXIMITY_TEST_REQUIRE_HELM"
+RELEASE = "shop"
+_KUBERNETES = "1.31"
+_SCHEMAS = Path(__file__).parent / f"kubernetes-{_KUBERNETES}.json"
+
+Manifest = dict[str, Any]
+
+
+def helm(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Run it. Skips where it is absent, unless PROXIMITY_TEST_REQUIRE_HELM is 1."""
+    try:
+        program = find_program("helm", beside=[Path.home() / "go" / "bin"], package="none")
+    except ServerMissingError:
+        reason = "no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0"
+        if os.environ.get(REQUIRE) == "1":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return subprocess.run(
+        [program, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@cache
+def rendered(values: Path | None, *sets: str) -> tuple[Manifest, ...]:
+    """What `helm template` makes of the chart with a file of values."""
+    file = [] if values is None else ["--values", values]
+    settings = [word for each in sets for word in ("--set-json", each)]
+    done = helm("template", RELEASE, CHART, "--kube-version", f"{_KUBERNETES}.0", *file, *settings)
+    assert done.returncode == 0, done.stderr
+    return tuple(each for each in yaml.safe_load_all(done.stdout) if each)
+
+
+def of_kind(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest]:
+    """The manifests of a kind by the component that they are of, else by name."""
+    return {component(each): each for each in manifests if each["kind"] == kind}
+
+
+def component(manifest: Manifest) -> str:
+    """The part of the product that a manifest is of."""
+    labels: dict[str, str] = manifest["metadata"]["labels"]
+    return labels["app.kubernetes.io/component"]
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(_SCHEMAS.read_text())
+    return read
+
+
+def faults_of_manifest(manifest: Manifest) -> list[str] | None:
+    """What Kubernetes would refuse; None for a kind that is not Kubernetes' own."""
+    kind = f"{manifest['apiVersion']}/{manifest['kind']}"
+    if kind not in _schemas()["kinds"]:
+        return None
+    schema = _schemas()["kinds"][kind] | {"$defs": _schemas()["$defs"]}
+    found = Draft202012Validator(schema).iter_errors(manifest)
+    return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in found]

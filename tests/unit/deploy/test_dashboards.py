@@ -1,0 +1,93 @@
+"""The Grafana dashboards: as checked in, in place, and naming what exists."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.grafana.__main__ import DASHBOARDS, DIRECTORY, files
+from deploy.grafana.panels import Panel
+from deploy.grafana.shared import INTERVAL
+from tests.unit.deploy.compose import DEPLOY, services
+from tests.unit.deploy.known_metrics import known_labels
+from tests.unit.deploy.prometheus_tool import promtool
+from tests.unit.deploy.promql import grouped_labels, metrics_of
+from tests.unit.deploy.queries import faults_of
+
+PROVISIONING = DEPLOY / "grafana" / "provisioning"
+
+
+def _panels() -> Iterator[tuple[str, Panel]]:
+    for dashboard in DASHBOARDS:
+        for each in dashboard.content:
+            if isinstance(each, Panel):
+                yield f"{dashboard.name}: {each.title}", each
+
+
+def test_what_is_checked_in_is_what_the_module_makes() -> None:
+    """`python -m deploy.grafana` writes it."""
+    assert {path.name: path.read_text() for path in DIRECTORY.glob("*.json")} == files()
+
+
+def test_there_is_one_for_each_part_of_the_product() -> None:
+    assert [each.name for each in DASHBOARDS] == [
+        "overview",
+        "trigger",
+        "connector",
+        "recorder",
+        "interface",
+    ]
+
+
+@pytest.mark.parametrize("panel", [pytest.param(panel, id=name) for name, panel in _panels()])
+def test_what_a_panel_names_exists(panel: Panel) -> None:
+    for query in panel.queries:
+        assert faults_of(query.expression) == []
+        of_metrics = [known_labels()[name] for name in metrics_of(query.expression)]
+        left = grouped_labels(query.expression) or frozenset[str]().union(*of_metrics)
+        assert set(re.findall(r"{{(\w+)}}", query.legend)) <= left
+
+
+def test_panels_stand_beside_and_below_each_other() -> None:
+    for dashboard in DASHBOARDS:
+        taken: set[tuple[int, int]] = set()
+        for panel in dashboard.json()["panels"]:
+            place = panel["gridPos"]
+            cells = {
+                (place["x"] + right, place["y"] + down)
+                for right in range(place["w"])
+                for down in range(place["h"])
+            }
+            assert place["x"] + place["w"] <= 24
+            assert not cells & taken, panel["title"]
+            taken |= cells
+
+
+def test_the_source_that_is_provisioned_is_the_one_that_is_scraped() -> None:
+    (source,) = _provisioned("datasources")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    assert "prometheus" in services()
+    (provider,) = _provisioned("dashboards")["providers"]
+    inside = dict(volume.split(":")[:2][::-1] for volume in services()["grafana"]["volumes"])
+    assert (DEPLOY / inside[provider["options"]["path"]]) == DIRECTORY
+    assert (DEPLOY / inside["/etc/grafana/provisioning"]) == PROVISIONING
+
+
+def _provisioned(kind: str) -> dict[str, Any]:
+    (path,) = (PROVISIONING / kind).glob("*.yaml")
+    read: dict[str, Any] = yaml.safe_load(path.read_text())
+    return read
+
+
+def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+    queries = [query.expression for each in DASHBOARDS for query in each.queries()]
+    recorded = [
+        {"record": f"query:{number}", "expr": query.replace(INTERVAL, "1m")}
+        for number, query in enumerate(queries)
+    ]
+    file = tmp_path / "queries.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": recorded}]}))
+    promtool("check", "rules", file)

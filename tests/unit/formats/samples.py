@@ -1,0 +1,172 @@
+"""Reports as the documentation of their formats shows them, byte for byte but for white space.
+
+Where a page shows a letter for a number (OwnTracks: acc, rssi, prox), a number stands there.
+"""
+
+# Minew G1, JSON over MQTT (github.com/Krillsom/iot_proyect, MQTT_IOT_GUIDE.md). Minew's own manual
+# is not on the web as text.
+MINEW = b"""[
+  {
+    "timestamp": "2026-02-09T00:13:53.668Z",
+    "type": "Gateway",
+    "mac": "AC233FC03641",
+    "gatewayFree": 89,
+    "gatewayLoad": 0.029999999999999999
+  },
+  {
+    "timestamp": "2026-02-09T00:13:53.667Z",
+    "type": "iBeacon",
+    "mac": "C3000025EF6A",
+    "bleName": "",
+    "ibeaconUuid": "E2C56DB5DFFB48D2B060D0F5A71096E0",
+    "ibeaconMajor": 0,
+    "ibeaconMinor": 0,
+    "rssi": -65,
+    "ibeaconTxPower": -59,
+    "battery": 0
+  }
+]"""
+
+# The same over HTTP in 2017, as a user's server kept it: no element of the gateway's own, and raw
+# frames of what it did not know.
+MINEW_2017 = (
+    b'[{"timestamp":"2017-09-06T09:37:45Z","type":"Unknown","mac":"1918FC051F60","bleName":"",'
+    b'"rssi":-72,"rawData":"1E168643BDBBBADEBABAA3A246BFA5DA813C95B29DA8AEE27FBA88454545BA"},'
+    b'{"timestamp":"2017-09-06T09:37:46Z","type":"iBeacon","mac":"1918FC051F5A","bleName":"",'
+    b'"ibeaconUuid":"FDA50693A4E24FB1AFCFC6EB07647825","ibeaconMajor":10002,"ibeaconMinor":5208,'
+    b'"rssi":-67,"ibeaconTxPower":-59,"battery":0},'
+    b'{"timestamp":"2017-09-06T09:37:45Z","type":"Unknown","mac":"3535EDC935EE","bleName":"",'
+    b'"rssi":-61,"rawData":"1EFF060001092000351A0F7A6A0A330B5CC7A2C1BE09A1C536C259B583CA30"}]'
+)
+
+# The page "use/ble" of OpenMQTTGateway (docs.openmqttgateway.com), with presenceUseBeaconUuid
+# off, and on.
+THEENGS = (
+    b'{"id":"60:87:57:4C:9B:C2","mac_type":1,"rssi":-78,"distance":7.85288,"brand":"GENERIC",'
+    b'"model":"iBeacon","model_id":"IBEACON","mfid":"4c00",'
+    b'"uuid":"1de4b189115e45f6b44e509352269977","major":0,"minor":0,"txpower":-66}'
+)
+THEENGS_BY_UUID = (
+    b'{"id":"1de4b189115e45f6b44e509352269977","mac_type":1,"rssi":-78,"distance":7.85288,'
+    b'"brand":"GENERIC","model":"iBeacon","model_id":"IBEACON","mfid":"4c00",'
+    b'"uuid":"1de4b189115e45f6b44e509352269977","major":0,"minor":0,"txpower":-66,'
+    b'"mac":"60:87:57:4C:9B:C2"}'
+)
+
+# OwnTracks booklet, tech/json (owntracks.org/booklet/tech/json), _type=beacon and _type=steps.
+OWNTRACKS = b"""{
+        "_type":"beacon",
+        "uuid":"CA271EAE-5FA8-4E80-8F08-2A302A95A959",
+        "major":1,
+        "minor":1,
+        "tst": 1399028969,
+        "acc":1.2,
+        "rssi":-62,
+        "prox":2
+}"""
+OWNTRACKS_STEPS = (
+    b'{"_type":"steps","tst":1400455130,"steps":1234,"from":1400455130,"to":1400458000}'
+)
+
+# ESPresense, espresense/devices/<id>/<room> (espresense.com/configuration/mqtt; the keys are those
+# of BleFingerprint::fill in github.com/ESPresense/ESPresense): a phone in the Home Assistant app,
+# heard by the kitchen's node, and a device that is no iBeacon.
+ESPRESENSE_TOPIC = b"espresense/devices/iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1/kitchen"
+ESPRESENSE = (
+    b'{"mac":"5a3f1c9d0e42","id":"iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1",\n'
+    b' "name":"pixel-8","rssi@1m":-59,"rssi":-72.35,"rxAdj":20,"rssiVar":1.84,\n'
+    b' "distance":3.42,"var":0.21,"int":1032}'
+)
+ESPRESENSE_KNOWN = (
+    b'{"mac":"eeede852bd0b","id":"known:eeede852bd0b","rssi@1m":-71,"rssi":-37.1,"rxAdj":0,'
+    b'"rssiVar":7.32,"distance":0.06,"var":0,"close":true,"int":1101}'
+)
+
+# Juniper Mist, asset-raw-rssi (github.com/tmunzer/mistapi-go, doc/events/webhooks/webhooks/
+# asset-raw-rssi.md, made from Juniper's own OpenAPI document); the second event has no iBeacon's
+# uuid. And location-asset, which says where an asset is and not who hears it.
+MIST = b"""{
+  "events": [
+    {
+      "ap_loc": [36.03303862386182, 43.57022468463291, 2.75],
+      "beam": 8,
+      "device_id": "00000000-0000-0000-1000-ac2316eca70b",
+      "ibeacon_major": 2,
+      "ibeacon_minor": 2121,
+      "ibeacon_uuid": "ac950d7b-af31-42d2-be7c-e15639fab2cd",
+      "is_asset": true,
+      "mac": "ed2cc53f2770",
+      "map_id": "bd42f0c3-2e6a-4f8a-ac2d-d34e268c1418",
+      "org_id": "9c3e516c-397d-11e6-ae35-0242ac110008",
+      "rssi": -79,
+      "service_packets": [
+        {
+          "service_data": "010441060606fe3d35700601cecbd902512f000001",
+          "service_uuid": "UUID"
+        }
+      ],
+      "site_id": "27ea2f07-6fe6-4eab-be1b-b8e3ce083d67",
+      "timestamp": 1661300746
+    },
+    {
+      "ap_loc": [36.03303862386182, 43.57022468463291, 2.75],
+      "beam": 7,
+      "device_id": "00000000-0000-0000-1000-ac2316eca70b",
+      "is_asset": true,
+      "mac": "ed2cc53f2771",
+      "map_id": "bd42f0c3-2e6a-4f8a-ac2d-d34e268c1418",
+      "mfg_company_id": 243,
+      "mfg_data": "00000000000000000000000000",
+      "org_id": "9c3e516c-397d-11e6-ae35-0242ac110008",
+      "rssi": -74,
+      "site_id": "27ea2f07-6fe6-4eab-be1b-b8e3ce083d67",
+      "timestamp": 1661300746,
+      "ibeacon_major": 178,
+      "ibeacon_minor": 40
+    }
+  ],
+  "topic": "asset-raw-rssi"
+}"""
+MIST_LOCATION = b"""{
+  "events": [
+    {
+      "battery_voltage": 3370,
+      "ibeacon_major": 13,
+      "ibeacon_minor": 138,
+      "ibeacon_uuid": "f3f17139-704a-f03a-2786-0400279e37c3",
+      "mac": "7fc2936fd243",
+      "map_id": "845a23bf-bed9-e43c-4c86-6fa474be7ae5",
+      "site_id": "4ac1dcf4-9d8b-7211-65c4-057819f0862b",
+      "timestamp": 1461220784,
+      "type": "asset",
+      "x": 13.5,
+      "y": 3.2
+    }
+  ],
+  "topic": "location-asset"
+}"""
+
+# Kontakt.io, version 3 (github.com/kontaktio/telegraf_archived,
+# plugins/parsers/kontakt/kontakt_test.go): a packet of their own.
+KONTAKT = b"""{
+   "version":3,
+   "timestamp":1518421586,
+   "sourceId":"gatewayUniqueId",
+   "sourceType":"GATEWAY",
+   "events":[
+      {
+         "rssi":-51,
+         "data":"DhZq/gIIBAEBBHlhdW0=",
+         "srData":"someSrDataThatShouldBeBase64",
+         "timestamp":1688335200,
+         "deviceAddress":"f9:10:e1:40:d4:f1"
+      }
+   ]
+}"""
+
+# Advertisements of iBeacons, from manuals of gateways: Ingics iGS01S (manualshive.com, page 3),
+# UUID B9A5D27D56CC4E3AAB511F2153BCB967, major 0001, minor 452E; April Brother V4
+# (wiki.aprbrother.com, User_Guide_For_AB_BLE_Gateway_V4).
+INGICS = bytes.fromhex("0201061AFF4C000215B9A5D27D56CC4E3AAB511F2153BCB9670001452ED6")
+INGICS_OTHER = bytes.fromhex("0201041AFF590002150112233445566778899AABBCCDDEEFF0000100C3BB")
+APRIL_BROTHER = bytes.fromhex("0201061AFF4C000215B5B182C7EAB14988AA99B5C1517008D90001CF64C5")

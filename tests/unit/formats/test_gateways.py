@@ -1,0 +1,321 @@
+"""What gateways and phones really send, each on samples of its own documentation."""
+
+import base64
+from typing import Any
+
+import orjson
+import pytest
+
+from engine.kafka.formats.advertisement import IBeaconFrame, ibeacon_frame
+from engine.kafka.formats.report import MOST_SIGHTINGS
+from rules.model import Zone
+from tests.unit.formats import samples
+from tests.unit.formats.records import ARRIVED_AT, decode, decoded, refused, report
+
+OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
+
+
+def seen(format_: str, record: Any) -> list[tuple[Any, ...]]:
+    """Place in the report, triple, zone, who heard it, and when."""
+    return [
+        (each.index, *each.key, each.zone, each.message.device.udid, each.detected_at)
+        for each in decoded(format_, record)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("format_", "record", "expected"),
+    [
+        (
+            "minew",
+            report(samples.MINEW),
+            [
+                (
+                    1,
+                    "e2c56db5-dffb-48d2-b060-d0f5a71096e0",
+                    0,
+                    0,
+                    Zone.NEAR,
+                    "gateway:AC233FC03641",
+                    1_770_596_033.667,
+                )
+            ],
+        ),
+        (
+            "minew",
+            report(samples.MINEW_2017, key=b"/gw/ac233fc00b5d/status"),
+            [
+                (
+                    1,
+                    "fda50693-a4e2-4fb1-afcf-c6eb07647825",
+                    10002,
+                    5208,
+                    Zone.NEAR,
+                    "gateway:ac233fc00b5d",
+                    1_504_690_666.0,
+                )
+            ],
+        ),
+        (
+            "theengs",
+            report(samples.THEENGS, key=OMG),
+            [
+                (
+                    0,
+                    "1de4b189-115e-45f6-b44e-509352269977",
+                    0,
+                    0,
+                    Zone.NEAR,
+                    "gateway:OpenMQTTGateway",
+                    ARRIVED_AT,
+                )
+            ],
+        ),
+        (
+            "theengs",
+            report(samples.THEENGS_BY_UUID, headers=[("mqtt.topic", b"home/presence/Hall")]),
+            [
+                (
+                    0,
+                    "1de4b189-115e-45f6-b44e-509352269977",
+                    0,
+                    0,
+                    Zone.NEAR,
+                    "gateway:Hall",
+                    ARRIVED_AT,
+                )
+            ],
+        ),
+        (
+            "owntracks",
+            report(samples.OWNTRACKS, key=b"owntracks/jane/phone/beacon"),
+            [
+                (
+                    0,
+                    "ca271eae-5fa8-4e80-8f08-2a302a95a959",
+                    1,
+                    1,
+                    Zone.NEAR,
+                    "jane/phone",
+                    1_399_028_969.0,
+                )
+            ],
+        ),
+        (
+            "espresense",
+            report(samples.ESPRESENSE, key=samples.ESPRESENSE_TOPIC),
+            [
+                (
+                    0,
+                    "1d4b2e16-481e-4579-8b35-ffc32e4a1758",
+                    100,
+                    1,
+                    Zone.FAR,
+                    "gateway:kitchen",
+                    ARRIVED_AT,
+                )
+            ],
+        ),
+        (
+            "mist",
+            report(samples.MIST),
+            [
+                (
+                    0,
+                    "ac950d7b-af31-42d2-be7c-e15639fab2cd",
+                    2,
+                    2121,
+                    Zone.FAR,
+                    "gateway:00000000-0000-0000-1000-ac2316eca70b",
+                    1_661_300_746.0,
+                )
+            ],
+        ),
+    ],
+)
+def test_a_sample(format_: str, record: Any, expected: list[tuple[Any, ...]]):
+    assert seen(format_, record) == expected
+
+
+@pytest.mark.parametrize(
+    ("format_", "value"),
+    [
+        ("minew", b"[]"),
+        ("minew", b'[{"type":"Gateway","mac":"AC233FC03641"},{"type":"S1","mac":"C3000025EF6A"}]'),
+        ("theengs", b'{"id":"4C:64:A8:D0:AE:65","model_id":"HHCCJCY01HHCC","rssi":-79}'),
+        ("theengs", b'{"id":"60:87:57:4C:9B:C2","rssi":-79}'),
+        ("owntracks", samples.OWNTRACKS_STEPS),
+        ("espresense", samples.ESPRESENSE_KNOWN),
+        ("mist", samples.MIST_LOCATION),
+        ("mist", b'{"topic":"ping","events":[]}'),
+        ("kontakt", samples.KONTAKT),
+    ],
+)
+def test_what_is_about_no_ibeacon_is_no_fault(format_: str, value: bytes):
+    assert decoded(format_, report(value, key=None)) == []
+
+
+def upload(version: int, *events: dict[str, Any]) -> Any:
+    """Kontakt.io's, with the sample's gateway."""
+    return report(
+        orjson.loads(samples.KONTAKT) | {"version": version, "events": list(events)}, key=None
+    )
+
+
+def event(advertisement: bytes = samples.INGICS, **fields: Any) -> dict[str, Any]:
+    """Kontakt.io's, version 3."""
+    data = base64.b64encode(advertisement).decode()
+    return {"rssi": -51, "data": data, "timestamp": 1_688_335_200, "srData": ""} | fields
+
+
+INGICS_KEY = ("b9a5d27d-56cc-4e3a-ab51-1f2153bcb967", 1, 0x452E)
+
+
+def test_ibeacons_among_kontakts_events():
+    kontakt_packet = orjson.loads(samples.KONTAKT)["events"][0]
+    nested = {"rssi": -51, "timestamp": 1_688_335_200_123, "ble": {"data": event()["data"]}}
+    udid = "gateway:gatewayUniqueId"
+    found = seen("kontakt", upload(3, kontakt_packet, event(), event(timestamp=None)))
+    # (-51 dBm, of a beacon that has -42 at one metre, are 2.8 m.)
+    assert found == [
+        (1, *INGICS_KEY, Zone.NEAR, udid, 1_688_335_200.0),
+        (2, *INGICS_KEY, Zone.NEAR, udid, ARRIVED_AT),
+    ]
+    assert seen("kontakt", upload(4, nested)) == [
+        (0, *INGICS_KEY, Zone.NEAR, udid, 1_688_335_200.123)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("advertisement", "frame"),
+    [
+        (samples.INGICS, IBeaconFrame("b9a5d27d56cc4e3aab511f2153bcb967", 1, 0x452E, -42)),
+        (samples.APRIL_BROTHER, IBeaconFrame("b5b182c7eab14988aa99b5c1517008d9", 1, 0xCF64, -59)),
+        (samples.INGICS[3:], IBeaconFrame("b9a5d27d56cc4e3aab511f2153bcb967", 1, 0x452E, -42)),
+        (samples.INGICS_OTHER, None),
+        (samples.INGICS[:-1], None),
+        (samples.INGICS[:3] + b"\0" * 27, None),
+        (b"\x02\x01", None),
+        (b"", None),
+        (b"\xff", None),
+    ],
+)
+def test_the_ibeacon_of_an_advertisement(advertisement: bytes, frame: IBeaconFrame | None):
+    assert ibeacon_frame(advertisement) == frame
+
+
+def test_a_report_has_many_sightings_each_with_its_place():
+    beacon = orjson.loads(samples.MINEW)[1]
+    gateway = orjson.loads(samples.MINEW)[0]
+    unknown = {"type": "Unknown", "mac": "1918FC051F60", "rssi": -72}
+    elements = [beacon, unknown, gateway, beacon | {"ibeaconMinor": 3}]
+    batch = decode("minew", report([gateway], offset=1), report(elements, offset=2))
+    assert [(each.record.offset, each.index, each.key.minor) for each in batch.messages] == [
+        (2, 0, 0),
+        (2, 3, 3),
+    ]
+    assert {each.message.device.udid for each in batch.messages} == {"gateway:AC233FC03641"}
+
+
+def minew(**fields: Any) -> Any:
+    """The sample, with fields of its beacon replaced, or removed where they are None."""
+    gateway, beacon = orjson.loads(samples.MINEW)
+    whole = {name: value for name, value in (beacon | fields).items() if value is not None}
+    return report([gateway, whole])
+
+
+def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") -> Any:
+    """The sample with one thing in it replaced."""
+    assert old in sample
+    return report(sample.replace(old, new, 1), key=key)
+
+
+@pytest.mark.parametrize(
+    ("format_", "record", "reason", "told"),
+    [
+        ("minew", report(samples.MINEW[:-1]), "malformed_json", "truncated"),
+        ("minew", report(None), "malformed_json", "truncated"),
+        ("minew", report(b"{}"), "invalid_field", "array"),
+        ("minew", report(b"[5]"), "invalid_field", "object"),
+        ("minew", report(b"[{}]"), "invalid_field", "`type`"),
+        ("minew", minew(ibeaconUuid="x"), "invalid_field", "32 hexadecimal digits"),
+        ("minew", minew(ibeaconUuid=None), "invalid_field", "`ibeaconUuid`"),
+        ("minew", minew(ibeaconMajor=65536), "invalid_field", "65535"),
+        ("minew", minew(ibeaconMinor=None), "invalid_field", "`ibeaconMinor`"),
+        ("minew", minew(rssi=None), "invalid_field", "`rssi`"),
+        ("minew", minew(timestamp="yesterday"), "invalid_field", "timestamp"),
+        ("minew", report(samples.MINEW_2017, key=None), "invalid_field", "who has heard"),
+        ("minew", report(samples.MINEW_2017, key=b"\xff"), "invalid_field", "key is not UTF-8"),
+        ("minew", report(samples.MINEW_2017, key=b"gw//x"), "invalid_field", "has no name"),
+        ("minew", report(samples.MINEW_2017, key=b"x" * 256), "invalid_field", "255 characters"),
+        ("minew", report(samples.MINEW_2017, key=b"a\0b"), "invalid_field", "NUL"),
+        (
+            "minew",
+            report([orjson.loads(samples.MINEW)[1]] * (MOST_SIGHTINGS + 1)),
+            "invalid_field",
+            "1001 sightings",
+        ),
+        ("theengs", report(b"[]"), "invalid_field", "object"),
+        ("theengs", changed(samples.THEENGS, b'"major":0,', b""), "invalid_field", "`major`"),
+        ("theengs", report(samples.THEENGS, key=None), "invalid_field", "who has heard"),
+        ("theengs", changed(samples.THEENGS, b"-78", b"null"), "invalid_field", "rssi"),
+        ("owntracks", report(b"{}"), "invalid_field", "`_type`"),
+        ("owntracks", changed(samples.OWNTRACKS, b'"prox":2', b'"prox":4'), "invalid_field", "3"),
+        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"1e308"), "invalid_field", "9999"),
+        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"-1"), "invalid_field", "9999"),
+        ("owntracks", report(samples.OWNTRACKS, key=None), "invalid_field", "who has heard"),
+        ("espresense", report(b"{}"), "invalid_field", "`id`"),
+        ("espresense", changed(samples.ESPRESENSE, b"-100-1", b"-100"), "invalid_field", "iBeacon"),
+        ("espresense", changed(samples.ESPRESENSE, b'-1"', b'-70000"'), "invalid_field", "65535"),
+        ("espresense", report(samples.ESPRESENSE, key=None), "invalid_field", "who has heard"),
+        ("mist", report(b"[]"), "invalid_field", "object"),
+        ("mist", report(b'{"topic":"asset-raw-rssi"}'), "invalid_field", "`events`"),
+        ("mist", changed(samples.MIST, b'"rssi": -79,', b""), "invalid_field", "`rssi`"),
+        ("mist", changed(samples.MIST, b"1661300746", b"1e400"), "invalid_field", "range"),
+        ("mist", changed(samples.MIST, b"ac950d7b", b""), "invalid_field", "hexadecimal"),
+        ("kontakt", upload(2, event()), "invalid_field", "version 3 or 4"),
+        ("kontakt", upload(3, event(data="%")), "invalid_field", "base64"),
+        ("kontakt", upload(3, event(rssi=None)), "invalid_field", "rssi"),
+        ("kontakt", upload(3, event(timestamp=10**15)), "invalid_field", "9999"),
+        ("kontakt", report(b'{"version":3,"events":[]}'), "invalid_field", "`sourceId`"),
+    ],
+)
+def test_what_is_malformed_is_a_dead_letter(format_: str, record: Any, reason: str, told: str):
+    found, detail = refused(format_, record)
+    assert found == reason
+    assert told in detail
+
+
+def test_a_report_is_understood_whole_or_not_at_all():
+    """Else one that is put back would count its good part twice."""
+    gateway, beacon = orjson.loads(samples.MINEW)
+    half = report([gateway, beacon, beacon | {"ibeaconMajor": -1}], offset=5)
+    batch = decode("minew", report(samples.MINEW, offset=4), half, report(b"[", offset=6))
+    assert [each.record.offset for each in batch.messages] == [4]
+    assert [each.record.offset for each in batch.dead_letters] == [5, 6]
+    assert batch.dead_positions == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("format_", "value", "key"),
+    [
+        ("minew", samples.MINEW, None),
+        ("theengs", samples.THEENGS, OMG),
+        ("owntracks", samples.OWNTRACKS, b"owntracks/jane/phone/beacon"),
+        ("espresense", samples.ESPRESENSE, samples.ESPRESENSE_TOPIC),
+        ("mist", samples.MIST, None),
+        ("kontakt", upload(3, event()).value, None),
+    ],
+)
+def test_each_in_cloudevents(format_: str, value: bytes, key: bytes | None):
+    bare = seen(format_, report(value, key=key))
+    assert bare
+    named = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/"), ("ce_type", b"t")]
+    assert seen(f"cloudevents+{format_}", report(value, key=key, headers=named)) == bare
+    whole = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
+    structured = report(
+        orjson.dumps(whole | {"data": orjson.loads(value)}),
+        key=key,
+        headers=[("content-type", b"application/cloudevents+json")],
+    )
+    assert seen(f"cloudevents+{format_}", structured) == bare

@@ -1,0 +1,165 @@
+"""The registry's client: bounded in time and bytes, patient in a role, plain in a command."""
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+
+from engine.cli.check.registry import check_registry
+from engine.kafka.detection_decoder import detection_decoders
+from engine.process.errors import SchemaRegistryError, SettingsError
+from engine.process.metrics import Metrics
+from engine.process.settings_display import shown
+from engine.process.settings_sources import load_settings
+from tests.servers.http_service import (
+    Answer,
+    endless,
+    hanging,
+    hanging_up,
+    replying,
+    resetting,
+    writing,
+)
+from tests.servers.schema_registry import SchemaRegistryService, schema_registry
+from tests.servers.waiting import eventually
+from tests.unit.formats import registered
+from tests.unit.formats.records import TOPIC, report
+from tests.unit.formats.registered import avro, detection, framed
+
+RECORD = report(framed(7, avro(detection(detected_at=1_795_165_200_000_000, rssi=-50))))
+LONG = replying(200, b"x" * (1024 * 1024 + 1))
+
+
+def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
+    return load_settings(
+        detection_topics=f"{TOPIC}=avro", schema_registry_url=registry.url(user), **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (replying(500, b"{}"), "the schema registry answers 500 to /schemas/ids/7"),
+        (replying(302, location="http://127.0.0.1:1/"), "answers 302"),
+        (resetting, "does not answer: ConnectionResetError"),
+        (hanging_up, "speaks no HTTP"),
+        (hanging, "does not answer: TimeoutError"),
+        (writing(b"SSH-2.0-OpenSSH\r\n"), "speaks no HTTP"),
+        (writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), "speaks no HTTP"),
+        (writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000), "speaks no HTTP"),
+    ],
+)
+async def test_a_command_ends_with_what_is_wrong(answer: Answer, told: str) -> None:
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = answer
+        decoder = detection_decoders(settings(registry, schema_registry_timeout=0.3))[TOPIC]
+        with pytest.raises(SchemaRegistryError, match=told.replace("[", r"\[")):
+            await decoder.decode([RECORD])
+
+
+async def test_a_command_is_told_that_nobody_is_there() -> None:
+    async with schema_registry() as registry:
+        given = settings(registry)
+    with pytest.raises(SchemaRegistryError, match="does not answer: ConnectionRefusedError"):
+        await detection_decoders(given)[TOPIC].decode([RECORD])
+
+
+@pytest.mark.parametrize("answer", [LONG, endless])
+async def test_an_answer_without_an_end_is_no_schema(answer: Answer) -> None:
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = answer
+        (letter,) = (
+            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
+        ).dead_letters
+        assert "it has more than 1048576 bytes" in letter.detail
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"schema":5}', b"[" * 100_000])
+async def test_an_answer_that_is_none_is_no_schema(body: bytes) -> None:
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = replying(200, body)
+        (letter,) = (
+            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
+        ).dead_letters
+        assert "no answer of a registry" in letter.detail
+
+
+async def test_a_role_waits_until_the_registry_answers() -> None:
+    metrics = Metrics()
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = replying(503, b"{}")
+        decoders = detection_decoders(settings(registry), registry_errors=metrics.registry_errors)
+        waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
+        await eventually(lambda: len(registry.asked) > 2, what="it was asked again")
+        assert not waiting.done()
+        registry.instead = None
+        assert len((await waiting).messages) == 1
+    failed = metrics.registry.get_sample_value("proximity_registry_errors_total")
+    assert failed == len(registry.asked) - 1
+
+
+async def test_a_role_that_is_told_to_stop_does_not_wait() -> None:
+    async with schema_registry() as registry:
+        registry.instead = hanging
+        decoders = detection_decoders(settings(registry), registry_errors=Metrics().registry_errors)
+        waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
+        await eventually(lambda: registry.asked, what="it was asked")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+async def test_the_login_of_the_url() -> None:
+    async with schema_registry({7: registered.AVRO}) as registry:
+        token = base64.b64encode(b"me:p@ss").decode()
+        registry.authorization = f"Basic {token}"
+        given = settings(registry, "me:p%40ss@")
+        assert len((await detection_decoders(given)[TOPIC].decode([RECORD])).messages) == 1
+        with pytest.raises(SchemaRegistryError, match="401"):
+            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
+    assert "p%40ss" not in shown(given.schema_registry_url)
+    assert registry.service.heard[0].headers["host"] == f"127.0.0.1:{registry.service.port}"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (None, "PROXIMITY_SCHEMA_REGISTRY_URL is required by gateways=avro"),
+        ("localhost:8081", "accepted: http:// or https://"),
+        ("http://", "accepted"),
+        ("http://h:port", "accepted"),
+        ("http://h/?x=1", "accepted"),
+        ("http://h/a b", "must be escaped"),
+        ("ftp://h", "accepted"),
+    ],
+)
+def test_a_url_that_cannot_work_is_named(url: str | None, told: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(detection_topics=f"{TOPIC}=avro", schema_registry_url=url)
+    assert "PROXIMITY_SCHEMA_REGISTRY_URL" in str(caught.value)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "told"),
+    [
+        (replying(200, ["JSON", "PROTOBUF", "AVRO"]), "ok", ", AVRO, JSON, PROTOBUF"),
+        (replying(200, {}), "bad", "answers, and is no schema registry"),
+        (replying(401, {}), "bad", "answers with status 401"),
+        (resetting, "bad", "ConnectionResetError"),
+        (endless, "bad", "more than 1048576 bytes"),
+    ],
+)
+async def test_check_looks_at_it(answer: Answer, state: str, told: str) -> None:
+    async with schema_registry() as registry:
+        registry.instead = answer
+        (found,) = await check_registry(settings(registry, "me:secret@"))
+        assert registry.asked == ["/schemas/types"]
+    assert (found.state.value, found.what) == (state, "reachable")
+    assert told in found.told
+    assert "secret" not in found.told
+
+
+async def test_check_leaves_a_registry_alone_that_nobody_needs() -> None:
+    assert await check_registry(load_settings(schema_registry_url="http://127.0.0.1:1")) == []

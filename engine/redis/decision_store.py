@@ -47,7 +47,7 @@ class DecisionStore:
         async with asyncio.timeout(self._deadline):
             for call in self._calls(decisions):
                 await self._script(
-                    keys=[self._key(each.device) for each in call],
+                    keys=[decisions_key(self._prefix, each.device) for each in call],
                     args=[
                         self._most,
                         KEPT_SECONDS * 1000,
@@ -58,7 +58,7 @@ class DecisionStore:
     async def read(self, device: DeviceKey) -> list[KeptDecision]:
         """Those of one device, the newest first."""
         async with asyncio.timeout(self._deadline):
-            kept: list[Any] = await self._redis.lrange(self._key(device), 0, -1)
+            kept: list[Any] = await self._redis.lrange(decisions_key(self._prefix, device), 0, -1)
         found = map(_read, kept)
         return [decision for decision in found if decision is not None]
 
@@ -71,14 +71,11 @@ class DecisionStore:
         for listed in by_tag.values():
             yield from chunked(listed, _MOST_A_CALL)
 
-    def _key(self, device: DeviceKey) -> bytes:
-        udid = device.udid.encode()
-        return b"%bdecisions:{%d}:%d:%b" % (
-            self._prefix,
-            claim_tag(udid),
-            device.company_id,
-            udid,
-        )
+
+def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
+    """Where the decisions of one device lie."""
+    udid = device.udid.encode()
+    return b"%bdecisions:{%d}:%d:%b" % (prefix, claim_tag(udid), device.company_id, udid)
 
 
 def _read(kept: bytes) -> KeptDecision | None:

@@ -1,10 +1,12 @@
-"""Deletes what Redis holds under one device's udid: claims, and the copy of its record."""
+"""Deletes what Redis holds under one device's udid: claims, its last decisions, and the copy of
+its record."""
 
 from collections.abc import Iterable
 
 from catalog.chunks import chunked
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claim_key
+from engine.redis.decision_store import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 
 _AT_ONCE = 500
@@ -30,4 +32,5 @@ async def forget_in_redis(
 
 def _keys(prefix: str, device: DeviceKey, campaign_ids: Iterable[int]) -> list[bytes]:
     claims = [claim_key(prefix.encode(), each, device.udid) for each in campaign_ids]
-    return [copy_key(prefix, device).encode(), *claims]
+    kept = decisions_key(prefix.encode(), device)
+    return [copy_key(prefix, device).encode(), kept, *claims]

@@ -73,7 +73,7 @@ class DecisionStore:
 
 
 def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
-    """Where the decisions of a device stand."""
+    """Where the decisions of one device lie."""
     udid = device.udid.encode()
     return b"%bdecisions:{%d}:%d:%b" % (prefix, claim_tag(udid), device.company_id, udid)
 

@@ -1,4 +1,5 @@
-"""Deletes what Redis holds under one device's udid: claims, last decisions, the copy of its record."""
+"""Deletes what Redis holds under one device's udid: claims, its last decisions, and the copy of
+its record."""
 
 from collections.abc import Iterable
 

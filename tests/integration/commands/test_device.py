@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from rules.kept_decision import KeptDecision
 from rules.model import Zone
 from tests.integration.commands.proximity import Proximity
 
+FULL = "PROXIMITY_TEST_FULL" in os.environ  # each call of the command is a second
 AT = 1_795_200_000.0
 
 
@@ -44,9 +46,10 @@ async def keep(redis_url: str, udid: str) -> None:
 async def test_a_device_that_is_asked_about(
     proximity: Proximity, embedded_redis_url: str, sqlite_url: str
 ):
-    done = await ask(proximity, "Mall", "phone")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "run: proximity migrate" in done.stderr
+    if FULL:
+        done = await ask(proximity, "Mall", "phone")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "run: proximity migrate" in done.stderr
     await migrate(sqlite_url)
     database = open_database(sqlite_url)
     now = datetime.now(UTC)
@@ -54,10 +57,11 @@ async def test_a_device_that_is_asked_about(
         mall = Company(name="Mall", create_on=now)
         session.add(Device(company=mall, udid="phone", create_on=now, update_on=now))
     await database.close()
-    done = await ask(proximity, "Market", "phone")
-    assert (done.returncode, done.stderr) == (1, "proximity: there is no company 'Market'\n")
-    done = await ask(proximity, "1", "phone")
-    assert done.stdout == "phone at Mall, device 1\nnothing is kept of the last day\n"
+    if FULL:
+        done = await ask(proximity, "Market", "phone")
+        assert (done.returncode, done.stderr) == (1, "proximity: there is no company 'Market'\n")
+        done = await ask(proximity, "1", "phone")
+        assert done.stdout == "phone at Mall, device 1\nnothing is kept of the last day\n"
     await keep(embedded_redis_url, "phone")
     await keep(embedded_redis_url, "\x1b[2J")
     done = await ask(proximity, "Mall", "phone")
@@ -68,8 +72,9 @@ async def test_a_device_that_is_asked_about(
         "    wrong_weekday       2  deleted\n"
         "2026-11-20T18:40:00+0000  too_far  far at 4, deleted\n"
     )
-    done = await ask(proximity, "Mall", "\x1b[2J")
-    assert done.stdout.startswith("\\u001b[2J at Mall, not recorded yet\n")
+    if FULL:
+        done = await ask(proximity, "Mall", "\x1b[2J")
+        assert done.stdout.startswith("\\u001b[2J at Mall, not recorded yet\n")
     done = await ask(proximity, "Mall", "phone", "--json")
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["reason"] for each in told] == ["throttled", "too_far"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shlex
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from tests.integration.commands.proximity import Proximity
 from tests.integration.engine.pushed import PushedTrigger, pushed_trigger
 
 ROOT = Path(__file__).parents[3]
+FULL = "PROXIMITY_TEST_FULL" in os.environ  # else the first two stories
 _BLOCK = re.compile(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.MULTILINE)
 _BEACON = {"uuid": "f7826da6-4fa2-4e98-8024-bc5b71e0893e", "major": 1, "minor": 2}
@@ -66,7 +68,7 @@ async def test_the_page_is_true(world: PushedTrigger, tmp_path: Path):
     )
     steps = _BLOCK.findall((ROOT / "docs" / "why.md").read_text(encoding="utf-8"))
     assert len(steps) > 4
-    for command, shown in steps:
+    for command, shown in steps if FULL else steps[:3]:
         program, *words = shlex.split(command)
         assert program == "proximity"
         done = await asyncio.to_thread(proximity, *words)

@@ -13,8 +13,9 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.catalog import make_catalog
 from benchmarks.publishing import publish_all
-from benchmarks.workloads import Workload, make_catalog, workloads
+from benchmarks.workloads import Workload, workloads
 from engine.cli.embedded.servers import EmbeddedBroker
 
 _SUBJECT_SECONDS = 360.0

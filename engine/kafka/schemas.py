@@ -41,7 +41,9 @@ _DEAD_LETTER_HEADERS = {
         "failed_at": {"type": "string", "examples": ["2026-11-20T10:00:00+0000"]},
     },
     "patternProperties": {
-        "^original-": {"description": "a header of the original, whose name stands behind"}
+        "^original-": {
+            "description": "a CloudEvents header of the original, whose name stands behind"
+        }
     },
 }
 

@@ -118,7 +118,7 @@ def claim_argument(claim: ClaimRequest) -> bytes:
 
 def update_argument(update: ClaimUpdate) -> bytes:
     """An update in digits, for there are few."""
-    return b"%016d%b%014d%014d%014d" % (
+    return b"%019d%b%014d%014d%014d" % (
         update.campaign_id,
         update.owner,
         round(update.detected_at * 1000),

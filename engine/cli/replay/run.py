@@ -73,11 +73,14 @@ class ReplayRun:
                 if begin is None:
                     begin = time.monotonic()
                     progress.expect(self._source.total)
-                decoder = self._decoders[records[0].topic]
-                for part in chunked(records, decoder.records_at_once):
-                    self._take(await decoder.decode(part), len(part))
+                if records:
+                    await self._take_all(records, self._decoders[records[0].topic])
                 progress.update(self._records, self._source.read)
         return self._findings(0.0 if begin is None else time.monotonic() - begin)
+
+    async def _take_all(self, records: Records, decoder: DetectionDecoder) -> None:
+        for part in chunked(records, decoder.records_at_once):
+            self._take(await decoder.decode(part), len(part))
 
     def _take(self, batch: DecodedBatch[DecodedDetection], records: int) -> None:
         self._records += records

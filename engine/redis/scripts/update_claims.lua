@@ -1,7 +1,7 @@
 -- Gives claims back, or shortens them, for the owner alone. What is kept is described in claim.lua.
 --
 -- KEYS    the device, one a claim
--- ARGV    one a claim: 16 digits campaign; 16 bytes owner; 14 digits detected_at (epoch ms, of which
+-- ARGV    one a claim: 19 digits campaign; 16 bytes owner; 14 digits detected_at (epoch ms, of which
 --         the whole second counts); 14 digits delay (ms); 14 digits keep (ms): for how long it is to
 --         forbid from detected_at on, less than the delay; 0 gives it back
 -- RETURNS one a claim: 1 changed, 0 the owner holds no such claim (any more), or it was shortened
@@ -23,11 +23,11 @@ end
 
 local replies = {}
 for i, key in ipairs(KEYS) do
-  local campaign = tonumber(string.sub(ARGV[i], 1, 16))
-  local owner = string.sub(ARGV[i], 17, 32)
-  local at = tonumber(string.sub(ARGV[i], 33, 46))
-  local delay = tonumber(string.sub(ARGV[i], 47, 60))
-  local keep = tonumber(string.sub(ARGV[i], 61, 74))
+  local campaign = tonumber(string.sub(ARGV[i], 1, 19))
+  local owner = string.sub(ARGV[i], 20, 35)
+  local at = tonumber(string.sub(ARGV[i], 36, 49))
+  local delay = tonumber(string.sub(ARGV[i], 50, 63))
+  local keep = tonumber(string.sub(ARGV[i], 64, 77))
   local claim = redis.call('HGET', key, campaign)
   local from, granted_at
   if claim then

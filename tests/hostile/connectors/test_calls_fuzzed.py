@@ -95,7 +95,7 @@ def _take_every_step(one: ReceivedCall) -> None:
         if (letter := answered.dead_letter()) is not None:
             letter.outgoing(TOPICS.dead_letters, 0.0)
         if (wish := answered.claim_update()) is not None:
-            assert len(update_argument(wish)) == 16 + 3 * 14
+            assert len(update_argument(wish)) == 19 + 16 + 3 * 14
     if one.message.connector is None:
         return
     try:

@@ -56,7 +56,7 @@ def test_the_originals_headers_are_its_own_again() -> None:
 
 
 def test_headers_that_would_make_a_dead_letter_too_large_are_left_out() -> None:
-    many = record("p.detections", b"v", [("h", b"x" * 100)] * 200)
+    many = record("p.detections", b"v", [("ce_h", b"x" * 100)] * 200)
     written = DeadLetter(many, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
     assert len(written.headers) == 6
     assert read_letter(record("p.dead-letters", b"v", list(written.headers))).headers == []

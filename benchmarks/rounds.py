@@ -56,8 +56,10 @@ class Rounds:
         self._catalog = directory / "catalog.json"
         self._numbers = itertools.count()
         prefix = f"bench-{os.getpid()}-{workload.name}."
-        self._measured = BenchTopics(servers.kafka, prefix)
-        self._earlier = BenchTopics(servers.kafka, f"earlier-{prefix}")
+        self._measured = BenchTopics(servers.kafka, prefix, by_mention=not servers.keeps_all)
+        self._earlier = BenchTopics(
+            servers.kafka, f"earlier-{prefix}", by_mention=not servers.keeps_all
+        )
         self._prefixes = {self._measured: prefix, self._earlier: f"earlier-{prefix}"}
 
     async def prepare(self) -> None:

@@ -9,7 +9,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from catalog.models import (
     AuthenticationTrace,
     Campaign,
-    Company,
     DetectionTrace,
     Device,
     Presence,
@@ -29,14 +28,6 @@ class DeviceRows(NamedTuple):
     detections: int
     authentications: int
     presences: int
-
-
-async def find_company(session: AsyncSession, wanted: str) -> Company | None:
-    """By name, else by id."""
-    named = await session.scalar(select(Company).where(Company.name == wanted))
-    if named is not None or not wanted.isdecimal() or len(wanted) > 18:
-        return named
-    return await session.get(Company, int(wanted))
 
 
 async def campaign_ids(session: AsyncSession, company_id: int) -> Sequence[int]:

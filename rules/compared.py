@@ -15,7 +15,7 @@ _UP_TO = {Zone.FAR: "far or nearer", Zone.NEAR: "near or nearer", Zone.IMMEDIATE
 _ACTIVE = {True: "active", False: "inactive"}
 
 
-class Comparison(NamedTuple):
+class ComparedValues(NamedTuple):
     """What a check found, and what it needs to pass."""
 
     found: str
@@ -33,93 +33,93 @@ def duration_text(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def compared_beacon(known: bool) -> Comparison:
+def compared_beacon(known: bool) -> ComparedValues:
     """Whether the catalog has the beacon."""
-    return Comparison("known" if known else "unknown", "a beacon of the catalog")
+    return ComparedValues("known" if known else "unknown", "a beacon of the catalog")
 
 
-def compared_activity(active: bool) -> Comparison:
+def compared_activity(active: bool) -> ComparedValues:
     """Whether a record is active."""
-    return Comparison(_ACTIVE[active], "active")
+    return ComparedValues(_ACTIVE[active], "active")
 
 
-def compared_campaigns(count: int) -> Comparison:
+def compared_campaigns(count: int) -> ComparedValues:
     """How many campaigns a beacon has."""
-    return Comparison(
+    return ComparedValues(
         f"{count or 'no'} campaign{'' if count == 1 else 's'}", "a campaign that targets the beacon"
     )
 
 
-def compared_target(aimed: bool) -> Comparison:
+def compared_target(aimed: bool) -> ComparedValues:
     """Whether one campaign targets a beacon."""
-    return Comparison(
+    return ComparedValues(
         "targeted" if aimed else "not targeted", "a beacon that the campaign names, or its tag"
     )
 
 
-def compared_zone(zone: Zone) -> Comparison:
+def compared_zone(zone: Zone) -> ComparedValues:
     """Whether the proximity is known."""
-    return Comparison(zone.name.lower(), "immediate, near or far")
+    return ComparedValues(zone.name.lower(), "immediate, near or far")
 
 
-def compared_reach(zone: Zone, reach: Zone) -> Comparison:
+def compared_reach(zone: Zone, reach: Zone) -> ComparedValues:
     """Whether the device is near enough."""
-    return Comparison(zone.name.lower(), _UP_TO[reach])
+    return ComparedValues(zone.name.lower(), _UP_TO[reach])
 
 
-def compared_age(seconds: float, most: float) -> Comparison:
+def compared_age(seconds: float, most: float) -> ComparedValues:
     """How old the detection is."""
-    return Comparison(f"{duration_text(seconds)} old", f"at most {duration_text(most)}")
+    return ComparedValues(f"{duration_text(seconds)} old", f"at most {duration_text(most)}")
 
 
-def compared_lead(seconds: float, most: float) -> Comparison:
+def compared_lead(seconds: float, most: float) -> ComparedValues:
     """How far ahead of the engine's clock it is."""
-    return Comparison(f"{duration_text(seconds)} ahead", f"at most {duration_text(most)}")
+    return ComparedValues(f"{duration_text(seconds)} ahead", f"at most {duration_text(most)}")
 
 
 def compared_schedule(
     campaign: CampaignSnapshot, schedule: Schedule, occasion: Occasion
-) -> Mapping[Reason, Comparison]:
+) -> Mapping[Reason, ComparedValues]:
     """What the checks of a schedule compare, by reason."""
     clock = schedule.clock
     weekday = WEEKDAYS[occasion.weekday]
     opened = " (the window opened the day before)" if occasion.carried else ""
     return {
         Reason.INACTIVE: compared_activity(campaign.active),
-        Reason.NOT_STARTED: Comparison(
+        Reason.NOT_STARTED: ComparedValues(
             clock.written(occasion.moment), f"from {clock.written(schedule.start)} on"
         ),
-        Reason.ENDED: Comparison(
+        Reason.ENDED: ComparedValues(
             clock.written(occasion.moment), f"until {clock.written(schedule.end)}"
         ),
-        Reason.WRONG_WEEKDAY: Comparison(weekday + opened, _days(campaign.weekdays)),
-        Reason.OUTSIDE_HOURS: Comparison(_wall(campaign, clock, occasion), _hours(campaign)),
+        Reason.WRONG_WEEKDAY: ComparedValues(weekday + opened, _days(campaign.weekdays)),
+        Reason.OUTSIDE_HOURS: ComparedValues(_wall(campaign, clock, occasion), _hours(campaign)),
     }
 
 
-def compared_content() -> Comparison:
+def compared_content() -> ComparedValues:
     """A campaign that is open, and whose content has not come into the index yet."""
-    return Comparison("its content is not in the index yet", "its content")
+    return ComparedValues("its content is not in the index yet", "its content")
 
 
-def compared_connector(has_connector: bool) -> Comparison:
+def compared_connector(has_connector: bool) -> ComparedValues:
     """Whether the company has a connector."""
     found = "set up" if has_connector else "none set up"
-    return Comparison(found, "a connector of the company")
+    return ComparedValues(found, "a connector of the company")
 
 
 def compared_claim(
     campaign: CampaignSnapshot, clock: LocalClock, held: float | None, detected_at: float
-) -> Comparison:
+) -> ComparedValues:
     """When the campaign was last sent to the device, and how often it may be."""
     if not campaign.delay:
-        return Comparison("no cache delay", "no cache delay")
+        return ComparedValues("no cache delay", "no cache delay")
     needed = f"at least {duration_text(campaign.delay)} between two sends"
     if held is None:
-        return Comparison("no claim", needed)
+        return ComparedValues("no claim", needed)
     left = held + campaign.delay - detected_at
     ends = f"{duration_text(left)} left" if left > 0 else "that is over"
-    return Comparison(f"claimed at {clock.written(held)}, {ends}", needed)
+    return ComparedValues(f"claimed at {clock.written(held)}, {ends}", needed)
 
 
 def _days(mask: int) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from rules.compared import (
-    Comparison,
+    ComparedValues,
     compared_activity,
     compared_age,
     compared_beacon,
@@ -79,7 +79,7 @@ class ExplainedCheck(NamedTuple):
 
     check: Reason
     passed: bool
-    compared: Comparison
+    compared: ComparedValues
 
 
 class ExplainedCampaign(NamedTuple):
@@ -145,7 +145,7 @@ def awake_campaign(campaign: CampaignSnapshot) -> CampaignSnapshot:
 
 
 def _shared_checks(
-    target: Target | None, question: Question, campaigns: Comparison
+    target: Target | None, question: Question, campaigns: ComparedValues
 ) -> Iterator[ExplainedCheck]:
     """Those of the detection, in the order of the contract, as far as they make sense."""
     zone, most = question.zone, question.max_age

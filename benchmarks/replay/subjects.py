@@ -15,8 +15,8 @@ import msgspec
 from benchmarks.subjects import Result, floor
 from engine.cli.publish.form import Format
 from engine.cli.publish.source import opened
-from engine.cli.replay.period import Period
-from engine.cli.replay.session import Request, perform
+from engine.cli.replay.period import ReplayPeriod
+from engine.cli.replay.session import ReplayRequest, perform
 from engine.kafka.messages import Detection
 from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
@@ -41,10 +41,10 @@ async def file_floor(file: Path) -> Result:
 
 async def replay(settings: Settings, file: Path | None) -> Result:
     """The command, against SQL's catalog as it is."""
-    request = Request(
+    request = ReplayRequest(
         file=file,
         form=Format.JSONL,
-        period=Period(),
+        period=ReplayPeriod(),
         shift=0.0,
         catalogs=(),
         compares=False,

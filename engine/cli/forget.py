@@ -76,7 +76,8 @@ async def _in_both(
     stores: "Stores", settings: Settings, wanted: str, udid: str, *, delete: bool
 ) -> _Found:
     """SQL first: what Redis has of a device it copies from there."""
-    from catalog.forgetting import campaign_ids, count_device, find_company, forget_device
+    from catalog.company_lookup import find_company
+    from catalog.forgetting import campaign_ids, count_device, forget_device
     from engine.redis.devices import DeviceKey
     from engine.redis.forgetting import forget_in_redis
 

@@ -1,4 +1,4 @@
-"""Java's partitioner hash, so that a device keeps its partition whoever publishes.
+"""The hash of Java's partitioner: every client that uses it puts a device on the same partition.
 
 aiokafka computes it byte by byte. No package that is kept up brings this one (32 bits, version 2).
 """

@@ -28,7 +28,7 @@ _MOST_CAMPAIGNS = 50  # in one record
 
 
 class DecisionWatcher(Protocol):
-    """Is told what became of each detection, a batch at a time. Waits for nothing, raises nothing.
+    """Receives the outcome of each detection, a batch at a time, and neither waits nor raises.
 
     `run` is its background task, named `name`.
     """

@@ -157,7 +157,7 @@ def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
 
 
 def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[DecisionWatcher]:
-    """Who is told of decisions: the notes of devices, unless nothing is to be kept; the tail."""
+    """What receives decisions: the notes of devices (unless RECENT_DECISIONS is 0) and the tail."""
     if parts.settings.recent_decisions:
         store = build_decision_store(parts.settings, parts.stores.redis)
         yield DecisionNotes(store=store, metrics=parts.metrics, clock=clock)

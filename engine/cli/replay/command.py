@@ -14,8 +14,8 @@ from engine.cli.publish.form import Format, form_of
 from engine.cli.tables import echo_json
 
 if TYPE_CHECKING:
-    from engine.cli.replay.outcome import Findings
-    from engine.cli.replay.period import Period
+    from engine.cli.replay.outcome import ReplayFindings
+    from engine.cli.replay.period import ReplayPeriod
 
 
 def register(app: typer.Typer) -> None:
@@ -81,7 +81,7 @@ def replay(
 
     Memory: about 400 bytes a device that is sent something, and 150 for each of its campaigns.
     """
-    from engine.cli.replay.session import Request, perform
+    from engine.cli.replay.session import ReplayRequest, perform
     from engine.process.lifecycle import tune_garbage_collector
 
     if without_sql and catalog is None:
@@ -92,7 +92,7 @@ def replay(
     settings = begin_quietly(context)
     _refuse_unwritable(csv_file, html)
     with nullcontext() if sends is None else _opened(sends) as sent:
-        request = Request(
+        request = ReplayRequest(
             file=file,
             form=form or (form_of(file) if file is not None else Format.JSONL),
             period=period,
@@ -108,7 +108,7 @@ def replay(
     _tell(findings, json, csv_file)
 
 
-def _write_files(findings: "Findings", csv_file: Path | None, html: Path | None) -> None:
+def _write_files(findings: "ReplayFindings", csv_file: Path | None, html: Path | None) -> None:
     from engine.cli.replay.export import write_csv
     from engine.cli.replay.report.page import write_page
 
@@ -120,7 +120,7 @@ def _write_files(findings: "Findings", csv_file: Path | None, html: Path | None)
             stream.write(write_page(findings))
 
 
-def _tell(findings: "Findings", json: bool, csv_file: Path | None) -> None:
+def _tell(findings: "ReplayFindings", json: bool, csv_file: Path | None) -> None:
     from engine.cli.replay.export import json_lines, write_csv
     from engine.cli.replay.text import print_findings
 
@@ -133,10 +133,10 @@ def _tell(findings: "Findings", json: bool, csv_file: Path | None) -> None:
         print_findings(findings)
 
 
-def _period(since: str | None, until: str | None, warm_up: str) -> "Period":
+def _period(since: str | None, until: str | None, warm_up: str) -> "ReplayPeriod":
     from math import inf
 
-    from engine.cli.replay.period import Period
+    from engine.cli.replay.period import ReplayPeriod
 
     seconds = _duration(warm_up, "warm-up")
     if seconds and since is None:
@@ -145,7 +145,7 @@ def _period(since: str | None, until: str | None, warm_up: str) -> "Period":
     end = inf if until is None else _instant(until, "to")
     if begin >= end:
         raise typer.BadParameter("comes before --from", param_hint="to")
-    return Period(begin, end, begin - seconds)
+    return ReplayPeriod(begin, end, begin - seconds)
 
 
 def _instant(text: str, option: str) -> float:

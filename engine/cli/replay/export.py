@@ -7,7 +7,7 @@ from uuid import UUID
 
 from catalog.plain_text import for_csv
 from engine.cli.replay.decisions import CatalogReplay
-from engine.cli.replay.outcome import CampaignRow, Findings, HourRow, Outcome
+from engine.cli.replay.outcome import CampaignRow, HourRow, Outcome, ReplayFindings
 from engine.kafka.timestamps import format_instant
 from engine.trigger.grants import Grant
 
@@ -37,7 +37,7 @@ _SENT_COLUMNS = (
 )
 
 
-def json_lines(findings: Findings) -> Iterator[dict[str, Any]]:
+def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
     """One object a line; `kind` says of what: the replay, a reason, a campaign, an hour."""
     yield {
         "kind": "replay",
@@ -90,7 +90,7 @@ def _cells(outcome: Outcome, row: HourRow) -> Sequence[Any]:
     )
 
 
-def write_csv(findings: Findings, stream: TextIO) -> int:
+def write_csv(findings: ReplayFindings, stream: TextIO) -> int:
     """The hours, under a header; how many lines follow it."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_HOUR_COLUMNS)

@@ -6,7 +6,7 @@ from math import inf
 from aiokafka import TopicPartition
 
 from engine.cli.errors import CommandError
-from engine.cli.replay.period import Period
+from engine.cli.replay.period import ReplayPeriod
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.partition_worker import Records
 from engine.kafka.topic_reader import OffsetRange, TopicReader, partitions_of
@@ -22,7 +22,7 @@ class KafkaSource:
     behind it. What comes later still is stale. A device's records lie in one partition, in order.
     """
 
-    def __init__(self, settings: Settings, reader: TopicReader, period: Period) -> None:
+    def __init__(self, settings: Settings, reader: TopicReader, period: ReplayPeriod) -> None:
         self.total: int | None = None
         self.read = 0
         self._settings = settings

@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
     rows: Sequence[HourRow]
 
 
-class Findings(NamedTuple):
+class ReplayFindings(NamedTuple):
     """Of the whole replay. `records` were read, of which `undecodable` are no detections;
     `decided` lay in the period. `begins_cold`: claims of the time before it are not known."""
 

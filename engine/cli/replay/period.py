@@ -8,7 +8,7 @@ from typing import NamedTuple
 from engine.kafka.detections import DecodedDetection
 
 
-class Period(NamedTuple):
+class ReplayPeriod(NamedTuple):
     """From `since` up to, not including, `until`, in epoch seconds.
 
     What lies between `warm_up` and `since` is decided and not counted, so that claims stand as
@@ -27,7 +27,7 @@ class Period(NamedTuple):
     @property
     def is_all(self) -> bool:
         """Whether nothing lies outside of it."""
-        return self == Period()
+        return self == ReplayPeriod()
 
     def parts(
         self, detections: list[DecodedDetection]

@@ -12,8 +12,8 @@ from catalog.chunks import chunked
 from engine.cli.progress import PlainProgress
 from engine.cli.replay.comparison import CatalogComparison
 from engine.cli.replay.decisions import CatalogReplay
-from engine.cli.replay.outcome import Findings, outcome_of
-from engine.cli.replay.period import Period
+from engine.cli.replay.outcome import ReplayFindings, outcome_of
+from engine.cli.replay.period import ReplayPeriod
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.decoding import DecodedBatch
 from engine.kafka.detection_decoder import DetectionDecoder
@@ -50,7 +50,7 @@ class ReplayRun:
         *,
         source: ReplaySource,
         replays: Sequence[CatalogReplay],
-        period: Period,
+        period: ReplayPeriod,
         shift: float,
         decoders: Mapping[str, DetectionDecoder],
         on_sent: OnSent | None = None,
@@ -65,7 +65,7 @@ class ReplayRun:
         self._records = self._undecodable = self._decided = 0
         self._first_fault = ""
 
-    async def run(self, progress: PlainProgress) -> Findings:
+    async def run(self, progress: PlainProgress) -> ReplayFindings:
         """Read to the end. Raises what the source raises."""
         begin: float | None = None
         async with aclosing(self._source.batches()) as batches:
@@ -104,12 +104,12 @@ class ReplayRun:
             for replay, grants, positions in zip(self._replays, sent, only, strict=True):
                 self._on_sent(replay, grants, positions)
 
-    def _findings(self, seconds: float) -> Findings:
+    def _findings(self, seconds: float) -> ReplayFindings:
         outcomes = [
             outcome_of(replay, self._comparison, number)
             for number, replay in enumerate(self._replays)
         ]
-        return Findings(
+        return ReplayFindings(
             self._source.name,
             self._records,
             self._undecodable,

@@ -24,8 +24,8 @@ from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.export import SentCsv
 from engine.cli.replay.file_source import FILE_TOPIC, FileSource
 from engine.cli.replay.kafka_source import KafkaSource
-from engine.cli.replay.outcome import Findings
-from engine.cli.replay.period import Period
+from engine.cli.replay.outcome import ReplayFindings
+from engine.cli.replay.period import ReplayPeriod
 from engine.cli.replay.run import ReplayRun, ReplaySource
 from engine.cli.servers import first_contact, kafka_failures, open_migrated_database
 from engine.kafka.detection_decoder import (
@@ -43,13 +43,13 @@ _LARGEST_LIST = 5000  # records a list from Kafka
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ReplayRequest:
     """What the options say. With `compares` the last of `catalogs` is the other one; without a
     first one the catalog is SQL's as it is. Every notification goes to `sends`."""
 
     file: Path | None
     form: Format
-    period: Period
+    period: ReplayPeriod
     shift: float
     catalogs: Sequence[Path]
     compares: bool
@@ -57,7 +57,7 @@ class Request:
     sends: TextIO | None
 
 
-async def perform(settings: Settings, request: Request) -> Findings:
+async def perform(settings: Settings, request: ReplayRequest) -> ReplayFindings:
     """The whole replay. Raises CommandError with the one line to show."""
     try:
         replays = [
@@ -73,8 +73,11 @@ async def perform(settings: Settings, request: Request) -> Findings:
 
 
 async def _run(
-    settings: Settings, request: Request, source: ReplaySource, replays: Sequence[CatalogReplay]
-) -> Findings:
+    settings: Settings,
+    request: ReplayRequest,
+    source: ReplaySource,
+    replays: Sequence[CatalogReplay],
+) -> ReplayFindings:
     compared = len(replays) > 1
     sends = None if request.sends is None else SentCsv(request.sends, compared=compared)
     run = ReplayRun(
@@ -92,7 +95,7 @@ async def _run(
     return findings
 
 
-def _decoders(settings: Settings, request: Request) -> Mapping[str, DetectionDecoder]:
+def _decoders(settings: Settings, request: ReplayRequest) -> Mapping[str, DetectionDecoder]:
     """Of each topic; a file holds our own format."""
     if request.file is None:
         return detection_decoders(settings)
@@ -100,7 +103,7 @@ def _decoders(settings: Settings, request: Request) -> Mapping[str, DetectionDec
 
 
 @asynccontextmanager
-async def _source(settings: Settings, request: Request) -> AsyncIterator[ReplaySource]:
+async def _source(settings: Settings, request: ReplayRequest) -> AsyncIterator[ReplaySource]:
     if request.file is not None:
         try:
             source = opened(request.file)
@@ -117,7 +120,7 @@ async def _source(settings: Settings, request: Request) -> AsyncIterator[ReplayS
             yield KafkaSource(settings, reader, request.period)
 
 
-async def _catalogs(settings: Settings, request: Request) -> list[ReplayedCatalog]:
+async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:
     """The catalog, and the other one where they are compared."""
     contents = [(_name(file, request.catalogs), _content(file)) for file in request.catalogs]
     async with AsyncExitStack() as stack:

@@ -8,7 +8,7 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.demo.reasons import WORDS
-from engine.cli.replay.outcome import CampaignRow, Findings, HourRow, Outcome
+from engine.cli.replay.outcome import CampaignRow, HourRow, Outcome, ReplayFindings
 from engine.cli.tables import print_rows
 from rules.model import Reason
 
@@ -16,7 +16,7 @@ _MOST_HOURS = 48
 _DAY = 86_400
 
 
-def print_findings(findings: Findings) -> None:
+def print_findings(findings: ReplayFindings) -> None:
     """Everything; the hours as days where there are many."""
     for line in told(findings):
         typer.echo(for_terminal(line))
@@ -31,7 +31,7 @@ def print_findings(findings: Findings) -> None:
     _print_hours(findings.outcomes)
 
 
-def told(findings: Findings) -> Iterator[str]:
+def told(findings: ReplayFindings) -> Iterator[str]:
     """The replay in sentences."""
     rate = findings.decided / max(findings.seconds, 0.001)
     yield (

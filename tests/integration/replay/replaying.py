@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.cli.publish.form import Format
-from engine.cli.replay.outcome import Findings
-from engine.cli.replay.period import Period
-from engine.cli.replay.session import Request, perform
+from engine.cli.replay.outcome import ReplayFindings
+from engine.cli.replay.period import ReplayPeriod
+from engine.cli.replay.session import ReplayRequest, perform
 from engine.process.settings import Settings
 
-_ALWAYS = Period()
+_ALWAYS = ReplayPeriod()
 
 
 class Sent(NamedTuple):
@@ -31,14 +31,14 @@ async def replayed(
     *,
     file: Path | None = None,
     form: Format = Format.JSONL,
-    period: Period = _ALWAYS,
+    period: ReplayPeriod = _ALWAYS,
     catalogs: Sequence[Path] = (),
     compares: bool = False,
     without_sql: bool = False,
-) -> tuple[Findings, list[Sent]]:
+) -> tuple[ReplayFindings, list[Sent]]:
     """What a replay found, and what it would have sent, by id."""
     stream = io.StringIO()
-    request = Request(
+    request = ReplayRequest(
         file=file,
         form=form,
         period=period,

@@ -21,8 +21,8 @@ from engine.cli.demo.receiver import Receiver
 from engine.cli.demo.run import demo_settings, running_engine
 from engine.cli.embedded.run import embedded_settings
 from engine.cli.publish.item import Item, stamped
-from engine.cli.replay.outcome import Findings, Outcome
-from engine.cli.replay.period import Period
+from engine.cli.replay.outcome import Outcome, ReplayFindings
+from engine.cli.replay.period import ReplayPeriod
 from engine.kafka.messages import Notification
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
@@ -56,16 +56,18 @@ async def test_it_sends_what_the_live_engine_published_one_by_one(tmp_path: Path
 
 async def check_halves(settings: Settings, path: Path, middle: float, whole: Outcome) -> None:
     """The second half, with the first one to know its claims by, and without."""
-    first, _ = await replayed(settings, path, period=Period(until=middle))
-    second, _ = await replayed(settings, path, period=Period(middle, warm_up=middle - 2 * WALK))
-    cold, _ = await replayed(settings, path, period=Period(middle, warm_up=middle))
+    first, _ = await replayed(settings, path, period=ReplayPeriod(until=middle))
+    second, _ = await replayed(
+        settings, path, period=ReplayPeriod(middle, warm_up=middle - 2 * WALK)
+    )
+    cold, _ = await replayed(settings, path, period=ReplayPeriod(middle, warm_up=middle))
     assert added(first, second) == whole.detections
     assert first.outcomes[0].sent + second.outcomes[0].sent == whole.sent
     assert cold.outcomes[0].sent > second.outcomes[0].sent > 0
     assert (cold.begins_cold, second.begins_cold, cold.decided) == (True, False, second.decided)
 
 
-def added(*parts: Findings) -> dict[Reason, int]:
+def added(*parts: ReplayFindings) -> dict[Reason, int]:
     counts = [Counter(part.outcomes[0].detections) for part in parts]
     return dict(sum(counts, Counter[Reason]()))
 

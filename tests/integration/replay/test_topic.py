@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaProducer
 
 from engine.cli.errors import CommandError
 from engine.cli.replay.kafka_source import KafkaSource
-from engine.cli.replay.period import Period
+from engine.cli.replay.period import ReplayPeriod
 from engine.kafka.messages import Detection, Device
 from engine.kafka.timestamps import format_instant
 from engine.kafka.topic_reader import open_admin, open_topic_reader
@@ -23,7 +23,7 @@ MINUTE = 60
 MINUTES = 120
 # (Of today: brokers delete what is days old.)
 BEGIN = time.time() // 3600 * 3600 - 4 * 3600
-PERIOD = Period(BEGIN + 30 * MINUTE, BEGIN + 60 * MINUTE, BEGIN + 23 * MINUTE)
+PERIOD = ReplayPeriod(BEGIN + 30 * MINUTE, BEGIN + 60 * MINUTE, BEGIN + 23 * MINUTE)
 CAMPAIGN = campaign("Now and then", cache="10 minutes", end="2040-12-31T00:00:00+0100")
 
 
@@ -93,7 +93,7 @@ async def test_it_ends_where_the_topic_ended(settings: Settings, tmp_path: Path)
     """Detections that go on arriving are not waited for."""
     await publish(settings)
     async with open_topic_reader(settings, missing="skip") as reader:
-        source = KafkaSource(settings, reader, Period())
+        source = KafkaSource(settings, reader, ReplayPeriod())
         count = 0
         async for records in source.batches():
             if not count:

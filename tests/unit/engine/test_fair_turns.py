@@ -72,7 +72,7 @@ async def test_those_who_wait_for_a_server_do_not_keep_others_from_going_on() ->
         async with turns.turn(4):
             pass
         await busy(turns, 1, [], 20)
-    assert turns._stalled == len(hanging)
+    await eventually(lambda: turns._stalled == len(hanging), what="each is set aside")
     await cancel(hanging)
     assert (turns._stalled, turns._running.total()) == (0, 0)
 

@@ -2,7 +2,7 @@ import math
 from typing import Any
 
 from engine.cli.replay.file_source import FileRecord
-from engine.cli.replay.period import Period
+from engine.cli.replay.period import ReplayPeriod
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import Detection, Device
 from rules.model import Zone
@@ -15,18 +15,18 @@ def detections(*times: float) -> list[DecodedDetection]:
     return [DecodedDetection(record, message, key, Zone.NEAR, at) for at in times]
 
 
-def parts(period: Period, *times: float) -> list[tuple[bool, list[float]]]:
+def parts(period: ReplayPeriod, *times: float) -> list[tuple[bool, list[float]]]:
     found = period.parts(detections(*times))
     return [(counted, [each.detected_at for each in part]) for counted, part in found]
 
 
 def test_all_there_is() -> None:
-    assert Period().is_all
-    assert parts(Period(), 3, 1, 2) == [(True, [3, 1, 2])]
+    assert ReplayPeriod().is_all
+    assert parts(ReplayPeriod(), 3, 1, 2) == [(True, [3, 1, 2])]
 
 
 def test_the_order_stays_and_the_end_is_outside() -> None:
-    assert parts(Period(10, 20, 5), 4, 5, 9, 10, 20, 19.9, 8, 30) == [
+    assert parts(ReplayPeriod(10, 20, 5), 4, 5, 9, 10, 20, 19.9, 8, 30) == [
         (False, [5, 9]),
         (True, [10, 19.9]),
         (False, [8]),
@@ -34,6 +34,6 @@ def test_the_order_stays_and_the_end_is_outside() -> None:
 
 
 def test_who_begins_cold() -> None:
-    assert Period(10, 20, 10).begins_cold
-    assert not Period(10, 20, 5).begins_cold
-    assert not Period(-math.inf, 20).begins_cold
+    assert ReplayPeriod(10, 20, 10).begins_cold
+    assert not ReplayPeriod(10, 20, 5).begins_cold
+    assert not ReplayPeriod(-math.inf, 20).begins_cold

@@ -16,7 +16,7 @@ import orjson
 
 from catalog.plain_text import for_terminal
 from engine.cli.demo.reasons import WORDS
-from engine.cli.replay.outcome import CampaignRow, Findings, Outcome
+from engine.cli.replay.outcome import CampaignRow, Outcome, ReplayFindings
 from engine.cli.replay.report.series import plots
 from engine.cli.replay.text import mostly, paired, told
 from rules.model import Reason
@@ -24,7 +24,7 @@ from rules.model import Reason
 _ASSETS = files("engine.cli.replay.report")
 
 
-class Column(NamedTuple):
+class ReportColumn(NamedTuple):
     """The head of a column, and the style class of its cells: n for figures, w for words that stay
     whole; names have none."""
 
@@ -32,7 +32,7 @@ class Column(NamedTuple):
     style: str = ""
 
 
-def write_page(findings: Findings) -> str:
+def write_page(findings: ReplayFindings) -> str:
     """The whole file."""
     data = plots(findings.outcomes)
     scripts = [_read("uplot/uPlot.iife.min.js"), _read("assets/report.js")]
@@ -79,7 +79,7 @@ def _text(words: str) -> str:
     return escape(for_terminal(words))
 
 
-def _body(findings: Findings, drawn: Container[str]) -> Iterator[str]:
+def _body(findings: ReplayFindings, drawn: Container[str]) -> Iterator[str]:
     outcomes = findings.outcomes
     yield "<h1>What would have been sent</h1>"
     first, *notes = told(findings)
@@ -100,7 +100,7 @@ def _body(findings: Findings, drawn: Container[str]) -> Iterator[str]:
         yield from _reasons(outcome, whose)
 
 
-def _tiles(findings: Findings) -> Iterator[str]:
+def _tiles(findings: ReplayFindings) -> Iterator[str]:
     figures = [(f"{findings.decided:,}", "detections")]
     for each in findings.outcomes:
         whose = "" if len(findings.outcomes) == 1 else f", {each.name}"
@@ -119,13 +119,13 @@ def _plot(id_: str, title: str, drawn: Container[str]) -> Iterator[str]:
 
 def _campaigns(outcome: Outcome) -> Iterator[str]:
     columns = (
-        Column("Campaign"),
-        Column("Venue"),
-        Column("Company"),
-        Column("Sent", "n"),
-        Column("Devices", "n"),
-        Column("Held back", "n"),
-        Column("Else mostly", "w"),
+        ReportColumn("Campaign"),
+        ReportColumn("Venue"),
+        ReportColumn("Company"),
+        ReportColumn("Sent", "n"),
+        ReportColumn("Devices", "n"),
+        ReportColumn("Held back", "n"),
+        ReportColumn("Else mostly", "w"),
     )
     rows = [
         (
@@ -142,12 +142,12 @@ def _campaigns(outcome: Outcome) -> Iterator[str]:
 
 def _side_by_side(first: Outcome, second: Outcome) -> Iterator[str]:
     columns = (
-        Column("Campaign"),
-        Column("Venue"),
-        Column("Company"),
-        *(Column(f"Sent: {each.name}", "n") for each in (first, second)),
-        *(Column(f"Only {each.name}", "n") for each in (first, second)),
-        *(Column(f"Devices only {each.name}", "n") for each in (first, second)),
+        ReportColumn("Campaign"),
+        ReportColumn("Venue"),
+        ReportColumn("Company"),
+        *(ReportColumn(f"Sent: {each.name}", "n") for each in (first, second)),
+        *(ReportColumn(f"Only {each.name}", "n") for each in (first, second)),
+        *(ReportColumn(f"Devices only {each.name}", "n") for each in (first, second)),
     )
     rows = []
     for pair in paired(first, second):
@@ -173,14 +173,20 @@ def _names(row: CampaignRow) -> tuple[str, str, str]:
 
 
 def _reasons(outcome: Outcome, whose: str) -> Iterator[str]:
-    columns = (Column("Reason", "w"), Column("Meaning"), Column("Detections", "n"))
+    columns = (
+        ReportColumn("Reason", "w"),
+        ReportColumn("Meaning"),
+        ReportColumn("Detections", "n"),
+    )
     rows = [
         (reason.value, WORDS[reason], f"{count:,}") for reason, count in outcome.detections.items()
     ]
     yield from _table(f"Detections, by the furthest check{whose}", columns, rows)
 
 
-def _table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def _table(
+    title: str, columns: Sequence[ReportColumn], rows: Iterable[Sequence[str]]
+) -> Iterator[str]:
     yield f'<h2>{_text(title)}</h2>\n<table class="table"><thead><tr>'
     yield "".join(f"<th{_class(each)}>{_text(each.name)}</th>" for each in columns)
     yield "</tr></thead><tbody>"
@@ -193,5 +199,5 @@ def _table(title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]])
     yield "</tbody></table>"
 
 
-def _class(column: Column) -> str:
+def _class(column: ReportColumn) -> str:
     return f' class="{column.style}"' if column.style else ""

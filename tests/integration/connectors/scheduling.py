@@ -28,7 +28,9 @@ from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.process.cancelling import cancel
 
 LOOPBACK = (IPv4Network("127.0.0.0/8"),)
+# For a call that is to miss its deadline; any other has time, however busy the machine is.
 SHORT = CallLimits(connect=0.5, call=1.0)
+AMPLE = CallLimits(connect=15.0, call=20.0)
 _numbers = itertools.count(1)
 
 
@@ -56,7 +58,7 @@ def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> E
 
 @asynccontextmanager
 async def caller(
-    guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = SHORT
+    guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = AMPLE
 ) -> AsyncIterator[ServiceCaller]:
     """A caller that closes what it opened."""
     context = ssl_context or client_context()
@@ -93,7 +95,7 @@ async def scheduling(
     policy: BreakerPolicy | None = None,
     limits: SchedulerLimits | None = None,
     retries: RetryPolicy | None = None,
-    call_limits: CallLimits = SHORT,
+    call_limits: CallLimits = AMPLE,
     ssl_context: Any = None,
     guard: EgressGuard | None = None,
     name: str = "one",
@@ -135,6 +137,7 @@ async def scheduling(
 
 
 __all__ = [
+    "AMPLE",
     "LOOPBACK",
     "SHORT",
     "RunningScheduler",

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from connectors.call import CallLimits, ServiceCaller, client_context
+from connectors.call import CallLimits, client_context
 from connectors.connection_pool import ConnectionPool
 from connectors.model import CallFault
 from connectors.request import build_request
 from tests.integration.connectors.asking import ask, fault_of
-from tests.integration.connectors.scheduling import SHORT, call_to, caller, egress
+from tests.integration.connectors.scheduling import call_to, caller, egress
 from tests.servers.http_service import (
     Heard,
     HttpService,
@@ -150,10 +150,10 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
 
 
 async def test_idle_connections_are_closed_in_time() -> None:
-    async with serving(content()) as service:
-        kept = ConnectionPool(egress=egress(), ssl_context=client_context(), keep=0.05, most_idle=2)
-        one = ServiceCaller(egress=egress(), ssl_context=client_context(), limits=SHORT)
-        one._pool = kept
+    async with serving(content()) as service, caller() as one:
+        one._pool = kept = ConnectionPool(
+            egress=egress(), ssl_context=client_context(), keep=0.05, most_idle=2
+        )
         for company in range(4):
             await ask(one, service.url(), company)
         assert len(kept._by_age) == 2

@@ -151,6 +151,9 @@ async def test_two_workers_find_out_once(redis_url: str) -> None:
     await redis.aclose()
 
 
+BRIEF = CallLimits(connect=2.0, call=3.0)  # what hangs ends by it, what answers keeps it
+
+
 async def test_of_two_workers_one_tries_and_both_go_on(redis_url: str) -> None:
     redis = connect_redis(redis_url)
 
@@ -159,8 +162,12 @@ async def test_of_two_workers_one_tries_and_both_go_on(redis_url: str) -> None:
 
     async with (
         serving(replying(500)) as service,
-        scheduling(store=store(), policy=POLICY, retries=ONCE, name="one") as one,
-        scheduling(store=store(), policy=POLICY, retries=ONCE, name="two") as two,
+        scheduling(
+            store=store(), policy=POLICY, retries=ONCE, call_limits=BRIEF, name="one"
+        ) as one,
+        scheduling(
+            store=store(), policy=POLICY, retries=ONCE, call_limits=BRIEF, name="two"
+        ) as two,
     ):
         for _ in range(10):
             one.submit(call_to(service.url()))

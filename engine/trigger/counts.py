@@ -2,17 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import attrgetter
 
 from engine.process.metrics import Metrics
 from engine.trigger.grants import Grant
 from rules.decision import Decision
 from rules.model import Reason
 
+_TALLY = attrgetter("tally")
+
 
 class DecisionCounts:
     """The decisions of a batch, counted.
 
-    Decisions are shared objects, so they are counted by identity and multiplied out once.
+    Decisions share their tallies, so these are counted by identity and multiplied out once.
     `denied` has the detection, as a number, and the decision of each grant that Redis denied: it
     counts as throttled.
     """
@@ -20,7 +23,7 @@ class DecisionCounts:
     def __init__(
         self, decisions: Iterable[Decision], denied: Iterable[tuple[int, Decision]] = ()
     ) -> None:
-        self._decisions = Counter(decisions)
+        self._tallies = Counter(map(_TALLY, decisions))
         self._denied = Counter(denied)
 
     def add_to(self, metrics: Metrics) -> None:
@@ -30,21 +33,21 @@ class DecisionCounts:
             metrics.detections.labels(reason).inc(count)
         for reason, count in decisions.items():
             metrics.decisions.labels(reason).inc(count)
-        throttled = sum(decision.throttled * n for decision, n in self._decisions.items())
+        throttled = sum(tally.throttled * n for tally, n in self._tallies.items())
         metrics.claims.labels("held").inc(throttled)
 
     def _by_reason(self) -> tuple[Counter[Reason], Counter[Reason]]:
         detections: Counter[Reason] = Counter()
         decisions: Counter[Reason] = Counter()
-        for decision, count in self._decisions.items():
-            detections[decision.reason] += count
-            decisions[Reason.GRANTED] += len(decision.granted) * count
-            for reason, campaigns in decision.outcomes:
+        for tally, count in self._tallies.items():
+            detections[tally.reason] += count
+            decisions[Reason.GRANTED] += tally.granted * count
+            for reason, campaigns in tally.outcomes:
                 decisions[reason] += campaigns * count
         for (_, decision), campaigns in self._denied.items():
             decisions[Reason.GRANTED] -= campaigns
             decisions[Reason.THROTTLED] += campaigns
-            if campaigns == len(decision.granted):
+            if campaigns == decision.tally.granted:
                 detections[Reason.GRANTED] -= 1
                 detections[Reason.THROTTLED] += 1
         return detections, decisions

@@ -38,6 +38,15 @@ def test_shared_decisions_are_multiplied_out():
     assert totals(metrics, "proximity_claims_total") == {"held": 6}
 
 
+def test_decisions_that_add_the_same_share_a_tally(two_campaigns):
+    """So a batch at a thousand beacons has few to multiply out."""
+    one, other = (Decision(Reason.GRANTED, (), 1, two_campaigns) for _ in range(2))
+    assert one is not other
+    assert one.tally is other.tally
+    less = Decision(Reason.GRANTED, (), 1, two_campaigns[:1])
+    assert (less.tally.granted, one.tally.granted) == (1, 2)
+
+
 def test_a_grant_that_redis_denies_is_throttled(two_campaigns):
     metrics = Metrics()
     granted = Decision(Reason.GRANTED, (), 0, two_campaigns)

@@ -79,7 +79,7 @@ async def _round(
     prefix = f"bench-{os.getpid()}-{workload.name}-{number}."
     async with EmbeddedServers() as servers:
         kafka = arguments.kafka or servers.kafka_bootstrap
-        await make_catalog(url, workload.campaigns)
+        await make_catalog(url, workload.catalog)
         environment = os.environ | {
             "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": kafka,
             "PROXIMITY_REDIS_URL": servers.redis_url,

@@ -30,12 +30,27 @@ class SubjectError(Exception):
 
 
 class Rounds:
-    """Runs subjects over one workload. `directory` holds its catalog."""
+    """Runs subjects over one workload. `directory` holds its catalog.
 
-    def __init__(self, servers: Servers, workload: Workload, records: int, directory: Path) -> None:
+    With `keep_index` Redis loses the claims before each run, and nothing else.
+    """
+
+    def __init__(
+        self,
+        servers: Servers,
+        workload: Workload,
+        records: int,
+        directory: Path,
+        *,
+        keep_index: bool = False,
+        patience: float = SUBJECT_SECONDS,
+    ) -> None:
         self._servers = servers
         self._workload = workload
         self._records = records
+        self._keep_index = keep_index
+        self._patience = patience
+        self._redis_prefix = f"{workload.name}:"
         self._warm_records = 0
         self._database = f"sqlite:///{directory / 'catalog.sqlite3'}"
         self._catalog = directory / "catalog.json"
@@ -72,14 +87,22 @@ class Rounds:
 
     async def begin(self, subject: Subject) -> str:
         """Empty Redis, take the claims that the workload wants taken; the run's group."""
-        redis = connect_redis(self._servers.redis)
-        await redis.flushall()
-        await redis.aclose()
+        await self._empty_redis()
         group = f"{self.measured.prefix}{next(self._numbers)}."
         if self._before and not is_floor(subject.name):
             cold = subject._replace(warm=False)
             await asyncio.to_thread(self._run, cold, self._earlier, len(self._before), group)
         return group
+
+    async def _empty_redis(self) -> None:
+        redis = connect_redis(self._servers.redis)
+        if not self._keep_index:
+            await redis.flushall()
+        else:
+            claims = f"{self._redis_prefix}claims:*"
+            async for key in redis.scan_iter(claims, count=5000):
+                await redis.unlink(key)
+        await redis.aclose()
 
     def started(self, subject: Subject, records: int, group: str) -> subprocess.Popen[bytes]:
         """A process that will not end before it has seen `records`."""
@@ -98,7 +121,7 @@ class Rounds:
                 cwd=subject.directory,
                 env=self._environment(subject, topics, group),
                 stdout=subprocess.PIPE,
-                timeout=SUBJECT_SECONDS,
+                timeout=self._patience,
                 check=True,
             )
         except subprocess.SubprocessError as error:
@@ -121,7 +144,7 @@ class Rounds:
             "PROXIMITY_REDIS_URL": self._servers.redis,
             "PROXIMITY_DATABASE_URL": self._database,
             "PROXIMITY_TOPIC_PREFIX": topics.prefix,
-            "PROXIMITY_REDIS_PREFIX": "bench:",
+            "PROXIMITY_REDIS_PREFIX": self._redis_prefix,
             "PROXIMITY_GROUP_PREFIX": group,
             "PROXIMITY_MAX_DETECTION_AGE": str(_MAX_AGE),
             "BENCH_KAFKA": self._servers.kafka,

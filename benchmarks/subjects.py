@@ -26,7 +26,7 @@ from engine.wiring.role import ProcessParts
 from engine.wiring.stores import open_stores
 from engine.wiring.trigger import build_trigger
 
-_DEADLINE = 300.0
+_DEADLINE = 3600.0  # whoever started it has less patience
 
 Result = dict[str, float]
 

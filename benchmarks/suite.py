@@ -15,6 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from benchmarks import figures
+from benchmarks.capacity import Load, planned
 from benchmarks.documents import as_markdown
 from benchmarks.figures import Findings
 from benchmarks.machine import MachineWatch
@@ -78,6 +79,16 @@ PARTS = (
         "benchmarks.scenarios.memory --devices 10000000 --campaigns 1",
     ),
     Part(
+        "profile",
+        "benchmarks.profile --records 300000",
+        "benchmarks.profile --records 2000000",
+    ),
+    Part(
+        "sending",
+        "benchmarks.profile --workload scatter --records 60000",
+        "benchmarks.profile --workload scatter --records 200000",
+    ),
+    Part(
         "recorder",
         "benchmarks.recorder --records 100000 --rounds 2",
         "benchmarks.recorder --records 1000000 --rounds 5",
@@ -110,6 +121,8 @@ def main() -> None:
     chosen = [part for part in PARTS if part.name in arguments.only]
     failed = _run(chosen, arguments, console)
     found = _found(arguments.out)
+    if plan := planned(found, Load()):
+        found["capacity"] = plan
     write_all(arguments.out / "figures.json", found)
     (arguments.out / "figures.md").write_text(as_markdown(found), encoding="utf-8")
     (arguments.out / "figures.html").write_text(as_page(found), encoding="utf-8")

@@ -25,6 +25,7 @@ _SHARE = 0.6
 _START_SECONDS = 240.0
 _RESUME_SECONDS = 180.0  # a dead member's partitions are given away after its session timeout
 _LOOK_SECONDS = 0.02
+_SETTLE_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 
 
@@ -122,12 +123,13 @@ class _Crash:
         finally:
             first.kill()
             first.wait()
-        killed = time.monotonic()
-        before = self._count()
+        # What the dead process had sent may still be on its way through the broker.
+        before = self._until_quiet(_SETTLE_SECONDS)
+        restarted = time.monotonic()
         second = self._runs.started(self._subject, _NEVER, group)
         try:
             self._wait(lambda: self._count() > before, second, _RESUME_SECONDS, "went on")
-            resumed = time.monotonic() - killed
+            resumed = time.monotonic() - restarted
             self._until_quiet(quiet)
         finally:
             _stop(second)
@@ -145,12 +147,13 @@ class _Crash:
                 raise SubjectError(f"{self._subject.name}, crash: it never {what}")
             time.sleep(_LOOK_SECONDS)
 
-    def _until_quiet(self, quiet: float) -> None:
+    def _until_quiet(self, quiet: float) -> int:
         last, since = self._count(), time.monotonic()
         while time.monotonic() - since < quiet:
             time.sleep(_LOOK_SECONDS)
             if (now := self._count()) != last:
                 last, since = now, time.monotonic()
+        return last
 
     def _aftermath(self, begins: Ends, resumed: float) -> Aftermath:
         found = self._runs.measured.notified(begins)

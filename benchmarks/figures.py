@@ -22,7 +22,8 @@ class Spread:
         self.least, self.most = ordered[0], ordered[-1]
 
     def __str__(self) -> str:
-        form = ",.0f" if self.median >= 100 else ".1f" if self.median >= 10 else ".2f"
+        whole = all(each == int(each) for each in (self.median, self.least, self.most))
+        form = ",.0f" if whole or self.median >= 100 else ".1f" if self.median >= 10 else ".2f"
         if self.least == self.most:
             return format(self.median, form)
         return f"{self.median:{form}} ({self.least:{form}} to {self.most:{form}})"

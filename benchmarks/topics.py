@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 import orjson
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
+    AdminClient,
+    OffsetSpec,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.catalog import number_of
@@ -53,10 +56,8 @@ class BenchTopics:
 
     def ends(self) -> Ends:
         """Where each partition of the notifications ends now, for those who read committed."""
-        asked = {
-            TopicPartition(self.names.notifications, partition): OffsetSpec.latest()
-            for partition in range(PARTITIONS)
-        }
+        last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(self.names.notifications, each): last for each in range(PARTITIONS)}
         found = self._admin.list_offsets(
             asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
         )

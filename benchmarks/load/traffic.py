@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from benchmarks.catalog import UUID, place_of
 
 Pattern = Literal["dwell", "sweep", "roam", "herd"]
 _SEED = 20261122
+_MANY = 1_000_000_007  # more than there are devices
 _UNKNOWN = "00000000-0000-4000-8000-0000000000ff"
 
 
@@ -54,6 +55,7 @@ class Traffic:
     malformed: float = 0.0
     seed: int = _SEED
     _weights: list[float] = field(init=False, repr=False, compare=False)
+    _homes: dict[int, Place] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         shares = [1 / rank**self.zipf for rank in range(1, len(self.beacons) + 1)]
@@ -72,13 +74,10 @@ class Traffic:
         if self.pattern == "herd":
             yield from (number / self.devices for number in range(self.devices))
         at = 1.0 if self.pattern == "herd" else 0.0
-        for step in (
-            map(draw.expovariate, repeat(self.rate)) if self.poisson else repeat(1 / self.rate)
-        ):
-            if at >= self.seconds:
-                return
+        even = 1 / self.rate
+        while at < self.seconds:
             yield at
-            at += step
+            at += draw.expovariate(self.rate) if self.poisson else even
 
     def _who_and_where(self, number: int, draw: random.Random) -> tuple[int, Place]:
         if self.pattern == "sweep":
@@ -90,7 +89,10 @@ class Traffic:
 
     def _home(self, device: int) -> Place:
         """Where a device that dwells is; drawn for it alone."""
-        return self._drawn(random.Random(self.seed * 1_000_003 + device))
+        home = self._homes.get(device)
+        if home is None:
+            home = self._homes[device] = self._drawn(random.Random(self.seed * _MANY + device))
+        return home
 
     def _drawn(self, draw: random.Random) -> Place:
         if not self.zipf:

@@ -17,7 +17,9 @@ def result(rate: float, microseconds: float) -> dict[str, float]:
 
 
 def test_a_spread_says_median_least_and_most():
-    assert str(Spread([3.0, 1.0, 2.0])) == "2.00 (1.00 to 3.00)"
+    assert str(Spread([3.0, 1.5, 2.0])) == "2.00 (1.50 to 3.00)"
+    assert str(Spread([3.0, 0.0])) == "1.50 (0.00 to 3.00)"
+    assert str(Spread([3.0, 0.0, 2.0])) == "2 (0 to 3)"
     assert str(Spread([1234.0])) == "1,234"
 
 

@@ -10,7 +10,7 @@ BEACONS = numbered(50)
 
 
 def traffic(**more) -> Traffic:
-    return Traffic(**{"rate": 200.0, "seconds": 10.0, "beacons": BEACONS, "devices": 40} | more)
+    return Traffic(rate=200.0, seconds=10.0, beacons=BEACONS, devices=40, **more)
 
 
 @pytest.mark.parametrize("pattern", ["dwell", "sweep", "roam", "herd"])

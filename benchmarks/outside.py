@@ -1,6 +1,8 @@
 """Processes and consumer groups, seen from outside: for whole products of any language."""
 
+import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,17 +33,25 @@ def wait(done: Callable[[], bool], *, seconds: float, what: str) -> None:
 
 def processor_seconds(pid: int) -> float:
     """Of a process and its living children, all threads."""
-    return sum(_ticks(each) for each in _family(pid)) / os.sysconf("SC_CLK_TCK")
+    return sum(_ticks(each) for each in family(pid)) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes(pid: int) -> int:
     """The most memory that the process and its living children had, each at its own moment."""
-    return sum(_high_water(each) for each in _family(pid))
+    return sum(_high_water(each) for each in family(pid))
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
+    """The process and its living children."""
     children = [int(each.name) for each in _PROC.iterdir() if each.name.isdigit()]
     return [pid, *(each for each in children if (_stat(each) or [0, 0])[_PARENT] == pid)]
+
+
+def tell(pid: int, what: signal.Signals) -> None:
+    """Send a signal to the process and its children; each of them may be a group of its own."""
+    for each in family(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, what)
 
 
 def _stat(pid: int) -> list[int]:

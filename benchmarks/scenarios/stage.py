@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.catalog import CatalogShape, make_catalog
-from benchmarks.outside import GroupWatch, wait
+from benchmarks.outside import GroupWatch, tell, wait
 from benchmarks.servers import servers
 from benchmarks.topics import BenchTopics
 from benchmarks.workloads import Record
@@ -63,7 +63,6 @@ class Stage(NamedTuple):
         process = subprocess.Popen(
             [*command, "--workers", str(workers)],
             env=self.environment(**settings),
-            start_new_session=True,
         )
         try:
             watch = self.group(role)
@@ -83,11 +82,11 @@ class Stage(NamedTuple):
         detections behind the first tenth, and the seconds that they took."""
         watch = self.group(role)
         before = watch.committed()
-        os.killpg(process.pid, signal.SIGSTOP)
+        tell(process.pid, signal.SIGSTOP)
         try:
             self.topics.publish(records)
         finally:
-            os.killpg(process.pid, signal.SIGCONT)
+            tell(process.pid, signal.SIGCONT)
         first, begin = 0, 0.0
         give_up = time.monotonic() + DRAIN_SECONDS
         while (done := watch.committed() - before) < len(records):
@@ -124,5 +123,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        tell(process.pid, signal.SIGKILL)
         process.wait()

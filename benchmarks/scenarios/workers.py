@@ -7,7 +7,7 @@ from rich.console import Console
 
 from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
 from benchmarks.machine import MachineWatch
-from benchmarks.outside import processor_seconds
+from benchmarks.outside import peak_bytes, processor_seconds
 from benchmarks.scenarios.stage import Stage, stage
 from benchmarks.workloads import workloads
 
@@ -59,7 +59,12 @@ def _round(where: Stage, workers: int, records: list[tuple[bytes, bytes]]) -> Re
         begin = processor_seconds(process.pid)
         done, seconds = where.drained(process, "trigger", records)
         used = processor_seconds(process.pid) - begin
-    return {"rate": done / seconds, "processor_us": 1e6 * used / len(records)}
+        peak = peak_bytes(process.pid)
+    return {
+        "rate": done / seconds,
+        "processor_us": 1e6 * used / len(records),
+        "peak_bytes": peak,
+    }
 
 
 def _sheet(found: dict[int, list[Result]]) -> Sheet:
@@ -71,8 +76,10 @@ def _sheet(found: dict[int, list[Result]]) -> Sheet:
         )
         rate = Spread(each["rate"] for each in results)
         cost = Spread(each["processor_us"] for each in results)
-        rows.append([str(count), str(ratios), str(rate), str(cost)])
+        peak = max(each["peak_bytes"] for each in results) / 2**20
+        rows.append([str(count), str(ratios), str(rate), str(cost), f"{peak:,.0f}"])
     columns = ["workers", f"rate over that of {least}", "detections/s", "processor, us each"]
+    columns.append("MiB, all")
     return Sheet("Workers", columns, rows)
 
 

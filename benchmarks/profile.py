@@ -87,7 +87,7 @@ async def _measure(arguments: argparse.Namespace) -> tuple[Result, dict[str, int
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory) / "samples.json"
             runs = Rounds(running, workload, arguments.records, Path(directory))
-            await runs.prepare()
+            await runs.prepare(alternatives=False)
             sampled = EVERYBODY[TRIGGER]._replace(environment={"BENCH_SAMPLES": str(file)})
             result = await runs.run(sampled)
             samples: dict[str, int] = orjson.loads(file.read_bytes())

@@ -63,11 +63,13 @@ class Rounds:
         prefix = f"{word}-{os.getpid()}-{self._workload.name}."
         return BenchTopics(self._servers.kafka, prefix, by_mention=not self._servers.keeps_all)
 
-    async def prepare(self, *, warm_records: int = 0) -> None:
-        """Publish the detections and make the catalog; the records of warming, too, if asked."""
-        shape = self._workload.catalog
-        await make_catalog(self._database, shape)
-        self._catalog.write_text(json.dumps(await exported(self._database)), encoding="utf-8")
+    async def prepare(self, *, warm_records: int = 0, alternatives: bool = True) -> None:
+        """Publish the detections and make the catalog, for `alternatives` as a file, too; and the
+        records of warming."""
+        await make_catalog(self._database, self._workload.catalog)
+        if alternatives:
+            plain = await exported(self._database)
+            self._catalog.write_text(json.dumps(plain), encoding="utf-8")
         await asyncio.to_thread(self.measured.publish, self._workload.records(self._records))
         self._before = self._workload.earlier_records(self._records)
         await asyncio.to_thread(self._earlier.publish, self._before)

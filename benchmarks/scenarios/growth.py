@@ -95,7 +95,7 @@ async def _measure(
 
 async def _prepared(running: Servers, variant: Workload, records: int, directory: Path) -> Rounds:
     runs = Rounds(running, variant, records, directory, keep_index=True, patience=_PATIENCE)
-    await runs.prepare()
+    await runs.prepare(alternatives=False)
     await runs.run(EVERYBODY[TRIGGER])
     return runs
 

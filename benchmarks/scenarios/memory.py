@@ -79,7 +79,7 @@ async def _prepared(
     patience = _LEAST_SECONDS + devices * campaigns / _LEAST_RATE
     directory = tempfile.TemporaryDirectory()
     rounds = Rounds(running, workload, devices, Path(directory.name), patience=patience)
-    await rounds.prepare()
+    await rounds.prepare(alternatives=False)
     return rounds, directory
 
 

@@ -15,7 +15,7 @@ class Subject(NamedTuple):
     """What is measured: a command, to which the number of records is added.
 
     `needs` must be there. A subject that is `warm` handles other records first, in the same
-    process. One without `keeps_state` knows nothing of what an earlier process claimed from
+    process. One that is `slow` runs in the first round only. One without `keeps_state` knows nothing of what an earlier process claimed from
     another topic, so that it cannot take part in `steady`.
     """
 
@@ -26,6 +26,7 @@ class Subject(NamedTuple):
     environment: Mapping[str, str] = _NOTHING
     needs: Path = Path(sys.executable)
     warm: bool = False
+    slow: bool = False
     keeps_state: bool = True
 
     @property
@@ -44,10 +45,10 @@ def _loop(name: str, meaning: str) -> Subject:
     return Subject(name, command, meaning)
 
 
-def _framework(name: str, meaning: str, *, keeps_state: bool = True) -> Subject:
+def _framework(name: str, meaning: str) -> Subject:
     home = _BUILT / name
     command = [str(home / "bin" / "python"), "-m", f"benchmarks.alternatives.{name}_loop"]
-    return Subject(name, command, meaning, needs=home / ".installed", keeps_state=keeps_state)
+    return Subject(name, command, meaning, needs=home / ".installed")
 
 
 def _streams(name: str, meaning: str, guarantee: str, *, warm: bool = False) -> Subject:
@@ -76,8 +77,12 @@ PYTHON = (
     _loop("confluent", "confluent-kafka and a Redis pipeline a batch"),
     _framework("faststream", "FastStream on confluent-kafka, a Redis pipeline a batch"),
     _framework("bytewax", "Bytewax, a Redis pipeline a batch"),
-    _framework("faust", "faust-streaming, claims in a table in memory with a changelog"),
-    _framework("quix", "Quix Streams, claims in its state (RocksDB, changelog)", keeps_state=False),
+    _framework("faust", "faust-streaming, claims in a table in memory with a changelog")._replace(
+        slow=True
+    ),
+    _framework("quix", "Quix Streams, claims in its state (RocksDB, changelog)")._replace(
+        slow=True, keeps_state=False
+    ),
 )
 OTHERS = (
     Subject(

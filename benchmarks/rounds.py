@@ -189,20 +189,22 @@ async def rounds_of(
     rounds: int,
     warm_records: int,
 ) -> AsyncIterator[tuple[int, str, Result | SubjectError]]:
-    """Round, subject and result; in each round another subject is the first. A subject that failed
-    does not run again."""
+    """Round, subject and result; in each round another subject is the first. A subject that failed,
+    or is slow, does not run again."""
     warming = warm_records if any(subject.warm for subject in subjects) else 0
-    failed: set[str] = set()
+    done_with: set[str] = set()
     with tempfile.TemporaryDirectory() as directory:
         runs = Rounds(servers, workload, records, Path(directory))
         await runs.prepare(warm_records=warming)
         for number in range(rounds):
             turn = number % len(subjects)
             for subject in (*subjects[turn:], *subjects[:turn]):
-                if subject.name in failed:
+                if subject.name in done_with:
                     continue
+                if subject.slow:
+                    done_with.add(subject.name)
                 try:
                     yield number, subject.name, await runs.run(subject)
                 except SubjectError as error:
-                    failed.add(subject.name)
+                    done_with.add(subject.name)
                     yield number, subject.name, error

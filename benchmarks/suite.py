@@ -50,7 +50,8 @@ PARTS = (
     ),
     Part(
         "crash",
-        "benchmarks.crash --records 40000 --subjects all",
+        "benchmarks.crash --records 40000 --subjects trigger trigger-exactly-once confluent go"
+        " streams streams-exactly-once",
         "benchmarks.crash --records 160000 --subjects all --rounds 3",
     ),
     Part(

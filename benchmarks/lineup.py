@@ -15,8 +15,9 @@ class Subject(NamedTuple):
     """What is measured: a command, to which the number of records is added.
 
     `needs` must be there. A subject that is `warm` handles other records first, in the same
-    process. One that is `slow` runs in the first round only. One without `keeps_state` knows nothing of what an earlier process claimed from
-    another topic, so that it cannot take part in `steady`.
+    process. One that is `slow` runs in the first round only. One without `keeps_state` knows
+    nothing of what an earlier process claimed from another topic, so that it cannot take part in
+    `steady`.
     """
 
     name: str

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from benchmarks.lineup import EVERYBODY, FLOOR, USUAL, Subject
 from benchmarks.machine import MachineWatch
 from benchmarks.rounds import Rounds, SubjectError
 from benchmarks.servers import servers
-from benchmarks.topics import Ends, Notified
+from benchmarks.topics import Notified
 from benchmarks.workloads import workloads
 
 _NEVER = 1_000_000_000  # records: who is to be killed must not end by itself
@@ -91,13 +91,13 @@ async def _measure(
                 for subject in subjects:
                     try:
                         crash = _Crash(runs, subject, expected)
-                        aftermath = await crash.run(arguments.quiet)
+                        result = await crash.run(arguments.quiet)
                     except SubjectError as error:
                         failures.append(str(error))
                         console.print(f"  {error}", highlight=False)
                         continue
-                    found.setdefault(subject.name, []).append(aftermath)
-                    console.print(f"  round {number + 1}: {subject.name} {aftermath}")
+                    found.setdefault(subject.name, []).append(result)
+                    console.print(f"  round {number + 1}: {subject.name} {result}")
     return found, failures
 
 
@@ -133,7 +133,7 @@ class _Crash:
             self._until_quiet(quiet)
         finally:
             _stop(second)
-        return self._aftermath(begins, resumed)
+        return aftermath(self._expected, self._runs.measured.notified(begins), resumed)
 
     def _count(self) -> int:
         return sum(self._runs.measured.ends().values())
@@ -155,23 +155,20 @@ class _Crash:
                 last, since = now, time.monotonic()
         return last
 
-    def _aftermath(self, begins: Ends, resumed: float) -> Aftermath:
-        found = self._runs.measured.notified(begins)
-        ids: dict[tuple[str, int, int], set[str]] = {}
-        for each in found:
-            ids.setdefault(_sending(each), set()).add(each.id)
-        distinct = sum(len(every) for every in ids.values())
-        return Aftermath(
-            expected=self._expected,
-            lost=self._expected - len(ids),
-            other_id=distinct - len(ids),
-            same_id=len(found) - distinct,
-            resumed=resumed,
-        )
 
-
-def _sending(each: Notified) -> tuple[str, int, int]:
-    return each.udid, each.beacon, each.campaign
+def aftermath(expected: int, found: Iterable[Notified], resumed: float) -> Aftermath:
+    """What the notifications that are there say."""
+    ids: dict[tuple[str, int, int], list[str]] = {}
+    for each in found:
+        ids.setdefault((each.udid, each.beacon, each.campaign), []).append(each.id)
+    distinct = sum(len(set(every)) for every in ids.values())
+    return Aftermath(
+        expected=expected,
+        lost=expected - len(ids),
+        other_id=distinct - len(ids),
+        same_id=sum(map(len, ids.values())) - distinct,
+        resumed=resumed,
+    )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

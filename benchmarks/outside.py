@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.topics import PARTITIONS
@@ -94,6 +94,9 @@ class GroupWatch:
     def has_members(self, count: int) -> bool:
         """Whether so many members share all partitions."""
         (future,) = self._admin.describe_consumer_groups([self._group]).values()
-        members = [member.assignment for member in future.result(_SECONDS).members]
+        try:
+            members = [member.assignment for member in future.result(_SECONDS).members]
+        except KafkaException:
+            return False  # brokers since 4.0 say so of a group that does not exist yet
         held = [len(each.topic_partitions) for each in members if each is not None]
         return len(held) == count and min(held) > 0 and sum(held) >= PARTITIONS

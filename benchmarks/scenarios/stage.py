@@ -21,7 +21,7 @@ from catalog.redis_connection import connect_redis
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
-_SESSION_SECONDS = 120  # they are stopped (SIGSTOP) while detections are published
+_SESSION_SECONDS = 60  # they stand still (SIGSTOP) while detections are published
 DRAIN_SECONDS = 900.0
 
 

@@ -10,7 +10,7 @@ import typer
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import open_migrated_database, reason_of, refuse_wrong_servers
+from engine.cli.servers import open_migrated_database, redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ async def _update_index(settings: Settings, database: "Database") -> None:
     try:
         await update_index(settings, database)
     except (RedisUrlError, *OUTAGES) as error:
-        why = reason_of(error)
+        why = redis_reason(settings, error)
         typer.echo(f"the index in Redis is not up to date yet ({why}): {_LATER}", err=True)
     else:
         typer.echo("the index in Redis is up to date")

@@ -7,7 +7,7 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import reason_of, refuse_wrong_servers
+from engine.cli.servers import reason_of, redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,12 +58,14 @@ async def _rebuild(settings: Settings) -> "IndexCounts":
                 )
             return await build_again(stores.database, stores.index_store)
     except RedisError as error:
-        raise CommandError(f"Redis does not serve: {reason_of(error)}; {_UNCHANGED}") from None
+        why = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {why}; {_UNCHANGED}") from None
     except TimeoutError as error:  # an OSError too, so it comes first
         raise CommandError(
             f"SQL or Redis took too long: {reason_of(error)}; {_UNCHANGED}"
         ) from None
     except (SQLAlchemyError, PostgresError, InterfaceError, OSError) as error:
-        raise CommandError(f"the database refused: {reason_of(error)}; {_UNCHANGED}") from None
+        why = sql_reason(settings, error)
+        raise CommandError(f"the database refused: {why}; {_UNCHANGED}") from None
     except (IndexMissingError, StaleWriterError) as error:
         raise CommandError(f"the index was lost while it was built: {error}; try again") from None

@@ -8,7 +8,7 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import refuse_wrong_servers
+from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -150,5 +150,4 @@ async def _read(settings: Settings, supposed: "SupposedDetection") -> "Explained
             "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` does"
         ) from None
     except (RedisError, OSError, TimeoutError) as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise CommandError(f"Redis does not serve: {reason}") from None
+        raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None

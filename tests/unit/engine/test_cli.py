@@ -36,6 +36,7 @@ def test_a_command_that_fails_says_why(
     assert run(["migrate"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("proximity: cannot migrate the database: ")
+    assert "PROXIMITY_DATABASE_URL is postgresql://user:********@127.0.0.1:1/name" in error
     assert "secret" not in error
     assert error.count("\n") == 1
 

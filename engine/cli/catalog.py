@@ -9,6 +9,7 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import open_migrated_database, redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
@@ -21,8 +22,10 @@ _LATER = "running trigger processes will bring it up to date"
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="What the engine knows: venues, beacons, campaigns.")
-    group.command("load")(load)
+    group = typer.Typer(
+        help="What the engine knows: venues, beacons, campaigns.", no_args_is_help=True
+    )
+    group.command("load", epilog=examples("catalog load docs/examples/catalog.json"))(load)
     app.add_typer(group, name="catalog")
 
 

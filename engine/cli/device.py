@@ -8,6 +8,7 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import reason_of, redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
@@ -26,7 +27,7 @@ class _Found(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("device")(device)
+    app.command("device", epilog=examples('device "Harbour Mall" device-1'))(device)
 
 
 def device(

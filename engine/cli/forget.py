@@ -7,6 +7,7 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
@@ -24,7 +25,8 @@ class _Found(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("forget")(forget)
+    lines = ('forget "Harbour Mall" device-1', 'forget "Harbour Mall" device-1 --yes')
+    app.command("forget", epilog=examples(*lines))(forget)
 
 
 def forget(

@@ -18,7 +18,9 @@ _UNCHANGED = "the index is as it was"
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="The index in Redis: what triggers know of the catalog.")
+    group = typer.Typer(
+        help="The index in Redis: what triggers know of the catalog.", no_args_is_help=True
+    )
     group.command("rebuild")(rebuild)
     app.add_typer(group, name="index")
 

@@ -10,6 +10,7 @@ import structlog
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import settings_of
 from engine.cli.servers import (
     first_contact,
@@ -34,7 +35,8 @@ class RoleChoice(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("run")(run)
+    lines = ("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env")
+    app.command("run", epilog=examples(*lines))(run)
 
 
 def run(

@@ -10,6 +10,7 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
@@ -23,7 +24,8 @@ _LONGEST_ID = 18
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("tail")(tail)
+    lines = ("tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
+    app.command("tail", epilog=examples(*lines))(tail)
 
 
 def tail(

@@ -54,6 +54,8 @@ async def open_migrated_database(
         if await pending_on(database.engine):
             raise CommandError("the database lacks what this version needs; run: proximity migrate")
         yield database
+    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+        raise
     except (SQLAlchemyError, OSError) as error:
         raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
     finally:

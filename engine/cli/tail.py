@@ -95,6 +95,8 @@ async def _tail(
     store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
     try:
         await _follow(store, msgspec.structs.replace(wanted, company=number), shown)
+    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+        raise
     except (RedisError, OSError, TimeoutError) as error:
         told = redis_reason(settings, error)
         raise CommandError(f"Redis does not serve: {told}; nothing more is shown") from None

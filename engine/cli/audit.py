@@ -70,7 +70,9 @@ def _line(entry: "AuditEntry") -> str:
 
 
 def _time(entry: "AuditEntry") -> str:
-    return entry.create_on.isoformat(timespec="seconds")
+    from engine.kafka.timestamps import format_instant
+
+    return format_instant(entry.create_on.timestamp())
 
 
 def _fields(entry: "AuditEntry") -> dict[str, Any]:

@@ -8,6 +8,7 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
@@ -20,8 +21,8 @@ _UDID = "sample-device"
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="The web services that companies are asked at.")
-    group.command("test")(call_once)
+    group = typer.Typer(help="The web services that companies are asked at.", no_args_is_help=True)
+    group.command("test", epilog=examples('connector test "Harbour Mall"'))(call_once)
     app.add_typer(group, name="connector")
 
 

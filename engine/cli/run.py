@@ -10,12 +10,13 @@ import structlog
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import settings_of
 from engine.cli.servers import (
     first_contact,
     kafka_failures,
-    reason_of,
     refuse_wrong_servers,
+    sql_reason,
     url_faults,
 )
 from engine.process.settings import Settings
@@ -34,7 +35,8 @@ class RoleChoice(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("run")(run)
+    lines = ("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env")
+    app.command("run", epilog=examples(*lines))(run)
 
 
 def run(
@@ -98,7 +100,7 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
             await first_contact(settings, ensure_topics(settings, topics))
             await run_roles(settings, names, stop, on_started=started, metrics=metrics)
     except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {reason_of(error)}") from error
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error
     finally:
         seconds = round(time.monotonic() - begin, 1)
         log.info("stopped", seconds=seconds, **finished_work(metrics.registry))

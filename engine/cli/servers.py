@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.errors import CommandError
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
+from engine.process.settings_display import shown
 
 if TYPE_CHECKING:
     from catalog.database import Database
@@ -53,8 +54,10 @@ async def open_migrated_database(
         if await pending_on(database.engine):
             raise CommandError("the database lacks what this version needs; run: proximity migrate")
         yield database
+    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+        raise
     except (SQLAlchemyError, OSError) as error:
-        raise CommandError(f"the database refused: {reason_of(error)}") from None
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
     finally:
         await database.close()
 
@@ -62,6 +65,16 @@ async def open_migrated_database(
 def reason_of(error: Exception) -> str:
     """The first line of what the driver says of an error, or the error's name."""
     return str(getattr(error, "orig", None) or error).partition("\n")[0] or type(error).__name__
+
+
+def sql_reason(settings: Settings, error: Exception) -> str:
+    """The same, with the setting that led there."""
+    return f"{reason_of(error)} ({PREFIX}DATABASE_URL is {shown(settings.database_url)})"
+
+
+def redis_reason(settings: Settings, error: Exception) -> str:
+    """The same of Redis."""
+    return f"{reason_of(error)} ({PREFIX}REDIS_URL is {shown(settings.redis_url)})"
 
 
 @contextmanager

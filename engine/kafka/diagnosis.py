@@ -5,7 +5,7 @@ import concurrent.futures
 import socket
 import ssl
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
@@ -13,6 +13,7 @@ from aiokafka.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
+from aiokafka.protocol.metadata import MetadataRequest
 
 from engine.kafka.client_options import connection_options, single_connection_options
 from engine.process.settings import PREFIX, Settings
@@ -128,8 +129,9 @@ class _Address:
         place = self._place
         answer = await self._ask(_API_VERSIONS)
         if _is_kafka(answer):
-            login = "SASL_" * self._settings.kafka_security_protocol.startswith("SASL")
-            return _certain(f"{place} speaks plain text: set {_PROTOCOL} to {login}PLAINTEXT")
+            login = self._settings.kafka_security_protocol.startswith("SASL")
+            other = "SASL_PLAINTEXT" if login else "PLAINTEXT or SASL_PLAINTEXT"
+            return _certain(f"{place} speaks plain text: set {_PROTOCOL} to {other}")
         if not await self._speaks_tls():
             return await self._not_kafka(answer)
         return _likely(
@@ -158,7 +160,22 @@ class _Address:
                     f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
                 )
             return _likely(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
-        connection.close()
+        try:
+            return await self._asked(connection)
+        finally:
+            connection.close()
+
+    async def _asked(self, connection: Any) -> Diagnosis:
+        """Brokers name their API to everybody, and end the connection of who should have signed
+        in at the first other question."""
+        try:
+            async with asyncio.timeout(_STEP_SECONDS):
+                await connection.send(MetadataRequest([]))
+        except (KafkaError, OSError, TimeoutError):
+            if self._settings.kafka_security_protocol == "SSL":
+                return _likely(
+                    f"{self._place} is Kafka and wants a login: set {_PROTOCOL} to SASL_SSL"
+                )
         return self._without_cluster()
 
     def _without_cluster(self) -> Diagnosis:

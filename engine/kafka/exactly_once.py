@@ -34,6 +34,11 @@ WorkerMaker = Callable[
 ]
 
 
+def transactional_id(group: str, topic: str, partition: int) -> str:
+    """The id of the producer that a role has for a partition."""
+    return f"{group}-{topic}-{partition}"
+
+
 class Transactions(GroupOffsets):
     """The producers of one process for one role, by partition; implements PositionStore.
 
@@ -124,7 +129,7 @@ class Transactions(GroupOffsets):
                 "own: start more workers, or raise PROXIMITY_TRANSACTIONAL_PRODUCERS"
             )
         options = connection_options(settings) | {
-            "transactional_id": f"{self._group}-{partition.topic}-{partition.partition}",
+            "transactional_id": transactional_id(self._group, partition.topic, partition.partition),
             # A dead owner's open transaction holds up whoever reads committed, for so long at most.
             "transaction_timeout_ms": int((deadline + 10) * 1000),
             "retry_backoff_ms": _BACKOFF_MS,

@@ -13,7 +13,7 @@ from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-_ALREADY_EXISTS = 36
+_FORBIDDEN, _ALREADY_EXISTS = 29, 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,17 @@ async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settin
         ) from None
     for name, code, *_ in response.topic_errors:
         if code not in (0, _ALREADY_EXISTS):
-            error: KafkaError = for_code(code)(f"topic {name} is missing and cannot be created")
-            raise error
+            raise _refused(name, code)
     log.info("topics created", topics=names, partitions=settings.topic_partitions)
+
+
+def _refused(name: str, code: int) -> KafkaError:
+    """A topic that a login may not see looks as if it were missing."""
+    fault = f"topic {name} is missing and cannot be created"
+    if code == _FORBIDDEN:
+        fault = (
+            f"this login may neither see nor create topic {name}: `proximity check` lists what "
+            "it may do"
+        )
+    error: KafkaError = for_code(code)(fault)
+    return error

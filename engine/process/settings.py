@@ -19,6 +19,7 @@ from engine.process.settings_checks import (
     RegistryUrl,
     Seconds,
     Texts,
+    TopicPrefix,
     kafka_security_fault,
     setting,
 )
@@ -54,7 +55,7 @@ class Settings(BaseSettings):
     kafka_fetch_wait: Seconds = setting(
         0.5, "how long a broker may hold the answer when it has nothing new"
     )
-    topic_prefix: str = setting("proximity.", "in front of every topic name")
+    topic_prefix: TopicPrefix = setting("proximity.", "in front of every topic name")
     topic_partitions: int = setting(
         6, "partitions of the topics that a start has to create", ge=1, le=10_000
     )

@@ -1,6 +1,8 @@
 """Types of settings that check their value, so that nothing is opened with one that cannot work."""
 
+import re
 import socket
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -9,11 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, Secr
 from pydantic_settings import NoDecode
 
 from catalog.database_url import check_database_url
-from catalog.redis_sentinel import read_sentinel_url
+from catalog.redis_url import check_redis_url
 
-_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
-_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
 _HIGHEST_PORT = 65535
+_TOPIC_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,200}", re.ASCII)
 _DEFAULT_KAFKA_PORT = 9092
 
 
@@ -58,21 +59,7 @@ def _check_bootstrap_servers(servers: str) -> str:
 
 def _check_redis_url(value: SecretStr) -> SecretStr:
     """Raise ValueError if the URL cannot work; the message never holds it."""
-    accepted = ", ".join(f"{scheme}://" for scheme in (*_REDIS_SCHEMES, *_SENTINEL_SCHEMES))
-    try:
-        url = value.get_secret_value()
-        parts = urlsplit(url)
-        if parts.scheme in _SENTINEL_SCHEMES:
-            read_sentinel_url(url)
-            return value
-        _ = parts.port
-    except ValueError:
-        raise ValueError(
-            f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}; behind the "
-            "last two [user:password@]host:port,host:port/service"
-        ) from None
-    if parts.scheme not in _REDIS_SCHEMES:
-        raise ValueError(f"begins with none of {accepted}")
+    check_redis_url(value.get_secret_value())
     return value
 
 
@@ -109,6 +96,30 @@ def _split(value: object) -> object:
     return tuple(_parts(value)) if isinstance(value, str) else value
 
 
+def _split_networks(value: object) -> object:
+    return tuple(map(_network, _parts(value))) if isinstance(value, str) else value
+
+
+def _network(text: str) -> str:
+    """Raise ValueError for what is no network, with the one that is meant if there is one."""
+    try:
+        ip_network(text)
+    except ValueError:
+        try:
+            meant = f"; {ip_network(text, strict=False)}?"
+        except ValueError:
+            meant = ""
+        accepted = "accepted: networks such as 10.0.0.0/8, comma-separated"
+        raise ValueError(f"{text[:80]!r} is no network{meant}; {accepted}") from None
+    return text
+
+
+def _check_topic_prefix(prefix: str) -> str:
+    if not _TOPIC_PREFIX.fullmatch(prefix):
+        raise ValueError(f"{prefix[:80]!r}: Kafka takes letters, digits, dots, _ and -, up to 200")
+    return prefix
+
+
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -126,7 +137,8 @@ RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
 RegistryUrl = Annotated[SecretStr, AfterValidator(_check_registry_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
 ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
-Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
+Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split_networks)]
+TopicPrefix = Annotated[str, AfterValidator(_check_topic_prefix)]
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 

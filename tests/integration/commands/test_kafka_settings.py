@@ -128,6 +128,25 @@ def test_what_is_wrong_is_named_with_where_to_look(
     assert PASSWORD not in error
 
 
+def test_a_login_is_wanted_behind_tls(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    settings = {"security_protocol": "SSL", "ssl_cafile": str(kafka.authority)}
+    status, _, error = publish(tmp_path, kafka.addresses["SASL_SSL"], topic_prefix, **settings)
+    assert (status, error.count("\n")) == (1, 1)
+    assert "wants a login: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SASL_SSL" in error
+
+
+def test_a_topic_that_a_login_may_not_see(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    where, name = kafka.addresses["SASL_PLAINTEXT"], f"{topic_prefix}detections"
+    settings = {"security_protocol": "SASL_PLAINTEXT"} | login() | {"sasl_username": LIMITED}
+    status, _, error = publish(tmp_path, where, topic_prefix, **settings)
+    assert (status, error.count("\n")) == (1, 1)
+    assert f"this login may neither see nor create topic {name}: `proximity check`" in error
+
+
 def test_an_authority_that_is_not_the_brokers(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
@@ -177,8 +196,9 @@ def allow(
     name: str,
     *operations: AclOperation,
     kind: ResourceType = ResourceType.TOPIC,
+    by: ResourcePatternType = ResourcePatternType.LITERAL,
 ) -> None:
-    pattern = (kind, name, ResourcePatternType.LITERAL)
+    pattern = (kind, name, by)
     rules = [
         AclBinding(*pattern, f"User:{LIMITED}", "*", operation, AclPermissionType.ALLOW)
         for operation in operations
@@ -218,3 +238,25 @@ def test_what_a_login_may_not_do(
     lacking = "this login may see it, and not read it"
     assert found[f"Kafka group {topic_prefix}connector"] == ("bad", lacking)
     assert found[f"Kafka group {topic_prefix}recorder"] == ("bad", "this login may not see it")
+    assert not [name for name in found if "transactional" in name]
+
+
+def test_what_exactly_once_needs_besides(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.addresses["PLAINTEXT"]})
+    ids = {"trigger": f"{topic_prefix}trigger-{topic_prefix}detections-"}
+    ids["connector"] = f"{topic_prefix}connector-{topic_prefix}connector-calls-"
+    identity, by = ResourceType.TRANSACTIONAL_ID, ResourcePatternType.PREFIXED
+    allow(admin, ids["trigger"], AclOperation.WRITE, kind=identity, by=by)
+    allow(admin, ids["connector"], AclOperation.DESCRIBE, kind=identity, by=by)
+    more = {"KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "KAFKA_SASL_USERNAME": LIMITED}
+    more |= {"KAFKA_SASL_PASSWORD": PASSWORD, "DELIVERY": "exactly_once"}
+    settings = {f"PROXIMITY_{name}": value for name, value in more.items()} | ports()
+    command = Proximity(tmp_path, kafka.addresses["SASL_PLAINTEXT"], topic_prefix, **settings)
+    found = looked(command("check", "--json"))
+    assert found[f"Kafka transactional ids {ids['trigger']}*"] == ("ok", "write")
+    lacking = ("bad", "this login may not write them, as exactly_once does")
+    assert found[f"Kafka transactional ids {ids['connector']}*"] == lacking
+    # They are asked for, and not made: no broker keeps one, nor a topic for them.
+    assert "__transaction_state" not in admin.list_topics(timeout=10).topics

@@ -95,8 +95,8 @@ def decided_by_claims(
 ) -> Iterator[DecidedDetection]:
     """The detections of grants that hold their claim, or need none, and of those denied one."""
     grants = [(grant, True) for grant in claimed] + [(grant, False) for grant in denied]
-    grants.sort(key=_offset)
-    for _, group in groupby(grants, key=_offset):
+    grants.sort(key=_place)
+    for _, group in groupby(grants, key=_place):
         of_one = list(group)
         grant, _ = of_one[0]
         held = [each.campaign.id for each, is_claimed in of_one if is_claimed]
@@ -105,6 +105,7 @@ def decided_by_claims(
         )
 
 
-def _offset(grant: tuple[Grant, bool]) -> int:
-    offset: int = grant[0].detection.record.offset
-    return offset
+def _place(grant: tuple[Grant, bool]) -> tuple[int, int]:
+    """The detection's, on its partition: a record may hold several (docs/decisions/0077)."""
+    detection = grant[0].detection
+    return detection.record.offset, detection.index

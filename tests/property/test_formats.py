@@ -41,6 +41,7 @@ SAMPLES: dict[str, list[bytes]] = {
     "espresense": [samples.ESPRESENSE, samples.ESPRESENSE_KNOWN],
     "mist": [samples.MIST, samples.MIST_LOCATION],
     "kontakt": [samples.KONTAKT],
+    "kontakt-cloud": [samples.KIO_TELEMETRY, samples.KIO_PAGE, samples.KIO_PRESENCE],
     "avro": [registered.avro(registered.detection(rssi=-50, detected_at=AT))],
     "protobuf": [registered.protobuf(uuid="x", major=1, device={"udid": "d", "model": "m"})],
     "json-schema": [orjson.dumps(detection())],

@@ -15,6 +15,7 @@ from engine.kafka.schema_registry import RegisteredSchema
 
 KIND = "AVRO"
 FORM = None
+INDEXED = False
 
 _MOST_DEPTH = 16
 _MOST_TYPES = 10_000

@@ -1,7 +1,6 @@
 """Avro, Protobuf and JSON Schema behind Confluent's wire format, with a registry over HTTP."""
 
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from engine.kafka.decoding import Record
 from engine.kafka.detection_decoder import DetectionDecoder
 from rules.model import Zone
-from tests.servers.schema_registry import Registered, SchemaRegistryService, schema_registry
+from tests.servers.schema_registry import Registered, SchemaRegistryService
 from tests.unit.engine.records import UUID
 from tests.unit.formats import registered
 from tests.unit.formats.records import ARRIVED_AT, decoder, report
@@ -20,12 +19,6 @@ from tests.unit.formats.registered import avro, detection, framed, protobuf
 TEN_IN_PARIS = datetime(2026, 11, 20, 9, 0, 0, 250_000, UTC)
 AT = 1_795_165_200.25
 PROTO = {"uuid": UUID, "major": 1, "minor": 42, "device": {"udid": "device-1"}}
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[SchemaRegistryService]:
-    async with schema_registry() as running:
-        yield running
 
 
 def of(registry: SchemaRegistryService, format_: str, **more: Any) -> DetectionDecoder:

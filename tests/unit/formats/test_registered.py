@@ -192,11 +192,25 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
 
 CIRCLE = Registered("AVRO", '"A"', references=(("A", "a", 1),))
 DEEP = {"type": "array", "items": "null"}
+NULLS = ["null"] * 500  # beside a byte: five hundred values a byte
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}
+
+
+def long(size: int) -> bytes:
+    """So many bytes in Avro."""
+    return avro(b"\x01" * size, "bytes")
 
 
 def record_of(*types: Any) -> str:
     fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(types)]
     return json.dumps({"type": "record", "name": "R", "fields": fields})
+
+
+def listed(item: str, kind: str = "array") -> str:
+    items = "items" if kind == "array" else "values"
+    return json.dumps({"type": kind, items: json.loads(item)})
 
 
 @pytest.mark.parametrize(
@@ -212,6 +226,15 @@ def record_of(*types: Any) -> str:
         ("avro", Registered("AVRO", '"string"'), b"\x00", "Expected `object`"),
         ("avro", Registered("AVRO", json.dumps(DEEP)), b"\xfe" * 9, "what takes no bytes"),
         ("avro", Registered("AVRO", record_of(DEEP)), b"\xfe" * 9, "what takes no bytes"),
+        # Of a byte each: ten thousand values a byte.
+        (
+            "avro",
+            Registered("AVRO", listed(record_of("boolean", *["null"] * 500))),
+            b"",
+            "no bytes",
+        ),
+        ("avro", Registered("AVRO", listed(record_of(*["null"] * 500), "map")), b"", "no bytes"),
+        ("avro", Registered("AVRO", record_of(DECIMAL)), long(1_000_000), "are not by it"),
         ("avro", Registered("AVRO", record_of(["null", "R"])), b"\x02" * 9, "R holds itself"),
         (
             "avro",
@@ -242,6 +265,9 @@ def record_of(*types: Any) -> str:
         ("protobuf", registered.PROTOBUF, b"\x02\x01", "not negative"),
         ("protobuf", registered.PROTOBUF, b"\x02\x06", "no message of the indexes [3]"),
         ("protobuf", registered.PROTOBUF, b"\x02\x02\xff\xff", "are not by it"),
+        # A string of four gigabytes; groups within groups without end.
+        ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "are not by it"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "are not by it"),
         ("protobuf", registered.PROTOBUF, b"\x00", "missing required field `uuid`"),
         ("protobuf", registered.PROTOBUF, protobuf(), "missing required field"),
         ("protobuf", registered.PROTOBUF, protobuf(**PROTO | {"major": 65536}), "65535"),

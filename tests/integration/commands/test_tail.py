@@ -1,5 +1,6 @@
 """`proximity tail`: what it shows, and that it goes when it is told to."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -106,6 +107,17 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
     }
     assert json.loads(tail.line()) == told
     assert tail.end()[0] == 0
+
+
+async def test_when_too_many_watch_already(proximity: Proximity, store: TailStore):
+    """It would be shown nothing, and not know why."""
+    for number in range(8):
+        await store.watch(str(number), TailFilter(1))
+    done = await asyncio.to_thread(proximity, "tail")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("proximity: 8 others watch already, and triggers serve 8: end")
+    assert sorted(await store.watchers()) == [str(number) for number in range(8)]
+    await store.forget([str(number) for number in range(8)])
 
 
 def test_what_it_cannot_do(proximity: Proximity, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -115,7 +116,8 @@ async def test_a_topic_of_another_format(broker: str, topic_prefix: str, tmp_pat
     heard = [beacon | {"ibeaconMinor": minor} for minor in (1, 99, 1)]
     report = [{"type": "Gateway", "mac": "AC23"}, *heard]
     async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
-        for value in (report, report[:1], [{}]):
+        values: list[list[dict[str, Any]]] = [report, report[:1], [{}]]
+        for value in values:
             await producer.send_and_wait(topic, msgspec.json.encode(value), key=b"k", partition=0)
     catalog = tmp_path / "catalog.json"
     catalog.write_bytes(document(CAMPAIGN | {"cache": "none"}))

@@ -114,7 +114,7 @@ async def test_a_topic_of_another_format(broker: str, topic_prefix: str, tmp_pat
     )
     beacon = {"type": "iBeacon", "ibeaconUuid": UUID, "ibeaconMajor": 1, "rssi": -50}
     heard = [beacon | {"ibeaconMinor": minor} for minor in (1, 99, 1)]
-    report = [{"type": "Gateway", "mac": "AC23"}, *heard]
+    report: list[dict[str, Any]] = [{"type": "Gateway", "mac": "AC23"}, *heard]
     async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
         values: list[list[dict[str, Any]]] = [report, report[:1], [{}]]
         for value in values:

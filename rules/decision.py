@@ -120,6 +120,11 @@ class Phase:
         reason, closed = self._furthest(granted, throttled), self.closed_campaigns
         return Decision(reason, self.closed, throttled, granted, self.open, closed)
 
+    def throttled_until(self, held: Mapping[int, float]) -> float:
+        """The first time at which one of its campaigns is granted to a device with these claims,
+        all of which are throttled now."""
+        return min((held[number] + delay for number, delay, _ in self.caps), default=inf)
+
     def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:
         if granted:
             return Reason.GRANTED

@@ -102,7 +102,7 @@ class TopicReader:
         self._consumer.pause(*(set(ends) - open_))
         while open_:
             for tp, records in (await self._progress(open_, positions)).items():
-                yield [record for record in records if record.offset < ends[tp]]
+                yield _before(records, ends[tp])
             done = {tp for tp in open_ if positions[tp] >= ends[tp]}
             self._consumer.pause(*done)
             open_ -= done
@@ -144,6 +144,15 @@ class TopicReader:
                 if any(positions[tp] != moved[tp] for tp in partitions):
                     positions.update(moved)
                     return fetched
+
+
+def _before(
+    records: list[ConsumerRecord[bytes, bytes]], end: int
+) -> list[ConsumerRecord[bytes, bytes]]:
+    """Those of a partition that lie before an offset."""
+    if not records or records[-1].offset < end:
+        return records
+    return [record for record in records if record.offset < end]
 
 
 @asynccontextmanager

@@ -9,11 +9,11 @@ from aiokafka.errors import KafkaError, for_code
 
 from engine.kafka.client_options import connection_options
 from engine.process.detection_topics import DetectionTopic
-from engine.process.settings import Settings
+from engine.process.settings import Settings, variable_name
 
 log = structlog.get_logger(__name__)
 
-_ALREADY_EXISTS = 36
+_ALREADY_EXISTS, _INVALID_REPLICATION = 36, 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,10 @@ async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settin
         ) from None
     for name, code, *_ in response.topic_errors:
         if code not in (0, _ALREADY_EXISTS):
-            error: KafkaError = for_code(code)(f"topic {name} is missing and cannot be created")
+            why = f"topic {name} is missing and cannot be created"
+            if code == _INVALID_REPLICATION:
+                setting, replicas = variable_name("topic_replication"), settings.topic_replication
+                why += f": {setting} is {replicas}, which there are too few brokers for"
+            error: KafkaError = for_code(code)(why)
             raise error
     log.info("topics created", topics=names, partitions=settings.topic_partitions)

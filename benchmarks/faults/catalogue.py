@@ -1,6 +1,7 @@
 """The faults that are tried: of the broker, Redis, PostgreSQL, the network, a worker, and disks."""
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -8,7 +9,7 @@ from functools import partial
 from typing import cast
 
 from benchmarks.faults.fault import Fault
-from benchmarks.installation.running import Installation
+from benchmarks.installation.running import PARTITIONS, Installation
 from benchmarks.installation.servers import PostgresOnSmallDisk, RedisOnSmallDisk, SmallDisk
 from tests.servers.process import ServerProcess
 
@@ -32,10 +33,11 @@ def faults() -> list[Fault]:
         Fault("PostgreSQL stopped", partial(_stopped, "postgres"), _fails("recorder a", "sql")),
         Fault("PostgreSQL slow", partial(_slow, "sql")),
         Fault("the connector's network cut", _cut, _calls_fail),
-        Fault("a trigger killed", _killed, heals_itself=True, is_clean=False),
+        Fault("a trigger killed", _killed, _taken_over, heals_itself=True, is_clean=False),
         Fault(
             "a trigger frozen past its session",
             _frozen,
+            _taken_over,
             seconds=12.0,
             heals_itself=True,
             is_clean=False,
@@ -78,6 +80,13 @@ async def _calls_fail(installation: Installation) -> bool:
         and float(line.rpartition(" ")[2]) > 0
         for line in samples[1].splitlines()
     )
+
+
+async def _taken_over(installation: Installation) -> bool:
+    """The other trigger has all partitions."""
+    lines = installation.processes["trigger a"].output.splitlines()
+    given = [line for line in lines if '"partitions assigned"' in line]
+    return bool(given) and len(json.loads(given[-1])["partitions"]) == PARTITIONS
 
 
 async def _sql_fails(installation: Installation) -> bool:

@@ -6,6 +6,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from benchmarks.installation.stream import QUIET
 from catalog.database import open_database
 from engine.kafka.topics import Topics
 
@@ -22,7 +23,9 @@ class RoleProgress:
         self._topics = topics
         self._partitions = range(partitions)
         self._consumers = {
-            role: Consumer({"bootstrap.servers": kafka, "group.id": f"{groups}{role}"}, logger=None)
+            role: Consumer(
+                {"bootstrap.servers": kafka, "group.id": f"{groups}{role}", "log_level": QUIET}
+            )
             for role in ("trigger", "connector")
         }
         self._database = open_database(database_url, command_timeout=_SECONDS)

@@ -16,6 +16,8 @@ _TICK = 0.02
 _PROBES_A_SECOND = 2
 _FLUSH_SECONDS = 120.0
 PROBE = "probe "
+# For librdkafka, which says many times a second that a broker is away.
+QUIET = 2
 
 
 class DetectionStream:
@@ -45,8 +47,8 @@ class DetectionStream:
                 "partitioner": "murmur2_random",
                 "message.timeout.ms": 600_000,  # longer than any outage of a run
                 "queue.buffering.max.messages": 1_000_000,
-            },
-            logger=None,
+                "log_level": QUIET,
+            }
         )
 
     @contextmanager

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import Message
 
 from benchmarks.installation.estate import Estate
 from benchmarks.installation.recent import RecentIds
-from benchmarks.installation.stream import PROBE
+from benchmarks.installation.stream import PROBE, QUIET
 from engine.kafka.topics import Topics
 
 _PIECE = 2000
@@ -49,8 +49,8 @@ class TopicTally:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 100,
-            },
-            logger=None,
+                "log_level": QUIET,
+            }
         )
         names = (topics.notifications, topics.connector_calls, topics.dead_letters)
         self._consumer.assign(

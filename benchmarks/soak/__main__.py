@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.soak.disturbances import ROLES
 from benchmarks.soak.page import write_soak_page
 from benchmarks.soak.run import Soak, SoakResult
 from tests.servers.kafka.server import KafkaServer
@@ -34,6 +35,7 @@ def main() -> int:
             share=arguments.share,
             rate=arguments.rate,
             restart_seconds=arguments.restart_seconds,
+            restarted=arguments.restart,
             say=console.print,
         )
         result = asyncio.run(soak.run(kafka, redis, postgres))
@@ -52,6 +54,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rate", type=float, help="detections a second, instead of a share")
     parser.add_argument("--restart-seconds", type=float, default=20.0, help="between two restarts")
+    parser.add_argument(
+        "--restart", nargs="+", choices=ROLES, default=ROLES, help="what is restarted in turn"
+    )
     parser.add_argument("--page", type=Path, default=Path("soak.html"), help="where the plots go")
     return parser.parse_args()
 

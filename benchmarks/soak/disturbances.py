@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count, cycle
 
@@ -15,7 +16,7 @@ from tests.servers.waiting import eventually
 _EDIT_SECONDS = 1.0
 _ANSWER = 15.0
 _READY, _STOPPED = 120.0, 60.0
-VICTIMS = ("trigger b", "recorder b", "connector b", "api b")
+ROLES = ("trigger", "recorder", "connector", "api")
 
 
 @dataclass
@@ -67,19 +68,20 @@ class Editing:
 
 @dataclass
 class Restarts:
-    """One process after the other is told to stop or killed, and started again. `done` has when,
-    and what; `failed` those that did not stop well."""
+    """One process after the other, of these roles, is told to stop or killed, and started again.
+    `done` has when, and what; `failed` those that did not stop well."""
 
     seconds: float
+    roles: Sequence[str] = ROLES
     done: list[tuple[float, str]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     async def run(self, installation: Installation) -> None:
         """Until cancelled; never in the middle of one."""
-        for number, name in enumerate(cycle(VICTIMS)):
+        for number, role in enumerate(cycle(self.roles)):
             await asyncio.sleep(self.seconds)
-            is_killed = number // len(VICTIMS) % 2 == 1
-            await asyncio.shield(self._restart(installation, name, is_killed=is_killed))
+            is_killed = number // len(self.roles) % 2 == 1
+            await asyncio.shield(self._restart(installation, f"{role} b", is_killed=is_killed))
 
     async def _restart(self, installation: Installation, name: str, *, is_killed: bool) -> None:
         process = installation.processes[name]

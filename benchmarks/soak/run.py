@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.installation.running import Installation, installation
 from benchmarks.installation.service import FlakyPartner
-from benchmarks.soak.disturbances import VICTIMS, Editing, Restarts
+from benchmarks.soak.disturbances import ROLES, Editing, Restarts
 from benchmarks.soak.samples import SoakSample, SoakSampler, quantile
 from benchmarks.soak.verdict import Check, judge_edits, judge_samples
 from engine.process.cancelling import cancel
@@ -19,7 +19,6 @@ _SEED = 10
 _WARM_UP, _BURST = 2_000, 15_000
 _MOST_SAMPLES = 600
 _DRAINED, _SETTLED = 180.0, 60.0
-_KEPT = ("trigger a", "recorder a", "connector a", "api a")
 
 
 @dataclass
@@ -43,12 +42,14 @@ class Soak:
         share: float,
         rate: float | None,
         restart_seconds: float,
+        restarted: Sequence[str],
         say: Callable[[str], None],
     ) -> None:
         self._seconds = seconds
         self._share = share
         self._rate = rate
         self._restart_seconds = restart_seconds
+        self._restarted = restarted
         self._say = say
 
     async def run(
@@ -59,8 +60,9 @@ class Soak:
         async with installation(
             kafka, redis, postgres, partner=partner, seed=_SEED, is_direct=True
         ) as place:
-            for name in (*_KEPT, *VICTIMS):
-                place.start(name, name.partition(" ")[0])
+            for role in ROLES:
+                for name in (f"{role} a", f"{role} b"):
+                    place.start(name, role)
             await place.until_ready()
             rate = self._rate or self._share * await self._capacity(place)
             self._say(f"{rate:,.0f} detections a second for {self._seconds / 60:g} minutes")
@@ -79,8 +81,8 @@ class Soak:
 
     async def _at(self, place: Installation, rate: float) -> SoakResult:
         result = SoakResult(rate)
-        editing, restarts = Editing(), Restarts(self._restart_seconds)
-        kept = {name: place.processes[name].process.pid for name in _KEPT}
+        editing, restarts = Editing(), Restarts(self._restart_seconds, self._restarted)
+        kept = {f"{role} a": place.processes[f"{role} a"].process.pid for role in ROLES}
         sampler = SoakSampler(place, kept)
         begin, place.stream.rate = time.time(), rate
         latencies: list[float] = []

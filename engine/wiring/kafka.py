@@ -67,6 +67,7 @@ def transactional_consumer(
         parts.settings,
         consumer=consumer,
         group=role_group(parts.settings, role),
+        role=role,
         metrics=parts.metrics,
         make=make_worker,
     )

@@ -1,6 +1,7 @@
 """`proximity run`: the roles, as processes."""
 
 import asyncio
+import socket
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -42,7 +43,7 @@ def run(
     role: Annotated[RoleChoice, typer.Option(help="Which role to run.")] = RoleChoice.ALL,
     workers: Annotated[
         int,
-        typer.Option(min=1, max=256, help="Processes; each takes its own metrics port, upward."),
+        typer.Option(min=1, max=256, help="Processes; the parent's metrics port shows all."),
     ] = 1,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Start broker, Redis and SQLite on loopback.")
@@ -50,6 +51,9 @@ def run(
     write_env: Annotated[
         Path | None,
         typer.Option(help="With --embedded: write the servers' addresses here, for --env-file."),
+    ] = None,
+    metrics_socket: Annotated[
+        int | None, typer.Option(hidden=True, help="A worker's: the socket that its parent opened.")
     ] = None,
 ) -> None:
     """Run until SIGTERM or SIGINT; then drain, commit and exit with 0."""
@@ -63,17 +67,22 @@ def run(
     if workers > 1:
         from engine.process.supervisor import supervise
 
-        raise typer.Exit(supervise(role.value, workers, settings, context.find_root().obj.env_file))
+        env_file = context.find_root().obj.env_file
+        raise typer.Exit(asyncio.run(supervise(role.value, workers, settings, env_file)))
 
     from engine.process.logs import configure_logs
     from engine.wiring.run import ROLES
 
     configure_logs(settings)
     names = ROLES if role is RoleChoice.ALL else (role.value,)
-    asyncio.run(_embedded(settings, names, write_env) if embedded else _serve(settings, names))
+    listener = None if metrics_socket is None else socket.socket(fileno=metrics_socket)
+    work = _embedded(settings, names, write_env) if embedded else _serve(settings, names, listener)
+    asyncio.run(work)
 
 
-async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
+async def _serve(
+    settings: Settings, names: tuple[str, ...], listener: socket.socket | None = None
+) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from engine.kafka.topics import Topics, ensure_topics
@@ -96,7 +105,9 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
             topics = Topics.of(settings).all()
             await refuse_wrong_servers(settings)
             await first_contact(settings, ensure_topics(settings, topics))
-            await run_roles(settings, names, stop, on_started=started, metrics=metrics)
+            await run_roles(
+                settings, names, stop, on_started=started, metrics=metrics, listener=listener
+            )
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {reason_of(error)}") from error
     finally:

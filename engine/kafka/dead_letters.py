@@ -16,7 +16,7 @@ from engine.process.metrics import Metrics
 _LONGEST_DETAIL = 500
 # In front of the names of an envelope's headers, which stand behind ours.
 ORIGINAL = "original-"
-_READ_BY = ("ce_", "content-type")
+_KEPT = ("ce_", "content-type", "traceparent", "tracestate")
 _MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together
 
 
@@ -69,9 +69,9 @@ class DeadLetter(NamedTuple):
 
 
 def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, bytes]]:
-    """Those that say how the value is to be read, CloudEvents' in binary mode; or none where they
-    are too many, for nobody reads a record by a part of them."""
-    told = [each for each in record.headers if each[0].startswith(_READ_BY)]
+    """Those that say how the value is to be read, CloudEvents' in binary mode, and its trace; or
+    none where they are too many, for nobody reads a record by a part of them."""
+    told = [each for each in record.headers if each[0].startswith(_KEPT)]
     headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in told]
     size = sum(len(name) + len(value) for name, value in headers)
     return headers if size <= _MOST_ORIGINAL_BYTES else []

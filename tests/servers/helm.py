@@ -60,10 +60,10 @@ def _fetch(target: Path) -> None:
 
 def _download(directory: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download"]
-    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", directory]
+    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", str(directory)]
     try:
         subprocess.run(
-            [*pip, *options, "--requirement", _LOCK],
+            [*pip, *options, "--requirement", str(_LOCK)],
             check=True,
             timeout=_FETCH_DEADLINE_SECONDS,
             stdin=subprocess.DEVNULL,

@@ -23,7 +23,8 @@ from tests.acceptance.upgrade.scene import CATALOG, SECRET_KEY, SERVICE_PORT, De
 from tests.acceptance.upgrade.seen import counted, is_exact
 from tests.servers.http_service import serving
 from tests.servers.kafka.server import KafkaServer
-from tests.servers.postgres import copy_over, create_database, drop_database
+from tests.servers.postgres import drop_database, execute
+from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 
 pytestmark = [
@@ -103,13 +104,11 @@ async def test_sql_is_restored_to_an_earlier_moment(
 
 
 def _restore(backup: str, url: str) -> None:
-    """Into the place of a database that others are connected to."""
-    admin = url.rpartition("/")[0] + "/postgres"
-    restored = create_database(admin)
-    sql_state.load(backup, restored)
-    drop_database(admin, url)
-    copy_over(url, restored.rpartition("/")[2])
-    drop_database(admin, restored)
+    """Into the place of a database that others are connected to, and connect to again."""
+    admin, _, name = url.rpartition("/")
+    drop_database(f"{admin}/postgres", url)
+    execute(f"{admin}/postgres", f'CREATE DATABASE "{name}"')
+    sql_state.load(backup, url)
 
 
 async def test_a_new_secret_key_without_a_failed_call(
@@ -221,3 +220,36 @@ async def figures(url: str) -> dict[str, tuple[int, int]]:
             return {udid: (beacons, campaigns) for udid, beacons, campaigns in rows}
     finally:
         await database.close()
+
+
+async def test_a_redis_user_of_its_own(
+    rig: Rig,
+    topics: TopicSet,
+    topic_prefix: str,
+    kafka_bootstrap: str,
+    own_redis: RedisServer,
+    sqlite_url: str,
+) -> None:
+    """With the rights that the document names, and no more."""
+    with own_redis.connect() as client:
+        rights = f"on >hushhush ~{topic_prefix}* +@all -@admin -@dangerous +info"
+        client.execute_command("ACL", "SETUSER", "proximity", *rights.split())
+        client.execute_command("ACL", "SETUSER", "default", "off")
+    url = own_redis.url.replace("//", "//proximity:hushhush@")
+    await prepared(rig, topics, url, sqlite_url)
+    async with serving(reply(), port=SERVICE_PORT):
+        engine, interface = rig.start("run"), ApiProcess(rig)
+        await engine.until_ready()
+        await interface.until_ready()
+        await Devices(kafka_bootstrap, topic_prefix).hear("a")
+        await until_both(topics, "a")
+        await _rename_connector(interface)
+        await until_exact(rig)
+        await ended(rig.start("check"))
+        await ended(rig.start("forget", "Shop", "a", "--yes"))
+        await engine.stop()
+        await interface.command.stop()
+    written = engine.output + interface.command.output
+    assert "NOPERM" not in written
+    assert "INFO" not in written
+    assert "server failed" not in written

@@ -20,6 +20,7 @@ from engine.process.settings_sources import load_settings
 from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity
 from tests.servers.postgres import execute
+from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
 
 
@@ -142,3 +143,14 @@ def test_clocks(theirs: float, state: State) -> None:
     assert found.state is state
     if theirs < 99:
         assert "behind this machine's" in found.told
+
+
+async def test_a_redis_user_who_may_not_ask_info(own_redis: RedisServer) -> None:
+    with own_redis.connect() as client:
+        client.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
+    url = own_redis.url.replace("//", "//guest:word@")
+    found = {each.what: each for each in await check_redis(settings(redis_url=url))}
+    assert found["reachable"].state is State.OK
+    assert found["setup"].state is State.WARNING
+    assert "INFO" in found["setup"].told
+    assert found["clock"].state is State.OK

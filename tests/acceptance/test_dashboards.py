@@ -34,6 +34,10 @@ pytestmark = [
 ]
 # Only faults of servers and of retention have these, which tests/acceptance/test_alerts.py makes.
 NOT_HERE = ("skipped", "ALERTS")
+EXEMPLARS = {
+    "proximity_detection_to_notification_seconds_bucket": frozenset(["notification"]),
+    "proximity_connector_call_seconds_bucket": frozenset(["notification", "company"]),
+}
 
 
 async def test_every_query_has_an_answer(
@@ -69,6 +73,8 @@ async def test_every_query_has_an_answer(
             with suppress(AssertionError):
                 await eventually(lambda: not unanswered(prometheus), deadline=120)
             assert unanswered(prometheus) == set()
+            for name, labels in EXEMPLARS.items():
+                assert {frozenset(each) for each in prometheus.exemplars(name)} == {labels}
     await engine.stop()
     await interface.command.stop()
 

@@ -1,11 +1,10 @@
 """`proximity run`: the roles, as processes."""
 
 import asyncio
-import socket
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
@@ -20,6 +19,9 @@ from engine.cli.servers import (
     url_faults,
 )
 from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.process.worker_link import ParentProcess
 
 log = structlog.get_logger(__name__)
 
@@ -52,8 +54,9 @@ def run(
         Path | None,
         typer.Option(help="With --embedded: write the servers' addresses here, for --env-file."),
     ] = None,
-    metrics_socket: Annotated[
-        int | None, typer.Option(hidden=True, help="A worker's: the socket that its parent opened.")
+    worker_of: Annotated[
+        str | None,
+        typer.Option(hidden=True, help="Given to a worker: its parent's pid and socket."),
     ] = None,
 ) -> None:
     """Run until SIGTERM or SIGINT; then drain, commit and exit with 0."""
@@ -71,17 +74,18 @@ def run(
         raise typer.Exit(asyncio.run(supervise(role.value, workers, settings, env_file)))
 
     from engine.process.logs import configure_logs
+    from engine.process.worker_link import ParentProcess
     from engine.wiring.run import ROLES
 
     configure_logs(settings)
     names = ROLES if role is RoleChoice.ALL else (role.value,)
-    listener = None if metrics_socket is None else socket.socket(fileno=metrics_socket)
-    work = _embedded(settings, names, write_env) if embedded else _serve(settings, names, listener)
+    parent = None if worker_of is None else ParentProcess.of(worker_of)
+    work = _embedded(settings, names, write_env) if embedded else _serve(settings, names, parent)
     asyncio.run(work)
 
 
 async def _serve(
-    settings: Settings, names: tuple[str, ...], listener: socket.socket | None = None
+    settings: Settings, names: tuple[str, ...], parent: "ParentProcess | None" = None
 ) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -106,7 +110,7 @@ async def _serve(
             await refuse_wrong_servers(settings)
             await first_contact(settings, ensure_topics(settings, topics))
             await run_roles(
-                settings, names, stop, on_started=started, metrics=metrics, listener=listener
+                settings, names, stop, on_started=started, metrics=metrics, parent=parent
             )
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {reason_of(error)}") from error

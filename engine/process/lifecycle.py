@@ -64,9 +64,9 @@ def _die(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-async def stop_without_parent(stop: asyncio.Event) -> None:
-    """Set `stop` when the process that started this one is gone: a worker is not left behind."""
-    parent = os.getppid()
+async def stop_without_parent(parent: int, stop: asyncio.Event) -> None:
+    """Set `stop` when the process `parent`, which started this one, is gone: a worker is not left
+    behind."""
     while os.getppid() == parent:  # noqa: ASYNC110  # the system tells of it in no other way
         await asyncio.sleep(_LOOK_SECONDS)
     log.error("the parent of this worker is gone, stopping", parent=parent)

@@ -94,8 +94,8 @@ async def _start(
     role: str, settings: Settings, env_file: Path | None, listener: socket.socket
 ) -> Process:
     file_option = ["--env-file", str(env_file)] if env_file else []
-    port = ["--metrics-socket", str(listener.fileno())]
-    command = [sys.executable, "-m", "engine.cli", *file_option, "run", "--role", role, *port]
+    link = ["--worker-of", f"{os.getpid()}:{listener.fileno()}"]
+    command = [sys.executable, "-m", "engine.cli", *file_option, "run", "--role", role, *link]
     # In a group of its own: Ctrl-C reaches the parent alone, whose SIGTERM is then the first signal
     # that the worker sees, and not the second, of which it would die undrained.
     return await asyncio.create_subprocess_exec(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from engine.process.health import Send, reply
-from engine.process.worker_request import WorkerAnswer, ask_worker
+from engine.process.worker_link import WorkerAnswer, ask_worker
 
 WORKER_UP = "proximity_worker_up"
 _UP_HEAD = (

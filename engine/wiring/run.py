@@ -1,7 +1,6 @@
 """The roles of a process, run until it is told to stop."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from engine.kafka.tracing import open_tracer
@@ -9,6 +8,7 @@ from engine.process.health import Check, HealthServer
 from engine.process.lifecycle import run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
+from engine.process.worker_link import ParentProcess
 from engine.redis.inspection import RedisInspection
 from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher
@@ -33,12 +33,12 @@ async def run_roles(
     *,
     on_started: Callable[[int], None] | None = None,
     metrics: Metrics | None = None,
-    listener: socket.socket | None = None,
+    parent: ParentProcess | None = None,
 ) -> None:
     """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
 
-    `on_started` is called with the metrics port once everything is connected. `listener` is the
-    metrics port of a worker, opened by its parent, without which the worker ends.
+    `on_started` is called with the metrics port once everything is connected. `parent` is that of
+    one of several workers.
     """
     metrics = metrics or Metrics()
     async with (
@@ -68,13 +68,13 @@ async def run_roles(
             checks=_checks(roles, questions, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
-            listener=listener,
+            listener=None if parent is None else parent.listener,
         )
         if on_started is not None:
             on_started(health.port)
         background = {name: work() for role in roles for name, work in role.background.items()}
-        if listener is not None:
-            background["parent watch"] = stop_without_parent(stop)
+        if parent is not None:
+            background["parent watch"] = stop_without_parent(parent.pid, stop)
         await run_services(
             foreground={role.name: role.consumer.run(stop) for role in roles},
             background=background

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,17 @@ async def test_what_the_process_needs() -> None:
     assert "is the engine running already?" in found["API_PORT"].told
     assert found["METRICS_PORT"].state is State.OK
     assert found["SECRET_KEY"].state is State.WARNING
+
+
+async def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = settings(otel_endpoint="http://127.0.0.1:4318")
+    found = {each.what: each for each in await check_process(given)}
+    assert found["OTEL_ENDPOINT"].state is State.OK
+    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    found = {each.what: each for each in await check_process(given)}
+    assert found["OTEL_ENDPOINT"].state is State.BAD
+    assert "pip install" in found["OTEL_ENDPOINT"].told
 
 
 @pytest.mark.parametrize(

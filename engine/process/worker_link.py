@@ -1,7 +1,10 @@
-"""One bounded HTTP GET of the parent to one of its workers, over loopback."""
+"""What a worker and its parent have of each other: the worker's metrics port on loopback, opened by
+the parent, and one bounded HTTP GET to it."""
 
 import asyncio
+import socket
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import h11
 
@@ -11,6 +14,19 @@ _SECONDS = 4.0  # longer than a worker takes to ask its servers, shorter than a 
 _MOST_BYTES = 32 * 1024 * 1024
 _PIECE = 64 * 1024
 _OK = 200
+
+
+class ParentProcess(NamedTuple):
+    """The parent of a worker: its process id, and the socket that it opened for the worker."""
+
+    pid: int
+    listener: socket.socket
+
+    @classmethod
+    def of(cls, words: str) -> Self:
+        """From the text `pid:descriptor`. Raises ValueError, OSError."""
+        pid, _, descriptor = words.partition(":")
+        return cls(int(pid), socket.socket(fileno=int(descriptor)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ passed on. `traceparent` is a random number; `tracestate` may say more, and stay
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from engine.kafka.batch_sender import Headers
 
@@ -14,12 +15,14 @@ TRACESTATE = "tracestate"
 
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _STATE = re.compile(rb"[\x20-\x7e]{1,512}")
+_MOST_HEADERS = 64  # looked at: a record may bring a hundred thousand
 _ID = slice(3, 35)  # in the text of a traceparent
 
 
 def trace_headers(headers: Iterable[tuple[str, bytes]]) -> Headers:
-    """The trace context among a record's headers; empty if there is none of the right form."""
-    found = {name: value for name, value in headers if name in (TRACEPARENT, TRACESTATE)}
+    """The trace context among a record's first headers; empty if there is none of the right form."""
+    first = islice(headers, _MOST_HEADERS)
+    found = {name: value for name, value in first if name in (TRACEPARENT, TRACESTATE)}
     parent, state = found.get(TRACEPARENT), found.get(TRACESTATE)
     if not parent or not _PARENT.fullmatch(parent):
         return []

@@ -49,6 +49,7 @@ STATE = ("tracestate", b"vendor=1")
         [("traceparent", b"\xff" * 55)],
         [("traceparent", None)],
         [STATE],
+        [*[("x", b"")] * 64, ("traceparent", SAMPLED)],
     ],
 )
 def test_what_is_no_trace_context_is_not_passed_on(headers: Any) -> None:

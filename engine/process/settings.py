@@ -13,6 +13,7 @@ from engine.process.settings_checks import (
     BootstrapServers,
     Count,
     DatabaseUrl,
+    EndpointUrl,
     Extensions,
     Networks,
     Port,
@@ -109,7 +110,12 @@ class Settings(BaseSettings):
     )
 
     metrics_host: str = setting("127.0.0.1", "address of the metrics port")
-    metrics_port: Port = setting(9464, "first worker's port; the next ones count up; 0: any")
+    metrics_port: Port = setting(
+        9464, "port of metrics and health, of all workers together; 0: any"
+    )
+    otel_endpoint: EndpointUrl | None = setting(
+        None, "OTLP over HTTP, where spans of sampled traces go; needs the extra otel"
+    )
     api_host: str = setting("127.0.0.1", "address of the management interface")
     api_port: Port = setting(8000, "port of the management interface")
     api_metrics_port: Port = setting(9463, "metrics port of the management interface; 0: any")

@@ -57,6 +57,13 @@ def _check_bootstrap_servers(servers: str) -> str:
     return ",".join(_parts(servers))
 
 
+def _check_endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("accepted: http://host:port or https://host:port, without a password")
+    return url.rstrip("/")
+
+
 def _check_redis_url(value: SecretStr) -> SecretStr:
     """Raise ValueError if the URL cannot work; the message never holds it."""
     check_redis_url(value.get_secret_value())
@@ -161,6 +168,7 @@ Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+EndpointUrl = Annotated[str, AfterValidator(_check_endpoint)]
 RegistryUrl = Annotated[SecretStr, AfterValidator(_check_registry_url)]
 TokenUrl = Annotated[str, AfterValidator(_check_token_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]

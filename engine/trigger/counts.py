@@ -1,9 +1,11 @@
 """What decisions and messages come to in the metrics, in a few calls a batch."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
+from uuid import UUID
 
+from engine.kafka.exemplars import note_exemplar
 from engine.process.metrics import Metrics
 from engine.trigger.grants import Grant
 from rules.decision import Decision
@@ -53,7 +55,7 @@ class DecisionCounts:
         return detections, decisions
 
 
-def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
+def count_sent(metrics: Metrics, grants: Sequence[Grant], now: float) -> None:
     """Grants whose messages left, at `now` (epoch s)."""
     formats: Counter[str] = Counter()
     ages: Counter[float] = Counter()
@@ -62,6 +64,18 @@ def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
         if not grant.is_call:
             ages[max(0.0, now - grant.detection.detected_at)] += 1
     metrics.latency.observe_counts(ages)
+    if ages and metrics.latency.wants_exemplar(now):
+        sent = (grant for grant in grants if not grant.is_call)
+        slowest = min(sent, key=lambda grant: grant.detection.detected_at)
+        note_exemplar(
+            metrics.latency,
+            seconds=max(0.0, now - slowest.detection.detected_at),
+            notification_id=str(UUID(bytes=slowest.notification_id)),
+            record=slowest.detection.record,
+            company=slowest.beacon.company_reference.id,
+            campaign=slowest.campaign.id,
+            now=now,
+        )
     metrics.connector_handovers.inc(formats.pop("connector", 0))
     for name, count in formats.items():
         metrics.notifications.labels(name).inc(count)

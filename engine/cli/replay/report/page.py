@@ -22,6 +22,7 @@ from engine.cli.replay.text import mostly, paired, told
 from rules.model import Reason
 
 _ASSETS = files("engine.cli.replay.report")
+_LIBRARY = files("api.console").joinpath("vendor", "uplot")
 
 
 class ReportColumn(NamedTuple):
@@ -35,8 +36,8 @@ class ReportColumn(NamedTuple):
 def write_page(findings: ReplayFindings) -> str:
     """The whole file."""
     data = plots(findings.outcomes)
-    scripts = [_read("uplot/uPlot.iife.min.js"), _read("assets/report.js")]
-    styles = [_read("uplot/uPlot.min.css"), _read("assets/report.css")]
+    scripts = [_library("uPlot.iife.min.js"), _read("assets/report.js")]
+    styles = [_library("uPlot.min.css"), _read("assets/report.css")]
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; "
         "base-uri 'none'; form-action 'none'"
@@ -52,10 +53,14 @@ def write_page(findings: ReplayFindings) -> str:
             *_body(findings, {plot["id"] for plot in data["plots"]}),
             f'<script type="application/json" id="data">{_in_element(data)}</script>',
             *(f"<script>{script}</script>" for script in scripts),
-            f"<!-- uPlot:\n{_read('uplot/LICENSE')}-->",
+            f"<!-- uPlot:\n{_library('LICENSE')}-->",
             "</body>\n</html>\n",
         ]
     )
+
+
+def _library(name: str) -> str:
+    return _LIBRARY.joinpath(name).read_text(encoding="utf-8")
 
 
 def _read(name: str) -> str:

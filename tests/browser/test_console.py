@@ -1,0 +1,332 @@
+"""The first task of each kind of user, in a real browser, by clicking and typing.
+
+With PROXIMITY_TEST_FULL=1 every page is examined at phone and desktop width, by day and by night;
+else each of them once.
+"""
+
+import asyncio
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from sqlalchemy import select
+
+from catalog.models import Account, Statistic
+from engine.redis.decision_store import DecisionStore, DeviceDecision
+from engine.redis.devices import DeviceKey
+from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
+from rules.kept_decision import KeptDecision
+from rules.model import Zone
+from tests.browser.conftest import OWNER, BrowserVisit
+from tests.browser.page import BrowserPage
+from tests.integration.api.bodies import Bodies
+from tests.integration.api.harness import PASSWORD
+from tests.integration.console.test_pages import device_of
+from tests.integration.console.visitor import Visitor
+from tests.servers.http_service import replying, serving
+from tests.servers.waiting import eventually
+
+FULL = "PROXIMITY_TEST_FULL" in os.environ
+LOOKS = [(1280, False), (390, True), (1280, True), (390, False)]
+NOW = datetime.now(UTC)
+pytestmark = pytest.mark.timeout(300)
+
+
+class World:
+    """A venue with beacons, a campaign, a device and their figures, made as /v2 makes them."""
+
+    def __init__(self, visit: BrowserVisit) -> None:
+        self.visitor = Visitor(visit.harness, visit.headers)
+        self.bodies = Bodies()
+        self.ids: dict[str, int] = {}
+
+    async def fill(self) -> "World":
+        made, bodies, ids = self.visitor.made, self.bodies, self.ids
+        venue = bodies.venue(name="Pier", image=None, width=30, height=12)
+        ids["venue"] = await made("/region", venue | {"time_zone": "Europe/Paris"})
+        where = f"/region/{ids['venue']}"
+        ids["beacon"] = await made(f"{where}/beacon", bodies.beacon(name="Door", x=5, y=5))
+        await made(f"{where}/beacon", bodies.beacon(name="Quay", x=20, y=8, active=False))
+        await made(f"{where}/geofencing", bodies.geofence())
+        campaign = bodies.campaign(name="Last boat", format="html", html="<h1>Six o'clock</h1>")
+        ids["campaign"] = await made(f"/lieu/{ids['venue']}/campaign", campaign)
+        ids["device"] = await device_of(self.visitor, "anna")
+        async with self.visitor.api.database.write.begin() as session:
+            session.add_all(
+                Statistic(
+                    day=NOW.date() - timedelta(days=back),
+                    kind=kind,
+                    ref=ids[kind],
+                    venue_id=ids["venue"],
+                    detections=100 + back,
+                    devices=20,
+                    notifications=7,
+                )
+                for back in range(10)
+                for kind in ("venue", "beacon", "campaign")
+            )
+        return self
+
+    async def company(self) -> int:
+        query = select(Account.company_id).where(Account.email == OWNER)
+        async with self.visitor.api.database.read() as session:
+            return int(await session.scalar(query) or 0)
+
+    def addresses(self) -> list[str]:
+        own = f"/venues/{self.ids['venue']}"
+        return [
+            "",
+            "/live",
+            "/campaigns",
+            f"{own}/campaigns/{self.ids['campaign']}",
+            f"{own}/campaigns/new",
+            "/venues",
+            own,
+            f"{own}/edit",
+            f"{own}/beacons/{self.ids['beacon']}",
+            f"{own}/geofences/new",
+            "/devices",
+            f"/devices/{self.ids['device']}",
+            "/connector",
+            "/statistics",
+            "/audit",
+            "/nowhere",
+        ]
+
+
+@pytest.fixture
+async def world(visit: BrowserVisit) -> World:
+    return await World(visit).fill()
+
+
+def sign_in(page: BrowserPage) -> None:
+    page.open("/")
+    page.fill("E-mail", OWNER)
+    page.fill("Password", PASSWORD)
+    page.press(Keys.ENTER)
+    page.sees("What does not send now, and why")
+
+
+async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Campaigns")
+        page.sees("Last boat")
+        page.click("New campaign")
+        page.fill("Name", "Ferry")
+        page.fill("Title", "The ferry is here")
+        page.fill("Text", "Board now")
+        assert page.driver.find_element(By.CSS_SELECTOR, ".phone").text.startswith(
+            "The ferry is here\nBoard now"
+        )
+        page.fill("Pause", "often")
+        page.fill("Tags", "study")
+        page.click("Save")
+        page.sees("required with format url, and empty or not given")
+        page.fill("Link", "https://pier.example/ferry")
+        page.fill("Pause", "2 hours")
+        page.fill("From", "22:00")
+        page.fill("To", "02:00")
+        page.press(Keys.TAB)
+        # The week is drawn again: each evening, and each night that goes on.
+        hours = (By.CSS_SELECTOR, ".week .open")
+        page.until(lambda: len(page.driver.find_elements(*hours)) == 14, "the week")
+        page.click("Save")
+        page.sees("Would it fire?")
+        page.choose("Beacon", "Door")
+        page.click("Ask")
+        page.sees("ok Beacon known")
+        page.click("Campaigns")
+        page.sees("Ferry")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    path = f"/lieu/{world.ids['venue']}/campaign"
+    _, made = (await visit.harness.call("GET", path, visit.headers)).json()
+    assert (made["name"], made["start_time"], made["tags"][0]["name"]) == (
+        "Ferry",
+        "22:00",
+        "study",
+    )
+
+
+async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World):
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Venues")
+        page.click("Pier")
+        page.click("New beacon")
+        page.fill("Name", "Kiosk")
+        page.fill("UUID", "f7826da6-4fa2-4e98-8024-bc5b71e0893e")
+        page.fill("Major", "7")
+        page.fill("Minor", "70000")
+        page.click("Save")
+        page.sees("accepted: a whole number from 0 to 65535")
+        page.fill("Minor", "9")
+        page.fill("x", "10")
+        page.fill("y", "6")
+        page.click("Save")
+        page.sees("Drag a beacon to its place")
+        wide = page.driver.find_element(By.ID, "plan").rect["width"]
+        page.drag(page.field("Kiosk"), round(5 * wide / 30), 0)
+        page.sees("Kiosk: Placed. x 15, y 6")
+        page.field("Kiosk").click()
+        page.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+        page.sees("Kiosk: Placed. x 15, y 8")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    path = f"/region/{world.ids['venue']}/beacon"
+    made = (await visit.harness.call("GET", path, visit.headers)).json()[-1]
+    assert (made["name"], made["x"], made["y"]) == ("Kiosk", 15, 8)
+
+
+async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
+    company = await world.company()
+    at = time.time() - 60
+    kept = KeptDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
+    store = DecisionStore(
+        redis=visit.harness.stores.redis, prefix="proximity:", most=10, deadline=10.0
+    )
+    await store.keep([DeviceDecision(DeviceKey(company, "anna"), kept)])
+
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Devices")
+        page.fill("Device (udid)", "anna")
+        page.click("Find")
+        page.sees("held back: it was sent lately")
+        page.sees("Door")
+        page.click("Mark as test device")
+        page.sees("No test device any more")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    path = f"/crm/{world.ids['device']}"
+    device = (await visit.harness.call("GET", path, visit.headers)).json()["device"][0]
+    assert device["test"] is True
+
+
+async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: World):
+    async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
+
+        def steps(page: BrowserPage) -> None:
+            sign_in(page)
+            page.click("Connector")
+            page.fill("Name", "Offers")
+            page.fill("Address", "http://169.254.169.254/")
+            page.fill("Name 1", "x-api-key")
+            page.fill("Value 1", "abc")
+            page.click("Save")
+            page.sees("leads to an address that is not public")
+            page.fill("Address", service.url())
+            page.click("Save")
+            page.click("Call once")
+            page.sees("Content came")
+            page.sees("<p>Hello</p>")
+            page.click("Audit")
+            page.sees("created connector")
+            page.click("Sign out")
+            page.sees("Sign in")
+            assert page.complaints() == []
+
+        await visit.walk(steps)
+
+
+async def test_an_operator_watches(visit: BrowserVisit, world: World):
+    company = await world.company()
+    watcher = f"company-{company}"
+    store = TailStore(redis=visit.harness.stores.redis, prefix="proximity:", deadline=10.0)
+
+    async def decide(venue: str) -> None:
+        at = time.time()
+        outcomes = [CampaignOutcome(world.ids["campaign"], "Last boat", "granted")]
+        decision = TailedDecision(at, at, company, venue, "Door", 2, "granted", outcomes, 3)
+        await store.write({watcher: [decision]})
+
+    async def beat() -> int:
+        return (await store.watchers())[watcher].beat
+
+    def watch(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Live")
+        page.sees("Watching")
+
+    def read(page: BrowserPage) -> None:
+        page.sees("Door, Pier")
+        page.sees("Last boat: sent")
+        page.sees("3 more were not shown.")
+        page.click("Pause")
+        page.sees("Go on")
+
+    await visit.walk(watch)
+    await eventually(store.watchers, deadline=30)
+    await decide("Pier")
+    await visit.walk(read)
+    # A request may have been under way; then nobody asks any more.
+    await asyncio.sleep(1.5)  # longer than between two requests
+    seen = await beat()
+    await asyncio.sleep(2.5)
+    assert await beat() == seen
+    assert await visit.walk(lambda page: page.complaints()) == []
+
+
+async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
+    def steps(page: BrowserPage) -> None:
+        page.open("/console/sign-in")
+        page.until(lambda: page.focused == "email", "the focus on the first field")
+        page.press(*OWNER, Keys.TAB, *PASSWORD, Keys.TAB, Keys.ENTER)
+        page.sees("What does not send now, and why")
+        page.settle()
+        page.press(Keys.TAB)
+        assert page.focused == "Skip to the page"
+        seen = []
+        for _ in range(14):
+            page.press(Keys.TAB)
+            seen.append(page.focused)
+        assert seen[:9] == [
+            "Proximity",
+            "Overview",
+            "Live",
+            "Campaigns",
+            "Venues",
+            "Devices",
+            "Connector",
+            "Statistics",
+            "Audit",
+        ]
+        assert seen[9] == "Sign out"
+        assert "Last boat" in seen
+
+    await visit.walk(steps)
+
+
+@pytest.mark.parametrize("look", range(4) if FULL else range(1))
+async def test_every_page_is_for_everybody(visit: BrowserVisit, world: World, look: int):
+    """axe-core finds nothing, nothing has to be moved sideways, the policy forbids nothing."""
+    addresses = world.addresses()
+
+    def steps(page: BrowserPage) -> dict[str, Any]:
+        faults = {}
+        page.look(width=LOOKS[look][0], dark=LOOKS[look][1])
+        page.open("/console/sign-in")
+        faults["sign-in"] = page.findings()
+        sign_in(page)
+        for place, address in enumerate(addresses):
+            if not FULL:
+                width, dark = LOOKS[place % 4]
+                page.look(width=width, dark=dark)
+            page.open(f"/console{address}")
+            page.settle()
+            faults[address] = page.findings()
+            if page.is_too_wide():
+                faults[address].append("too wide")
+        # (The browser complains of the page that is not there.)
+        faults["log"] = [each for each in page.complaints() if "/nowhere" not in each]
+        return {address: found for address, found in faults.items() if found}
+
+    assert await visit.walk(steps) == {}

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from starlette.requests import Request
 
-LANGUAGES = {"en": "English"}
+LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français", "es": "Español"}
 COOKIE = "console_language"
 _DEFAULT = "en"
 

@@ -58,7 +58,7 @@ async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncItera
     await make_schema(sqlite_url)
     passwords = Passwords()
     async with harness(settings, passwords, with_console=True) as made:
-        new = NewAccount("Pier", OWNER, PASSWORD, ALL_PERMISSIONS)
+        new = NewAccount(company="Pier", email=OWNER, password=PASSWORD, permission=ALL_PERMISSIONS)
         await create_account(made.database, new, create_company=True, now=datetime.now(UTC))
         session = await made.call("POST", "/auth", json={"email": OWNER, "password": PASSWORD})
         token = session.json()["session"]["token"]

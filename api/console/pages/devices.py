@@ -30,6 +30,7 @@ async def decisions(visit: Visit) -> Response:
     found = await visit.interface.call("GET", f"/crm/{visit.number('id')}/decisions")
     return visit.page(
         "part_decisions.html",
+        found.status,
         found=found.body if found.is_good else [],
         message="" if found.is_good else found.message,
     )

@@ -21,7 +21,7 @@ async def explain(visit: Visit) -> Response:
             question[name] = form.text(name)
     where = f"/lieu/{visit.number('id')}/campaign/{visit.number('uid')}/explain"
     reply = await visit.interface.call("POST", where, question)
-    return visit.page("part_explained.html", reply=reply)
+    return visit.page("part_explained.html", reply.status, reply=reply)
 
 
 PAGES = (("POST", "/venues/{id:int}/campaigns/{uid:int}/explain", explain),)

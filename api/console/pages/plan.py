@@ -7,7 +7,6 @@ _COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]{3,24}")
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]+")
 _EMPTY_SIDE = 20
 _DOTS_A_SIDE = 80
-_MOST_NAMES = 80
 _LINES_A_SIDE = 16
 
 
@@ -30,7 +29,6 @@ class Plan(NamedTuple):
     height: int
     dot: float
     step: int
-    has_names: bool
     image: str
     image_is_elsewhere: bool
     beacons: list[PlacedBeacon]
@@ -56,10 +54,9 @@ def plan_of(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
     width, height = right - left, bottom - top
     image = venue["image"] if _IMAGE.fullmatch(venue["image"]) else ""
     longest = max(width, height)
-    named = len(placed) <= _MOST_NAMES
     elsewhere = bool(venue["image"]) and not image
     dot, step = longest / _DOTS_A_SIDE, _step(longest)
-    return Plan(left, top, width, height, dot, step, named, image, elsewhere, placed)
+    return Plan(left, top, width, height, dot, step, image, elsewhere, placed)
 
 
 def _step(longest: int) -> int:

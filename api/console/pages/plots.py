@@ -25,6 +25,7 @@ def plot_of(
     first, last = (date.fromisoformat(found[place]["day"]) for place in (0, -1))
     days = [str(first + timedelta(days=number)) for number in range((last - first).days + 1)]
     return {
+        "label": words("day"),
         "days": days,
         "series": [
             {

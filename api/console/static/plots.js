@@ -4,7 +4,7 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   const draw = (place) => {
-    const { days, series } = JSON.parse(place.dataset.plot);
+    const { label, days, series } = JSON.parse(place.dataset.plot);
     const strokes = ["--soft", "--wait", "--accent"].slice(-series.length).map(colour);
     const text = colour("--soft"), grid = { stroke: colour("--line"), width: 1 };
     const fullest = Math.max(...series.flatMap((each) => each.values)).toLocaleString().length;
@@ -14,7 +14,7 @@
       width: place.clientWidth, height: place.clientHeight - 34,
       scales: { x: { time: true } },
       axes: [{ stroke: text, grid: { show: false }, incrs: [1, 2, 7, 14, 28, 91].map((n) => n * 86400), values: (_, splits) => splits.map((at) => asDay.format(at * 1000)) }, { stroke: text, grid, size: 22 + 8 * fullest }],
-      series: [{ value: "{YYYY}-{MM}-{DD}" }, ...series.map((each, number) => ({
+      series: [{ label, value: "{YYYY}-{MM}-{DD}" }, ...series.map((each, number) => ({
         label: each.label, stroke: strokes[number], width: 2, points: { show: days.length < 3, size: 6 },
       }))],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),

@@ -141,7 +141,6 @@ async def test_every_page(visitor: Visitor, bodies: Bodies):
         assert answer.headers["cache-control"] == "no-store", path
         assert answer.headers["x-frame-options"] == "DENY", path
         assert "<script>alert" not in answer.text, path
-        assert "49" not in answer.text or "{{7*7}}" in answer.text, path
         is_harmless(SeenPage(answer.text), path)
     shown = await visitor.get(f"/venues/{ids['venue']}/campaigns")
     assert SCRIPT in shown.texts

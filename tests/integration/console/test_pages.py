@@ -214,7 +214,8 @@ async def test_a_connector(visitor: Visitor):
             "value": ["abc", ""],
             "secret": "a signing secret",
         }
-        wrong = await visitor.post("/connector", given | {"url": "http://169.254.169.254/"})
+        first = given | {"is_new": "1", "url": "http://169.254.169.254/"}
+        wrong = await visitor.post("/connector", first)
         assert "url-said" in wrong.text
         assert "Call once" not in wrong.text
         assert (await visitor.post("/connector", given)).status_code == 303
@@ -253,7 +254,7 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
             for back in (0, 3)
         )
     figures = await visitor.get("/parts/figures")
-    assert figures.text.startswith("Detections 2\u202f003 today 1\u202f000 Visits 20 today 10")
+    assert figures.text.startswith("Detections 2 003 today 1 000 Visits 20 today 10")
     (plot,) = [found["data-plot"] for _, found in figures.tags if "data-plot" in found]
     assert '"values":[7,0,0,4]' in (plot or "")
     assert "Boats" in (await visitor.get("/parts/largest/campaigns")).texts

@@ -31,7 +31,7 @@ async def sign_in(api: Harness, email: str, password: str, **headers: str) -> ht
 
 @pytest.fixture
 async def owner(api: Harness) -> str:
-    new = NewAccount("Harbour", OWNER, PASSWORD, ALL_PERMISSIONS)
+    new = NewAccount(company="Harbour", email=OWNER, password=PASSWORD, permission=ALL_PERMISSIONS)
     await create_account(api.database, new, create_company=True, now=datetime.now(UTC))
     return OWNER
 

@@ -21,6 +21,7 @@ USED = {
     *re.findall(r'\bw\("([a-z_]+?)"[,)]', "".join(TEMPLATES)),
     *(f"{kind}_{reason.value}" for reason in Reason for kind in ("reason", "check")),
     *(f"state_{reason.value}" for reason in Reason if reason is not Reason.GRANTED),
+    *("monday", "friday", "day", "detections"),
     *(f"outcome_{fault.value}" for fault in CallFault),
 } - {"check_granted"}
 

@@ -1,6 +1,9 @@
 "use strict";
 // What several pages need: fields that depend on others, lists that submit, pictures as data.
 (() => {
+  const current = document.querySelector("nav [aria-current]");
+  if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.clientWidth / 2;
+
   const each = (selector, work) => document.querySelectorAll(selector).forEach(work);
 
   // The content field of the chosen format alone is shown; the others keep what is typed.

@@ -11,7 +11,7 @@
     const language = document.documentElement.lang;
     const asDay = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", timeZone: "UTC" });
     const options = {
-      width: place.clientWidth, height: place.clientHeight - 34,
+      width: place.clientWidth, height: 200,
       scales: { x: { time: true } },
       axes: [{ stroke: text, grid: { show: false }, incrs: [1, 2, 7, 14, 28, 91].map((n) => n * 86400), values: (_, splits) => splits.map((at) => asDay.format(at * 1000)) }, { stroke: text, grid, size: 22 + 8 * fullest }],
       series: [{ label, value: "{YYYY}-{MM}-{DD}" }, ...series.map((each, number) => ({

@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Any, NamedTuple
 
-from sqlalchemy import Integer, Select, and_, case, func, select
+from sqlalchemy import Integer, Select, and_, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.models import Beacon, Campaign, Statistic, Venue
@@ -66,8 +66,8 @@ async def record_totals(
     named = (
         select(top.c.venue_id, Venue.name, top.c.ref, name.label("name"), *top.c[-3:])
         .outerjoin(Venue, Venue.id == top.c.venue_id)
-        .outerjoin(Beacon, and_(kind == "beacon", Beacon.id == top.c.ref))
-        .outerjoin(Campaign, and_(kind == "campaign", Campaign.id == top.c.ref))
+        .outerjoin(Beacon, and_(literal(kind) == "beacon", Beacon.id == top.c.ref))
+        .outerjoin(Campaign, and_(literal(kind) == "campaign", Campaign.id == top.c.ref))
         .order_by(top.c[by].desc(), top.c.ref)
     )
     return [

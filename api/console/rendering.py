@@ -18,6 +18,8 @@ _POLICY = (
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
+# Without a referrer at all browsers call the origin of a form null, also to its own site.
+_HEADERS = {"content-security-policy": _POLICY, "referrer-policy": "same-origin"}
 # What a holder wrote for phones: its styles and pictures within itself, no script, no network, no
 # access to the page around it.
 _PREVIEW_POLICY = (
@@ -30,7 +32,7 @@ def rendered(
 ) -> Response:
     """A page."""
     text = _environment().get_template(template).render(w=words, **values)
-    return HTMLResponse(text, status, headers={"content-security-policy": _POLICY})
+    return HTMLResponse(text, status, headers=_HEADERS)
 
 
 def previewed(content: str) -> Response:

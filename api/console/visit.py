@@ -1,6 +1,5 @@
 """One request of a signed-in visitor, with what a page needs to answer it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -58,7 +57,7 @@ class Visit:
         """On to another page of the console, after something was done."""
         return RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
 
-    def _common(self) -> Mapping[str, Any]:
+    def _common(self) -> dict[str, Any]:
         return {
             "visit": self,
             "email": self.account.email,

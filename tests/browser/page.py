@@ -29,7 +29,7 @@ _ARGUMENTS = (
     "--disable-extensions",
     "--no-first-run",
     # Whatever a page asks for elsewhere is not there.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP pier.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--window-size=1280,900",
 )
 

@@ -139,7 +139,8 @@ async def test_every_page(visitor: Visitor, bodies: Bodies):
         answer = await visitor.client.get(f"/console{path}")
         assert answer.headers["content-security-policy"] == POLICY, path
         assert answer.headers["cache-control"] == "no-store", path
-        assert answer.headers["x-frame-options"] == "DENY", path
+        assert answer.headers.get_list("x-frame-options") == ["DENY"], path
+        assert answer.headers.get_list("referrer-policy") == ["same-origin"], path
         assert "<script>alert" not in answer.text, path
         is_harmless(SeenPage(answer.text), path)
     shown = await visitor.get(f"/venues/{ids['venue']}/campaigns")

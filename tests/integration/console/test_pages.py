@@ -107,7 +107,7 @@ async def test_would_it_fire(visitor: Visitor, bodies: Bodies, venue: int):
     path = f"/venues/{venue}/campaigns/{number}/explain"
     asked = {"at": "2030-07-01T12:00", "zone": "Europe/Paris", "beacon": str(beacon)}
     told = SeenPage((await visitor.post(path, asked)).text).text
-    assert told.startswith("It would fire sent 2030-07-01 12:00:00 (UTC+02:00)")
+    assert told.startswith("It would fire 2030-07-01 12:00:00 (UTC+02:00)")
     late = asked | {"at": "2030-07-01T20:00", "udid": "anna"}
     told = SeenPage((await visitor.post(path, late)).text).text
     assert told.startswith("It would not not at this hour")

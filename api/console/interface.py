@@ -20,7 +20,7 @@ _LONGEST = 16 * 1024 * 1024  # bytes of an answer; pages ask for few records
 Query = Mapping[str, object]
 
 
-class Reply(NamedTuple):
+class InterfaceReply(NamedTuple):
     """What an operation answered."""
 
     status: int
@@ -66,7 +66,7 @@ class InterfaceClient:
         body: Mapping[str, Any] | None = None,
         *,
         query: Query | None = None,
-    ) -> Reply:
+    ) -> InterfaceReply:
         """Call an operation, whatever it answers."""
         gathered = _Gathered()
         scope, content = self._scope(method, path, query or {}, "application/json", body)
@@ -89,7 +89,7 @@ class InterfaceClient:
         await self._request.app(scope, _receive(content), forward)
 
     @staticmethod
-    def _good(reply: Reply) -> Any:
+    def _good(reply: InterfaceReply) -> Any:
         if not reply.is_good:
             raise RefusedError(reply.status, reply.message)
         return reply.body
@@ -154,5 +154,5 @@ class _Gathered:
         if len(self._body) > _LONGEST:
             raise OversizedAnswerError(f"an operation answered more than {_LONGEST} bytes")
 
-    def reply(self) -> Reply:
-        return Reply(self._status, orjson.loads(bytes(self._body) or b"null"))
+    def reply(self) -> InterfaceReply:
+        return InterfaceReply(self._status, orjson.loads(bytes(self._body) or b"null"))

@@ -7,15 +7,13 @@ else each of them once.
 import asyncio
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from sqlalchemy import select
 
-from catalog.models import Account, Statistic
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
@@ -23,10 +21,8 @@ from rules.kept_decision import KeptDecision
 from rules.model import Zone
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
-from tests.integration.api.bodies import Bodies
+from tests.browser.world import World
 from tests.integration.api.harness import PASSWORD
-from tests.integration.console.test_pages import device_of
-from tests.integration.console.visitor import Visitor
 from tests.servers.http_service import replying, serving
 from tests.servers.waiting import eventually
 
@@ -34,68 +30,6 @@ FULL = "PROXIMITY_TEST_FULL" in os.environ
 LOOKS = [(1280, False), (390, True), (1280, True), (390, False)]
 NOW = datetime.now(UTC)
 pytestmark = pytest.mark.timeout(300)
-
-
-class World:
-    """A venue with beacons, a campaign, a device and their figures, made as /v2 makes them."""
-
-    def __init__(self, visit: BrowserVisit) -> None:
-        self.visitor = Visitor(visit.harness, visit.headers)
-        self.bodies = Bodies()
-        self.ids: dict[str, int] = {}
-
-    async def fill(self) -> "World":
-        made, bodies, ids = self.visitor.made, self.bodies, self.ids
-        venue = bodies.venue(name="Pier", image=None, width=30, height=12)
-        ids["venue"] = await made("/region", venue | {"time_zone": "Europe/Paris"})
-        where = f"/region/{ids['venue']}"
-        ids["beacon"] = await made(f"{where}/beacon", bodies.beacon(name="Door", x=5, y=5))
-        await made(f"{where}/beacon", bodies.beacon(name="Quay", x=20, y=8, active=False))
-        await made(f"{where}/geofencing", bodies.geofence())
-        campaign = bodies.campaign(name="Last boat", format="html", html="<h1>Six o'clock</h1>")
-        ids["campaign"] = await made(f"/lieu/{ids['venue']}/campaign", campaign)
-        ids["device"] = await device_of(self.visitor, "anna")
-        async with self.visitor.api.database.write.begin() as session:
-            session.add_all(
-                Statistic(
-                    day=NOW.date() - timedelta(days=back),
-                    kind=kind,
-                    ref=ids[kind],
-                    venue_id=ids["venue"],
-                    detections=100 + back,
-                    devices=20,
-                    notifications=7,
-                )
-                for back in range(10)
-                for kind in ("venue", "beacon", "campaign")
-            )
-        return self
-
-    async def company(self) -> int:
-        query = select(Account.company_id).where(Account.email == OWNER)
-        async with self.visitor.api.database.read() as session:
-            return int(await session.scalar(query) or 0)
-
-    def addresses(self) -> list[str]:
-        own = f"/venues/{self.ids['venue']}"
-        return [
-            "",
-            "/live",
-            "/campaigns",
-            f"{own}/campaigns/{self.ids['campaign']}",
-            f"{own}/campaigns/new",
-            "/venues",
-            own,
-            f"{own}/edit",
-            f"{own}/beacons/{self.ids['beacon']}",
-            f"{own}/geofences/new",
-            "/devices",
-            f"/devices/{self.ids['device']}",
-            "/connector",
-            "/statistics",
-            "/audit",
-            "/nowhere",
-        ]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from api.console.interface import Reply
+from api.console.interface import InterfaceReply
 from api.console.moments import read_moment
 from api.console.visit import Visit
 from api.console.words import PageWords
@@ -29,7 +29,7 @@ async def state_of(visit: Visit, venue_id: int, number: int) -> CampaignState:
     return in_words(reply, visit.words)
 
 
-def in_words(reply: Reply, words: PageWords) -> CampaignState:
+def in_words(reply: InterfaceReply, words: PageWords) -> CampaignState:
     """The state that an explanation tells of."""
     if not reply.is_good:
         return CampaignState("off", reply.message)

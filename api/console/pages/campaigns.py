@@ -6,7 +6,7 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from api.console.errors import RefusedError
-from api.console.interface import Reply
+from api.console.interface import InterfaceReply
 from api.console.pages.campaign_form import (
     given_campaign,
     new_campaign,
@@ -128,7 +128,9 @@ async def _zone(visit: Visit) -> str:
     return str(reply.body["time_zone"]) if reply.is_good else ""
 
 
-async def _form(visit: Visit, given: dict[str, Any], refusal: Reply | None = None) -> Response:
+async def _form(
+    visit: Visit, given: dict[str, Any], refusal: InterfaceReply | None = None
+) -> Response:
     venue, number = visit.number("id"), given.get("id")
     beacons: list[dict[str, Any]] = []
     if visit.may_read("beacon"):

@@ -6,7 +6,7 @@ import orjson
 from starlette.responses import Response
 
 from api.console.errors import RefusedError
-from api.console.interface import Reply
+from api.console.interface import InterfaceReply
 from api.console.visit import Visit
 
 _NEW = {"name": "", "url": "", "method": "POST", "auth": "header", "parameters": "[]"}
@@ -61,7 +61,7 @@ async def calls(visit: Visit) -> Response:
 
 
 def _form(
-    visit: Visit, given: dict[str, Any], *, is_new: bool, refusal: Reply | None = None
+    visit: Visit, given: dict[str, Any], *, is_new: bool, refusal: InterfaceReply | None = None
 ) -> Response:
     pairs = orjson.loads(given["parameters"])
     return visit.page(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from starlette.responses import JSONResponse, Response
 
 from api.console.errors import RefusedError
-from api.console.interface import Reply
+from api.console.interface import InterfaceReply
 from api.console.visit import Visit
 
 _BEACON = {
@@ -97,7 +97,7 @@ def _path(visit: Visit, kind: PlaceKind) -> str:
 
 
 async def _form(
-    visit: Visit, kind: PlaceKind, given: dict[str, Any], refusal: Reply | None = None
+    visit: Visit, kind: PlaceKind, given: dict[str, Any], refusal: InterfaceReply | None = None
 ) -> Response:
     return visit.page(
         kind.template,

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.console.forms import read_form
-from api.console.interface import InterfaceClient, Reply
+from api.console.interface import InterfaceClient, InterfaceReply
 from api.console.rendering import rendered
 from api.console.session import (
     PATH,
@@ -68,7 +68,7 @@ async def sign_out(visit: Visit) -> Response:
     return answer
 
 
-def _said(reply: Reply, words: PageWords) -> str:
+def _said(reply: InterfaceReply, words: PageWords) -> str:
     if reply.status == HTTPStatus.NOT_FOUND:
         return words("sign_in_wrong")
     return reply.message

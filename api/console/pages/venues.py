@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api.console.errors import RefusedError
-from api.console.interface import Reply
+from api.console.interface import InterfaceReply
 from api.console.pages.listing import record_page
 from api.console.pages.plan import plan_of
 from api.console.visit import Visit
@@ -85,7 +85,7 @@ async def remove(visit: Visit) -> Response:
     return visit.leave("/venues")
 
 
-def _form(visit: Visit, given: dict[str, Any], refusal: Reply | None = None) -> Response:
+def _form(visit: Visit, given: dict[str, Any], refusal: InterfaceReply | None = None) -> Response:
     return visit.page(
         "venue_form.html",
         200 if refusal is None else refusal.status,

@@ -1,15 +1,19 @@
 """A browser without scripts: it keeps cookies, and sends forms as a browser does."""
 
 import base64
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any, Self
 
 import httpx
+from sqlalchemy import select
 
 from api.console.session import SessionCookie
+from catalog.models import Account, Device
 from tests.integration.api.harness import Harness, Headers
 
 SITE = "http://api"
+NOW = datetime.now(UTC)
 _VOID = {"meta", "link", "input", "img", "br", "hr", "rect", "line", "circle", "image"}
 
 
@@ -91,3 +95,14 @@ class Visitor:
         created = await self.api.call("POST", path, self.headers, body)
         assert created.status_code == 201, created.text
         return int(created.json()["id"])
+
+
+async def device_of(visitor: Visitor, udid: str) -> int:
+    """The number of a new device of the visitor's company."""
+    async with visitor.api.database.write.begin() as session:
+        query = select(Account.company_id).where(Account.email == visitor.session.email)
+        company = await session.scalar(query)
+        made = Device(company_id=company, udid=udid, create_on=NOW, update_on=NOW)
+        session.add(made)
+        await session.flush()
+        return made.id

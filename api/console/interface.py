@@ -5,6 +5,7 @@ any other client.
 """
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -81,8 +82,10 @@ class InterfaceClient:
                 kept = [
                     pair for pair in message["headers"] if pair[0] in (b"content-type", b"vary")
                 ]
-                as_file = f'attachment; filename="{name}"'.encode()
-                message["headers"] = [*kept, (b"content-disposition", as_file)]
+                if message["status"] == HTTPStatus.OK:
+                    as_file = f'attachment; filename="{name}"'.encode()
+                    kept.append((b"content-disposition", as_file))
+                message["headers"] = kept
             await send(message)
 
         scope, content = self._scope("GET", path, query, accept, None)

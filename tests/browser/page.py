@@ -83,13 +83,14 @@ class BrowserPage:
     def field(self, label: str) -> WebElement:
         """The field with this label, as a screen reader finds it."""
         quoted = json.dumps(label)
-        of = f"//label[starts-with(normalize-space(), {quoted})]"
-        found = self.driver.find_elements(By.XPATH, f"//*[@id={of}/@for]")
-        return (
-            found[0]
-            if found
-            else self.driver.find_element(By.XPATH, f"//*[starts-with(@aria-label, {quoted})]")
+        # (What is required has a star.)
+        named = (
+            f"//label[normalize-space()={quoted} or normalize-space()={json.dumps(label + ' *')}]"
         )
+        found = self.driver.find_elements(By.XPATH, f"//*[@id={named}/@for]")
+        if found:
+            return found[0]
+        return self.driver.find_element(By.XPATH, f"//*[starts-with(@aria-label, {quoted})]")
 
     def sees(self, text: str) -> None:
         """Wait until it is there to be read."""
@@ -154,9 +155,13 @@ class BrowserPage:
         return bool(self.driver.execute_script(wide))
 
     def complaints(self) -> list[str]:
-        """What the browser has said in its log: errors, and what the policy forbade."""
+        """What the browser has said in its log: errors, and what the policy forbade.
+
+        (That an answer was a refusal it says, too: those are looked at as pages.)
+        """
         entries: list[dict[str, Any]] = self.driver.get_log("browser")
-        return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
+        told = [each["message"] for each in entries if each["level"] in ("SEVERE", "WARNING")]
+        return [each for each in told if "responded with a status of 4" not in each]
 
     def _act(self, action: Callable[[], None], what: str) -> None:
         def done() -> bool:

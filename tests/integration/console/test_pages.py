@@ -173,7 +173,6 @@ async def test_the_audit_tells_who_made_it_here(visitor: Visitor):
 async def test_what_is_not_there(api: Harness, visitor: Visitor):
     for path in ("/nowhere", "/venues/999999", "/venues/x", "/static/../routes.py"):
         page = await visitor.get(path, status=404)
-        assert page.texts[-2:] != [], path
         assert "Not found" in page.texts
     assert (await visitor.client.get("/console/")).headers["location"] == "/console"
 

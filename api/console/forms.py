@@ -39,6 +39,10 @@ class PostedForm:
         text = self.text(name).strip()
         return _whole(text) if text else None
 
+    def numbers(self, name: str) -> list[int | str]:
+        """All values as `number` reads one."""
+        return [_whole(text) for text in self.listed(name)]
+
     def decimal(self, name: str) -> float | str:
         """A number with decimals; a text that is none, for the interface to refuse."""
         text = self.text(name).strip().replace(",", ".")

@@ -3,6 +3,8 @@
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from catalog.fields.texts import ZONES
+
 _WRITTEN = "%Y-%m-%dT%H:%M:%S%z"
 
 
@@ -31,24 +33,30 @@ def shown_zone(written: str) -> str:
 
 
 def begin_of_day(day: str, zone: str) -> str:
-    """The first moment of a day, 2026-11-20, by the clocks of a zone, as the interface reads it.
-
-    What is no day is left as it is: the interface says what it accepts.
-    """
-    try:
-        begin = datetime.combine(
-            date.fromisoformat(day), datetime.min.time(), ZoneInfo(zone or "UTC")
-        )
-    except ValueError:
-        return day
-    return begin.strftime(_WRITTEN)
+    """The first moment of a day, 2026-11-20, by the clocks of a zone, as the interface reads it."""
+    return at_wall(f"{day}T00:00", zone) if _is_day(day) else day
 
 
 def at_wall(wall: str, zone: str) -> str:
-    """A date and time of a form, 2026-11-20T10:00, by the clocks of a zone."""
+    """A date and time of a form, 2026-11-20T10:00, by the clocks of a zone.
+
+    What is none is left as it is: the interface says what it accepts.
+    """
     try:
-        return (
-            datetime.fromisoformat(wall).replace(tzinfo=ZoneInfo(zone or "UTC")).strftime(_WRITTEN)
-        )
-    except ValueError:
+        moment = datetime.fromisoformat(wall).replace(tzinfo=_zone_named(zone))
+        return moment.strftime(_WRITTEN)
+    except (ValueError, OverflowError):
         return wall
+
+
+def _zone_named(name: str) -> ZoneInfo:
+    """A time zone by its name; UTC for what is none."""
+    return ZoneInfo(name if name in ZONES else "UTC")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

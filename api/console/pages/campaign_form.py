@@ -59,7 +59,7 @@ def given_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
         **{name: _instant(form, name, zone) for name in ("start", "end")},
         **{day: form.is_on(day) for day in WEEKDAYS},
         "active": form.is_on("active"),
-        "beacons": [int(each) if each.isdigit() else each for each in form.listed("beacons")],
+        "beacons": form.numbers("beacons"),
         "tags": [{"name": name} for name in named(form.text("tags"))],
     }
 

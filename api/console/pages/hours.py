@@ -35,7 +35,7 @@ def week(campaign: dict[str, Any]) -> list[tuple[str, list[OpenStretch]]]:
 
 def _minute(text: str) -> int | None:
     hours, _, minutes = text.partition(":")
-    if not (hours.isdigit() and minutes.isdigit() and len(text) <= 5):
+    if not (text.isascii() and hours.isdigit() and minutes.isdigit() and len(text) <= 5):
         return None
     minute = int(hours) * 60 + int(minutes)
     return minute if minute <= _DAY else None

@@ -151,7 +151,17 @@ async def test_what_was_typed_comes_back_harmless(visitor: Visitor, bodies: Bodi
     ids = await filled(visitor, bodies)
     own = f"/venues/{ids['venue']}"
     names = {*examples.CAMPAIGN, *examples.BEACON, *examples.GEOFENCE, *examples.VENUE}
-    names |= {*examples.CONNECTOR, "key", "value", "secret", "start_day", "end_day", "html"}
+    names |= {
+        *examples.CONNECTOR,
+        "key",
+        "value",
+        "secret",
+        "start_day",
+        "end_day",
+        "html",
+        "zone",
+        "at",
+    }
     typed: dict[str, Any] = dict.fromkeys(names - {"active", *WEEKDAYS}, SCRIPT)
     for path in (
         "/venues/new",
@@ -171,6 +181,16 @@ async def test_what_was_typed_comes_back_harmless(visitor: Visitor, bodies: Bodi
         assert [tag for tag, found in page.tags if found.get("aria-invalid") == "true"], path
     for path in (f"{own}/campaigns/{ids['campaign']}/explain", "/calendar"):
         is_harmless(SeenPage((await visitor.post(path, typed)).text), path)
+    # (These are digits, and no numbers.)
+    odd = typed | {
+        "start_time": "²:00",
+        "beacons": "²",
+        "zone": "Mars/Base",
+        "at": "0001-01-01T00:00",
+    }
+    for path in (f"{own}/campaigns/new", f"{own}/campaigns/{ids['campaign']}/explain"):
+        assert (await visitor.post(path, odd)).status_code == 400, path
+    assert (await visitor.post("/calendar", odd)).status_code == 200
 
 
 async def test_html_of_a_campaign_is_shown_in_a_frame_that_can_do_nothing(

@@ -120,8 +120,9 @@ def look_at_the_interface(said: str) -> None:
 def look_at_the_console(said: str, client: httpx.Client, credentials: dict[str, str]) -> None:
     site = re.search(r"console    (http://\S+)/console\n", said)
     assert site is not None
-    form = {"data": credentials, "headers": {"origin": site[1]}}
-    first = client.post(f"{site[1]}/console/sign-in", **form, follow_redirects=True)
+    origin = {"origin": site[1]}
+    entrance = f"{site[1]}/console/sign-in"
+    first = client.post(entrance, data=credentials, headers=origin, follow_redirects=True)
     assert credentials["email"] in first.text
     # What the demo has sent is there to be seen, campaign by campaign.
     sent = client.get("/console/parts/largest/campaigns").text

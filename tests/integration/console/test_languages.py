@@ -16,7 +16,7 @@ from tests.integration.console.visitor import SITE, Visitor
     ],
 )
 async def test_the_browsers(visitor: Visitor, named: str, language: str, word: str):
-    page = await visitor.get("", **{"accept-language": named})
+    page = await visitor.get("", accept_language=named)
     assert page.tags[0] == ("html", {"lang": language})
     assert word in page.texts
 
@@ -28,7 +28,7 @@ async def test_the_chosen_one(visitor: Visitor):
     )
     assert answer.status_code == 303
     assert "httponly" in answer.headers["set-cookie"].lower()
-    page = await visitor.get("", **{"accept-language": "fr"})
+    page = await visitor.get("", accept_language="fr")
     assert "Übersicht" in page.texts
     await visitor.client.post("/console/language", data={"language": "../x"}, headers=headers)
     assert "Übersicht" in (await visitor.get("")).texts

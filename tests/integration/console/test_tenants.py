@@ -14,6 +14,7 @@ from tests.integration.console.visitor import Visitor
 
 # By what a path holds, the first that fits.
 AREA_OF = {
+    "/results": "analytic",
     "/beacons": "beacon",
     "/geofences": "region",
     "/campaigns": "campaign",
@@ -28,11 +29,11 @@ AREA_OF = {
 }
 # They ask, and change nothing.
 QUESTIONS = ("/explain", "/calendar")
-# Forms and frames that show nothing stored, or what /v2 is asked for later.
+# Forms and frames that show nothing stored, and what leads on to another page.
 SHOWN_TO_ALL = (
     "GET ",
     "GET /live",
-    "GET /connector",
+    "GET /campaigns",
     "GET /venues/new",
     "GET /venues/{id:int}/beacons/new",
     "GET /venues/{id:int}/geofences/new",

@@ -78,17 +78,18 @@ class Visitor:
     async def __aexit__(self, *_: object) -> None:
         await self.client.aclose()
 
-    async def get(self, path: str, status: int = 200, **headers: str) -> SeenPage:
+    async def get(self, path: str, status: int = 200, accept_language: str = "") -> SeenPage:
         """A page of the console."""
+        headers = {"accept-language": accept_language}
         answer = await self.client.get(f"/console{path}", headers=headers)
         assert answer.status_code == status, f"{path}: {answer.status_code} {answer.text}"
         return SeenPage(answer.text)
 
-    async def post(self, path: str, fields: dict[str, Any], **headers: str) -> httpx.Response:
+    async def post(self, path: str, fields: dict[str, Any]) -> httpx.Response:
         """A form of one of its pages."""
         given = {"forgery_token": self.session.forgery_token} | fields
         origin = {"origin": SITE, "sec-fetch-site": "same-origin"}
-        return await self.client.post(f"/console{path}", data=given, headers=origin | headers)
+        return await self.client.post(f"/console{path}", data=given, headers=origin)
 
     async def made(self, path: str, body: dict[str, Any]) -> int:
         """The number of a record that was created through the interface."""

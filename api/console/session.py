@@ -40,7 +40,8 @@ def read_cookie(request: Request) -> SessionCookie | None:
     if not separator or not token:
         return None
     try:
-        return SessionCookie(base64.urlsafe_b64decode(email).decode(), token)
+        padded = email + "=" * (-len(email) % 4)
+        return SessionCookie(base64.urlsafe_b64decode(padded).decode(), token)
     except (binascii.Error, ValueError):
         return None
 
@@ -48,9 +49,10 @@ def read_cookie(request: Request) -> SessionCookie | None:
 def set_cookie(response: Response, request: Request, session: SessionCookie, valid: str) -> None:
     """Keep the session in the browser until its end, unreadable by scripts and other sites."""
     left = datetime.strptime(valid, "%Y-%m-%dT%H:%M:%S%z") - datetime.now(UTC)
+    email = base64.urlsafe_b64encode(session.email.encode()).decode().rstrip("=")
     response.set_cookie(
         _COOKIE,
-        f"{base64.urlsafe_b64encode(session.email.encode()).decode()}.{session.token}",
+        f"{email}.{session.token}",
         max_age=max(0, int(left.total_seconds())),
         path=PATH,
         secure=request.url.scheme == "https",

@@ -15,6 +15,10 @@ YEARS = {"start": "2020-01-01T00:00:00+0100", "end": "2090-01-01T00:00:00+0100"}
 
 
 @pytest.fixture
+async def venue(visitor: Visitor, bodies: Bodies) -> int:
+    return await visitor.made("/region", bodies.venue(name="Pier", time_zone="Europe/Paris"))
+
+
 async def campaign_with(visitor: Visitor, bodies: Bodies, venue: int, **other: Any) -> int:
     body = bodies.campaign(**ALWAYS | YEARS | other)
     return await visitor.made(f"/lieu/{venue}/campaign", body)

@@ -76,7 +76,9 @@ async def record_totals(
     ]
 
 
-def _chosen(query: Select[Any], company_id: int, choice: StatisticFilter) -> Select[Any]:
+def _chosen(
+    query: Select[*tuple[Any, ...]], company_id: int, choice: StatisticFilter
+) -> Select[*tuple[Any, ...]]:
     of = Statistic
     query = query.join(Venue, Venue.id == of.venue_id).where(
         Venue.company_id == company_id,

@@ -82,7 +82,7 @@ async def list_audit(
     changed. Long texts are shortened.
     """
     kinds = [kind for kind in AUDITED_KINDS if caller.account.level(_AREAS[kind]) >= READ]
-    where = (AuditEntry.company_id == caller.company_id, AuditEntry.kind.in_(kinds))
+    where: Where = (AuditEntry.company_id == caller.company_id, AuditEntry.kind.in_(kinds))
     if before is not None:
         where = (*where, AuditEntry.id < before, AuditEntry.id > after)
         async with caller.services.database.autocommit() as session:

@@ -30,6 +30,6 @@ def addresses() -> list[ConsoleAddress]:
     for route in console_routes():
         methods = (route.methods or set()) - {"HEAD"}
         if route.path not in (*OPEN, "/console/{path:path}"):
-            assert len(methods) == 1
-            found.append(ConsoleAddress(*methods, route.path.removeprefix("/console")))
+            (method,) = methods
+            found.append(ConsoleAddress(method, route.path.removeprefix("/console")))
     return found

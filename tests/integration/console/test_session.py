@@ -120,7 +120,7 @@ async def test_who_has_no_session_is_led_to_one(api: Harness):
 
 async def test_a_cookie_that_is_none_of_ours(api: Harness, visitor: Visitor):
     for cookie in ("", ".", "x", "x.y", "é.y", "AAAA." + "y" * 9000, f".{visitor.session.token}"):
-        headers = {"cookie": f"proximity_session={cookie}".encode()}
+        headers = {b"cookie": f"proximity_session={cookie}".encode()}
         answer = await api.client.get("/console", headers=headers)
         assert answer.headers["location"] == "/console/sign-in", cookie
 

@@ -1,7 +1,7 @@
 """The first task of each kind of user, in a real browser, by clicking and typing.
 
 With PROXIMITY_TEST_FULL=1 every page is examined at phone and desktop width, by day and by night;
-else each of them once.
+else every second one in one of these.
 """
 
 import asyncio
@@ -245,7 +245,7 @@ async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
 @pytest.mark.parametrize("look", range(4) if FULL else range(1))
 async def test_every_page_is_for_everybody(visit: BrowserVisit, world: World, look: int):
     """axe-core finds nothing, nothing has to be moved sideways, the policy forbids nothing."""
-    addresses = world.addresses()
+    addresses = world.addresses() if FULL else world.addresses()[1::2]
 
     def steps(page: BrowserPage) -> dict[str, Any]:
         faults = {}

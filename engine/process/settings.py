@@ -128,6 +128,7 @@ class Settings(BaseSettings):
     api_cors_origins: Texts = setting(
         (), "sites whose pages may call the interface, comma-separated"
     )
+    console: bool = setting(True, "serve the console at /console beside the management interface")
     api_max_body: int = setting(1024 * 1024, "bytes of a request's body", ge=1024)
     campaign_content_bytes: int = setting(
         65_536, "of a campaign's texts, nfcs and qrcodes together", ge=1024

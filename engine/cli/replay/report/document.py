@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 
 _ASSETS = files("engine.cli.replay.report")
+# One copy of the library, which the console serves to browsers too.
+_UPLOT = files("api.console").joinpath("vendor", "uplot")
 
 
 def html_document(
@@ -37,7 +39,7 @@ def html_document(
             *body,
             f'<script type="application/json" id="data">{_in_element(data)}</script>',
             *(f"<script>{script}</script>" for script in scripts),
-            f"<!-- uPlot:\n{report_asset('uplot/LICENSE')}-->",
+            f"<!-- uPlot:\n{_of_uplot('LICENSE')}-->",
             "</body>\n</html>\n",
         ]
     )
@@ -45,12 +47,12 @@ def html_document(
 
 def uplot_script() -> str:
     """The charting library."""
-    return report_asset("uplot/uPlot.iife.min.js")
+    return _of_uplot("uPlot.iife.min.js")
 
 
 def uplot_style() -> str:
     """Its style."""
-    return report_asset("uplot/uPlot.min.css")
+    return _of_uplot("uPlot.min.css")
 
 
 def report_style() -> str:
@@ -61,6 +63,10 @@ def report_style() -> str:
 def report_asset(name: str) -> str:
     """A file of this package."""
     return _ASSETS.joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+def _of_uplot(name: str) -> str:
+    return _UPLOT.joinpath(name).read_text(encoding="utf-8")
 
 
 def _hashes(texts: Iterable[str]) -> str:

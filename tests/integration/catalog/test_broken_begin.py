@@ -31,7 +31,8 @@ async def test_a_cancelled_begin(
             begun.append(query)
             if len(begun) == 2:  # behind that of the pool's own ping
                 raise asyncpg.QueryCanceledError("canceling statement due to user request")
-        return await execute(one, query, *args)
+        done: str = await execute(one, query, *args)
+        return done
 
     try:
         before = await _backend(database)

@@ -1,6 +1,6 @@
-"""Faults that show beyond one record: in the document, beside the catalog, and once it is written.
+"""Finds faults that no single record shows: in the document, with the catalog, once written.
 
-Values that were refused may be missing from the records, so that all faults are found in one go.
+Values that were refused may be missing from the records, so that one run finds all faults.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _KeyAndPlace = tuple[Hashable, str]
 
 
 def note_repeats(companies: Iterable[DocumentCompany], faults: Faults) -> None:
-    """Note each record whose natural key stands elsewhere in the document, and where."""
+    """Note each record whose natural key occurs twice in the document, with the other place."""
     first: dict[Hashable, str] = {}
     for key, place in _keys(companies):
         seen = first.setdefault(key, place)
@@ -70,7 +70,7 @@ def check(
     limits: CatalogLimits,
     faults: Faults,
 ) -> None:
-    """Note what is wrong with a company; `encrypts` says whether there is a key."""
+    """Note the faults of a company. `encrypts` says whether there is a key to encrypt with."""
     for account in item.accounts:
         if stored.is_foreign(stored.accounts.get(account.values.get("email", ""))):
             faults.note(f"{account.place}.email", _FOREIGN, value=account.values["email"])
@@ -149,7 +149,7 @@ def _check_references(
 async def check_room_left(
     writer: Writer, company: Company, limits: CatalogLimits, faults: Faults
 ) -> None:
-    """Note the places that pass a limit, of what was written since this was asked last."""
+    """Note the places that exceed a limit among the records written since the last call."""
     for place, (model, venue) in writer.added.items():
         try:
             await check_venue_size(writer.session, limits, model, venue.id)
@@ -165,7 +165,7 @@ async def check_room_left(
 
 
 class _Grown:
-    """The records that have grown; each is found in one crowd only."""
+    """The records that have grown. Each is reported for one crowded beacon only."""
 
     def __init__(self, grown: Iterable[tuple[str, Beacon | Campaign]]) -> None:
         self._beacons: dict[int, str] = {}

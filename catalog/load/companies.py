@@ -1,4 +1,4 @@
-"""Writes companies, and what they have besides places."""
+"""Writes companies and their accounts, applications, connectors and devices."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from catalog.secrets import MISSING_SECRET_KEY, Cipher
 
 
 async def write_company(writer: Writer, item: DocumentCompany, stored: Stored) -> Company:
-    """The company and its accounts, applications, connector and devices."""
+    """Write the company and its accounts, applications, connector and devices."""
     now = {"create_on": writer.now}
     company = writer.save("companies", stored.company, Company, item.values, on_create=now)
     owner = {"company": company}
@@ -43,7 +43,7 @@ async def _write_account(
     given = values.pop("permission", None)
     account = stored.accounts.get(values["email"])
     if account is not None:
-        # Its holder may have chosen another password since: a file does not take it back.
+        # The account holder may have changed the password: a file does not undo that.
         values["permission"] = account.permission | (given or {})
         writer.save("accounts", account, Account, values)
         return
@@ -58,7 +58,7 @@ async def _write_account(
 
 
 def encrypted(cipher: Cipher, stored: Connector | None, values: dict[str, Any]) -> dict[str, Any]:
-    """The values with parameters and secret as tokens; a stored token that says the same stays."""
+    """The values with `parameters` and `secret` encrypted; an unchanged value keeps its token."""
     tokens = dict(values)
     for name in ("parameters", "secret"):
         token = getattr(stored, name, None)

@@ -1,4 +1,4 @@
-"""The load itself: read, check, write, all in one transaction."""
+"""Loads a document: reads, checks and writes it, all in one transaction."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,12 +18,12 @@ from catalog.load.venues import write_venues
 from catalog.load.writing import LoadSummary, Writer
 from catalog.secrets import Cipher
 
-# What is wrong with a connector's url, if anything is: not public, say.
+# The fault of a connector's url (it is not public, say), or None.
 UrlFault = Callable[[str], Awaitable[str | None]]
 
 
 class LoadError(Exception):
-    """A document was refused, and nothing was changed. `faults` names everything wrong with it."""
+    """A document was refused, and nothing was changed. `faults` has every fault in it."""
 
     def __init__(self, faults: Sequence[FieldFault]) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -39,11 +39,11 @@ async def load_document(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     url_fault: UrlFault | None = None,
 ) -> LoadSummary:
-    """Load a document (see the package) in one transaction, and count what it did.
+    """Load a document (see the package) in one transaction, and count what it changed.
 
-    `session_factory` is the database's `write`. A document with a connector needs `cipher`; its
-    url is shown to `url_fault`.
-    Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then nothing has changed.
+    `session_factory` is the database's `write`. A document with a connector needs `cipher`, and
+    `url_fault` checks its url. Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then
+    nothing has changed.
     """
     faults = Faults()
     companies = read_document(raw, faults)
@@ -67,7 +67,7 @@ async def _check_urls(
 ) -> None:
     found = [item.connector for item in companies if item.connector is not None]
     found = [connector for connector in found if "url" in connector.values]
-    # All at once: each has the deadline of its own look-up.
+    # All urls at once, because each look-up has its own deadline.
     answers = await asyncio.gather(*(url_fault(each.values["url"]) for each in found))
     for connector, answer in zip(found, answers, strict=True):
         if answer is not None:

@@ -1,4 +1,4 @@
-"""Writes venues and what is in them: tags, beacons, geofences, campaigns."""
+"""Writes venues and their tags, beacons, geofences and campaigns."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ _HOURS = {"start_minute": 0, "end_minute": 24 * 60}
 
 @dataclass
 class Places:
-    """The records that a campaign may refer to: stored ones and new ones."""
+    """The records, stored and new ones, that a campaign may refer to."""
 
     tags: dict[str, Tag]
     beacons: dict[Triple, Beacon]
@@ -24,7 +24,7 @@ class Places:
 
 
 def write_venues(writer: Writer, company: Company, item: DocumentCompany, stored: Stored) -> None:
-    """The venues of a company: all beacons first, for a campaign may target another venue's."""
+    """Write a company's venues; beacons first, since a campaign may target another venue's."""
     places = Places(_write_tags(writer, company, item, stored), dict(stored.beacons))
     venues = [(venue, _write_venue(writer, company, venue, stored)) for venue in item.venues]
     for venue_item, venue in venues:

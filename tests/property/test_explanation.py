@@ -97,7 +97,7 @@ def assert_never(case: Case, each: ExplainedCampaign, data: st.DataObject) -> No
 
 def reason_at(case: Case, each: ExplainedCampaign, moment: float) -> str:
     """Asked again at another moment, by explain, which the oracle confirms."""
-    asked = question(case).asked_at(moment)
+    asked = question(case).at_time(moment)
     (again,) = [
         other
         for other in explain(case.target(), asked).campaigns

@@ -39,7 +39,7 @@ _ENTRY = columns_of(AuditEntryAnswer, AuditEntry)
 
 
 async def _entries(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Entries: one query."""
+    """Audit entries, in one query."""
     found = await fetch(session, AuditEntryAnswer, _ENTRY, AuditEntry.id, where, page)
     for record in found:
         record["create_on"] = timestamp(record["create_on"])
@@ -47,7 +47,7 @@ async def _entries(session: AsyncSession, where: Where, page: Page) -> list[Reco
 
 
 router = APIRouter(prefix=PREFIX, tags=["audit"])
-# An account is of the profile.
+# Accounts belong to the area `profile`.
 _AREAS = AREAS | {"account": "profile"}
 
 

@@ -1,4 +1,4 @@
-"""The step `compose`: from a grant to the message that leaves, a notification or a call."""
+"""The step `compose`: turns a grant into its message, a notification or a call."""
 
 import asyncio
 from collections import deque
@@ -16,7 +16,7 @@ from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
 from engine.trigger.fragments import ZONE_NAMES, CampaignFragments, place_of, spliced, times
 from engine.trigger.grants import Grant, GrantMessage
 
-_BETWEEN_PAUSES = 64  # messages, after which the event loop has its turn
+_BETWEEN_PAUSES = 64  # messages, after which other tasks have their turn
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,8 +40,10 @@ class Composer:
         self._fragments = CampaignFragments()
 
     async def compose_next(self, grants: deque[Grant], most: int) -> list[GrantMessage]:
-        """Take grants and compose their messages, up to the bytes of a turn, or one if that is
-        more, and at most so many."""
+        """Compose the messages of the next grants: up to the bytes of a turn, at least one message.
+
+        At most `most` grants are taken.
+        """
         keys = _devices_to_look_up(islice(grants, most), self._turn_bytes)
         known = await self._devices.find(keys) if keys else {}
         now, size = self._clock(), 0
@@ -88,7 +90,7 @@ class Composer:
 
 
 def _devices_to_look_up(grants: Iterable[Grant], most_bytes: int) -> set[DeviceKey]:
-    """Those of the next notifications, up to so many bytes of content; a call needs none."""
+    """The devices of the next notifications, up to so many bytes of content; calls need none."""
     keys: set[DeviceKey] = set()
     size, detection = 0, None
     for grant in grants:

@@ -1,4 +1,4 @@
-"""What decisions and messages come to in the metrics, in a few calls a batch."""
+"""Adds the decisions and messages of a batch to the metrics, in a few calls."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from rules.model import Reason
 
 
 class DecisionCounts:
-    """The decisions of a batch, counted.
+    """The counts of a batch's decisions.
 
-    Decisions are shared objects, so they are counted by identity and multiplied out once.
-    `denied` has the detection, as a number, and the decision of each grant that Redis denied: it
-    counts as throttled.
+    Detections share decision objects, so the objects are counted by identity and each is evaluated
+    once. `denied` has the detection, as a number, and the decision of each grant that Redis denied:
+    such a grant counts as throttled.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DecisionCounts:
 
 
 def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
-    """Grants whose messages left, at `now` (epoch s)."""
+    """Count grants whose messages were published, at `now` (epoch s)."""
     formats: Counter[str] = Counter()
     ages: Counter[float] = Counter()
     for grant in grants:

@@ -1,4 +1,4 @@
-"""DELIVERY=exactly_once: a worker of a role, with a transaction around each batch."""
+"""DELIVERY=exactly_once: a worker of a role, with a transaction for each batch."""
 
 import asyncio
 import time
@@ -12,17 +12,17 @@ from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel
 
-# Without a message a transaction only moves the offset: that can wait for the next one.
+# A transaction without a message only moves the offset, which can wait for the next transaction.
 _IDLE_SECONDS = 0.5
 
 
 class TransactionalWorker:
-    """Implements PartitionWorker: one batch after another, each with a transaction around it.
+    """Implements PartitionWorker: handles one batch after another, each in a transaction.
 
-    The batch goes through a worker of the role. It is done when that one has finished all of it,
-    and committed when the transaction is: this worker's own offsets are never left to the
-    consumer's commits. What the role remembers of a batch dies with the worker if it fails.
-    `hold` counts the records that wait here (sign 1), and those that do not any more (-1).
+    The batch goes through a worker of the role. It is done when that worker has finished all of it,
+    and committed with the transaction; the consumer never commits this worker's offsets. If a batch
+    fails, the worker ends and with it the role's memory of the batch. `hold` counts the records
+    that wait here (sign 1), and subtracts those that no longer do (-1).
     """
 
     done_offset = None
@@ -57,7 +57,7 @@ class TransactionalWorker:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the role or the transaction raised, once it has."""
+        """The error of the role or of the transaction, or None."""
         if self._task.done() and not self._task.cancelled():
             return self._task.exception()
         return None
@@ -95,7 +95,7 @@ class TransactionalWorker:
         await self._commit()
 
     async def _something_arrived(self) -> bool:
-        """Wait for it; if something is to be committed, not for long."""
+        """Wait for records; not for long if an offset is to be committed."""
         try:
             async with asyncio.timeout(None if self._uncommitted is None else _IDLE_SECONDS):
                 await self._arrived.wait()

@@ -8,10 +8,10 @@ from prometheus_client import Histogram
 
 
 class BatchHistogram(Histogram):
-    """Each `observe` takes a lock and looks at the buckets in turn: dear for every notification."""
+    """Each `observe` takes a lock and searches the buckets, too slow for every notification."""
 
     def observe_counts(self, counts: Mapping[float, int]) -> None:
-        """Observe each value so many times."""
+        """Observe each value as often as its count says."""
         self._raise_if_not_observable()  # type: ignore[no-untyped-call]
         by_bucket: Counter[int] = Counter()
         for value, count in counts.items():

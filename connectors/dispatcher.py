@@ -17,7 +17,7 @@ _STARTS_A_PASS = 16
 
 
 class CallDispatcher:
-    """Queues calls and starts them with `start(call, is_probe)`; `finished` frees the slot again.
+    """Queues calls and starts them with `start(call, is_probe)`; `finish` frees the slot again.
 
     A company's calls wait until its breaker is known to be closed. If this process is the prober of
     an open breaker, one call starts as the probe. Other calls start only while `may_start()` is
@@ -54,13 +54,13 @@ class CallDispatcher:
             self._asking[company_id] = None
             self._breakers.ask(company_id)
 
-    def finished(self, company_id: int, *, is_probe: bool, failed: bool | None) -> None:
+    def finish(self, company_id: int, *, is_probe: bool, failed: bool | None) -> None:
         """A try has ended. `failed` is the outcome for the breaker; None is not counted."""
         if is_probe:
             self._breakers.report_probe(company_id, failed)
         elif failed is not None:
             self._breakers.report(company_id, failed)
-        self._queue.finished(company_id)
+        self._queue.finish(company_id)
         self.dispatch()
 
     def discard(self, unwanted: Callable[[ScheduledCall], bool]) -> list[ScheduledCall]:

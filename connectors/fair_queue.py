@@ -49,7 +49,7 @@ class FairQueue(Generic[Item]):
     def take(self, but: Collection[int] = ()) -> tuple[int, Item] | None:
         """The next item to run, or None without an item or a free slot. Skips the companies `but`.
 
-        `finished` frees the slot.
+        `finish` frees the slot.
         """
         for _ in range(len(self._ring) if self.free else 0):
             company_id = self._ring.popleft()
@@ -72,7 +72,7 @@ class FairQueue(Generic[Item]):
             return None
         return self._start(company_id, company)
 
-    def finished(self, company_id: int) -> None:
+    def finish(self, company_id: int) -> None:
         """An item that was taken has ended: its slot is free."""
         company = self._companies[company_id]
         company.running -= 1

@@ -159,7 +159,7 @@ class CallScheduler:
         call.task = None
         error = None if task.cancelled() else task.exception()
         failed = None if task.cancelled() or error is not None else task.result()
-        self._dispatcher.finished(call.company_id, is_probe=is_probe, failed=failed)
+        self._dispatcher.finish(call.company_id, is_probe=is_probe, failed=failed)
         if error is not None:
             self._error = self._error or error
             self._broken.set()

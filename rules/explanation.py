@@ -49,11 +49,11 @@ _MOST_STEPS = 200
 class HeldClaim(NamedTuple):
     """The newest claim of a device on a campaign.
 
-    `detected_at` (epoch s) is the time of the detection that took the claim, `owner` the id of its
-    notification.
+    `detected_at` (epoch s) is the time of the detection that took the claim, and
+    `notification_id` is the id of its notification.
     """
 
-    owner: str
+    notification_id: str
     detected_at: float
 
 

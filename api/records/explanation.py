@@ -81,7 +81,7 @@ def shown_campaign(explained: ExplainedCampaign) -> Record:
         "claim": None
         if claim is None
         else {
-            "notification": claim.owner,
+            "notification": claim.notification_id,
             "detected_at": written(claim.detected_at),
             "ends_at": written(ceil(explained.claim_ends_at or claim.detected_at)),
         },

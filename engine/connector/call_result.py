@@ -100,7 +100,7 @@ class CompletedCall(msgspec.Struct, gc=False):
         return ClaimUpdate(
             campaign_id=message.campaign.id,
             udid=message.device.udid,
-            owner=self.received.notification_id,
+            notification_id=self.received.notification_id,
             detected_at=self.received.detected_at,
             delay=message.delay,
             keep=keep,

@@ -71,10 +71,6 @@ class TopicLimits:
         """Whether a message of `size` may join a batch of `others` bytes."""
         return size <= _ALONE_BYTES and others + size <= self._batch_bytes.get(topic, _BATCH_BYTES)
 
-    def refuses(self, message: Outgoing) -> bool:
-        """Whether the topic refused a message of this size, or a smaller one, a short while ago."""
-        return message_size(message) >= self.refused_from(message.topic)
-
     def refused_from(self, topic: str) -> int:
         """The size from which on messages of the topic are refused now."""
         most = LARGEST_MESSAGE + 1  # the batch builder refuses such a message without an error

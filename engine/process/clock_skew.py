@@ -52,10 +52,6 @@ class ClockSkew:
             return 0.0
         return min(skews, key=abs)
 
-    def is_large(self) -> bool:
-        """Whether this clock is known to be wrong by more than the limit."""
-        return not self.agrees_within(self.limit)
-
     def agrees_within(self, seconds: float) -> bool:
         """Whether this clock is not known to be wrong by more than so many seconds."""
         return abs(self.agreed()) <= seconds

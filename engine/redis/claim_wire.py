@@ -13,26 +13,26 @@ DeviceRequests = tuple[str, list[int]]
 _TAGS = 64  # slots over which a cluster spreads devices
 _MOST_TAKEN = 2000  # claims in a script call, so that no call blocks Redis for long
 _MOST_UPDATED = 1000
-_WISH = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
+_REQUEST = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
 _DIGITS = 14  # of the time at the end of a claim in Redis
 
 
 class ClaimRequest(NamedTuple):
     """A request to send `campaign_id` to `udid` because of a detection at `detected_at` (epoch s).
 
-    `owner` is the 16 bytes of the notification id: the identity of campaign, device and record.
+    `notification_id` (16 bytes) identifies campaign, device and record: it will own the claim.
     `delay` in seconds is above 0.
     """
 
     campaign_id: int
     udid: str
-    owner: bytes
+    notification_id: bytes
     detected_at: float
     delay: int
 
 
 class ClaimUpdate(NamedTuple):
-    """A change of the claim of `owner` (16 bytes) on a campaign and device.
+    """A change of the claim that `notification_id` (16 bytes) owns on a campaign and device.
 
     The claim was taken for a detection at `detected_at` (epoch s; the whole second counts) with
     `delay` seconds. From now on the claim denies others for `keep` seconds; 0 gives it back.
@@ -40,7 +40,7 @@ class ClaimUpdate(NamedTuple):
 
     campaign_id: int
     udid: str
-    owner: bytes
+    notification_id: bytes
     detected_at: float
     delay: int
     keep: int
@@ -114,15 +114,15 @@ def newest_claims(read: Sequence[bytes]) -> dict[int, float]:
 
 def claim_argument(claim: ClaimRequest) -> bytes:
     """A claim at fixed width: Redis reads few long arguments faster than many short ones."""
-    campaign_id, _, owner, detected_at, delay = claim
-    return _WISH.pack(campaign_id, owner, round(detected_at * 1000), delay * 1000)
+    campaign_id, _, notification_id, detected_at, delay = claim
+    return _REQUEST.pack(campaign_id, notification_id, round(detected_at * 1000), delay * 1000)
 
 
 def update_argument(update: ClaimUpdate) -> bytes:
     """An update as text; there are few updates."""
     return b"%019d%b%014d%014d%014d" % (
         update.campaign_id,
-        update.owner,
+        update.notification_id,
         round(update.detected_at * 1000),
         update.delay * 1000,
         update.keep * 1000,

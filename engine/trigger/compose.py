@@ -9,7 +9,6 @@ from math import floor
 import msgspec
 
 from engine.kafka.batch_sender import message_size
-from engine.kafka.messages import KnownDevice
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
@@ -55,18 +54,15 @@ class Composer:
                 detection = grant.detection
                 received = detection.message.device
                 device = _encode(completed_device(received, known.get(grant.device_key)))
-            message = self._spliced(grant, device, now)
+            message = self.compose(grant, device, now)
             messages.append(GrantMessage(message, grant))
             size += message_size(message)
             if len(messages) % _BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)
         return messages
 
-    def compose(self, grant: Grant, device: KnownDevice, now: float) -> Outgoing:
-        """The message of a grant to `device`, at `now` (epoch s)."""
-        return self._spliced(grant, _encode(device), now)
-
-    def _spliced(self, grant: Grant, device: bytes, now: float) -> Outgoing:
+    def compose(self, grant: Grant, device: bytes, now: float) -> Outgoing:
+        """The message of a grant to `device` (its JSON), at `now` (epoch s)."""
         detection, beacon, campaign = grant.detection, grant.beacon, grant.campaign
         is_call = grant.is_call
         parts = self._fragments.of(campaign, beacon.connector if is_call else None)

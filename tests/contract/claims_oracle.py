@@ -19,11 +19,11 @@ class ClaimsOracle:
         The newest of those not after it, else the newest.
         """
         grants = self._grants.setdefault((request.campaign_id, request.udid), [])
-        if any(owner == request.owner for owner, _ in grants):
+        if any(owner == request.notification_id for owner, _ in grants):
             return None
         forbidding = [at for _, at in grants if request.detected_at < at + request.delay]
         if forbidding:
             before = [at for at in forbidding if at <= request.detected_at]
             return max(before or forbidding)
-        grants.append((request.owner, request.detected_at))
+        grants.append((request.notification_id, request.detected_at))
         return None

@@ -76,7 +76,7 @@ def test_the_queue_gives_what_the_plain_one_may(
             has_one = bool(plain.waiting[of]) and plain.free > 0
             assert queue.take_of(of) == (plain.start(of) if has_one else None)
         elif step == "finish" and plain.running[of]:
-            queue.finished(of)
+            queue.finish(of)
             plain.running[of] -= 1
         elif step == "hold":
             queue.hold(of)
@@ -112,7 +112,7 @@ def test_companies_take_turns(items: list[int], data: st.DataObject) -> None:
     while (taken := queue.take()) is not None:
         started[taken[0]] += 1
         left[taken[0]] -= 1
-        queue.finished(taken[0])
+        queue.finish(taken[0])
         waiting = [started[each] for each in ALL if left[each]]
         assert not waiting or max(waiting) - min(waiting) <= 1
     assert left.total() == 0

@@ -68,7 +68,7 @@ class ReplayedOffsets:
         self.by_reason = {r: o for r, o in self.by_reason.items() if o > self.everything}
 
 
-class ReplayRequest(NamedTuple):
+class PutBackRequest(NamedTuple):
     """What to put back: only one reason, at most `limit` letters, also what was put back before."""
 
     reason: str | None = None
@@ -99,7 +99,7 @@ class DeadLetterReplay:
         publisher: Publisher | None,
         topics: Topics,
         replayed: dict[TopicPartition, ReplayedOffsets],
-        request: ReplayRequest,
+        request: PutBackRequest,
         counts: ReplayCounts,
         on_left_out: Callable[[Letter, str], None],
     ) -> None:

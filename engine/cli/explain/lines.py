@@ -67,7 +67,7 @@ def _campaign(explained: ExplainedCampaign) -> Iterator[str]:
     yield from _checks(explained.checks)
     claim = explained.claim
     if claim is not None:
-        yield f"  claim  by notification {claim.owner}"
+        yield f"  claim  by notification {claim.notification_id}"
     if explained.next_at is not None:
         when = "now" if explained.reason is Reason.GRANTED else written(explained.next_at)
         yield f"  next   {when}"

@@ -24,7 +24,7 @@ from rules.model import CampaignSnapshot, VenueSnapshot
 _UTC = "UTC"
 
 
-class Place(NamedTuple):
+class VenueNames(NamedTuple):
     """A venue of a company, by their names."""
 
     company: str
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 class ReplayedCampaign(NamedTuple):
     """A campaign by its names. `id` is that of SQL; None for one that only a file has."""
 
-    place: Place
+    place: VenueNames
     name: str
     id: int | None
     format: str
@@ -53,7 +53,7 @@ class ReplayedCatalog:
         name: str,
         beacons: Mapping[BeaconKey, IndexedBeacon],
         campaigns: Mapping[int, ReplayedCampaign],
-        places: Mapping[int, Place],
+        places: Mapping[int, VenueNames],
     ) -> None:
         self.name = name
         self.beacons = beacons
@@ -110,7 +110,7 @@ async def read_catalog(
         async for _, fields in connector_fields(session):
             connectors |= {each.company_id: each for each in map(decode_connector, fields.values())}
         query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
-        places = {id_: Place(*names) for id_, *names in await session.execute(query)}
+        places = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
         venues = await session.execute(select(Campaign.id, Campaign.venue_id))
         homes = {row.id: row.venue_id for row in venues}
     named = {

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
 
-from engine.cli.replay.catalogs import Place, ReplayedCampaign, ReplayedCatalog
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueNames
 from engine.cli.replay.comparison import CatalogComparison, SentHour
 from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.tally import LocalHour, TallyKey
 from rules.model import Reason
 
-_NOWHERE = Place("", "")
+_NOWHERE = VenueNames("", "")
 
 
 class HourRow(NamedTuple):
@@ -20,7 +20,7 @@ class HourRow(NamedTuple):
     `only_here`: of what is sent, what the other catalog does not send; None without another one.
     """
 
-    place: Place
+    place: VenueNames
     campaign: ReplayedCampaign | None
     hour: LocalHour
     reason: Reason
@@ -95,7 +95,7 @@ def _importance(row: CampaignRow) -> tuple[int, ReplayedCampaign]:
     return -row.sent, row.campaign._replace(id=row.campaign.id or 0)
 
 
-def _order(row: HourRow) -> tuple[Place, str, int, LocalHour, str]:
+def _order(row: HourRow) -> tuple[VenueNames, str, int, LocalHour, str]:
     campaign = row.campaign
     names = ("", 0) if campaign is None else (campaign.name, campaign.id or 0)
     return row.place, *names, row.hour, row.reason
@@ -134,5 +134,5 @@ def _hour_rows(replay: CatalogReplay, only: Counter[SentHour] | None) -> Iterato
         yield HourRow(place, campaign, hour, reason, count, here)
 
 
-def _place(catalog: ReplayedCatalog, key: TallyKey) -> Place:
+def _place(catalog: ReplayedCatalog, key: TallyKey) -> VenueNames:
     return _NOWHERE if key.venue_id is None else catalog.places[key.venue_id]

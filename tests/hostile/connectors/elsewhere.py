@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.hostile.connectors.services import HOSTILE, together
-from tests.servers.http_service import Answer, Heard, serving
+from tests.servers.http_service import Answer, ReceivedRequest, serving
 from tests.servers.waiting import wait_until
 
 _PROCESSES = multiprocessing.get_context("spawn")
@@ -56,7 +56,7 @@ def _serve(kind: str, at_once: int, port: Any, asked: Any) -> None:
 
 
 async def _until_terminated(answer: Answer, port: Any, asked: Any) -> None:
-    async def counted(heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def counted(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         asked.value += 1
         await answer(heard, writer)
 

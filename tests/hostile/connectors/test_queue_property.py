@@ -52,7 +52,7 @@ class Bookkeeping:
         for item, company_id in list(self.running.items()):
             if company_id == of:
                 del self.running[item]
-                self.queue.finished(of)
+                self.queue.finish(of)
                 return
 
     def sweep(self, answers: list[bool]) -> None:
@@ -119,6 +119,6 @@ def test_a_sweep_at_the_edge_of_a_second() -> None:
     left = []
     while (taken := queue.take()) is not None:
         left.append(taken[1])
-        queue.finished(1)
+        queue.finish(1)
     assert len(gone) + len(left) == 25_000
     assert {*gone, *left} == set(range(25_000))

@@ -25,7 +25,7 @@ from engine.redis.claims import ClaimRequest, Claims
 from engine.wiring.role import ProcessParts
 from engine.wiring.stores import Stores
 from tests.acceptance.connectors.calls import call
-from tests.servers.http_service import Heard, HttpService, content, hanging, replying
+from tests.servers.http_service import HttpService, ReceivedRequest, content, hanging, replying
 from tests.servers.waiting import eventually
 
 PARTITION = TopicPartition("connector-calls", 3)
@@ -103,7 +103,7 @@ class World:
             metrics=Metrics(),
         )
 
-    async def answer(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await self.answers[heard.path](heard, writer)
 
     async def call(self, path: str, **fields: Any) -> ConnectorCall:

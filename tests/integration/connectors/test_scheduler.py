@@ -19,7 +19,7 @@ from tests.integration.connectors.scheduling import (
     call_to,
     scheduling,
 )
-from tests.servers.http_service import Heard, content, hanging, replying, serving
+from tests.servers.http_service import ReceivedRequest, content, hanging, replying, serving
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 
@@ -38,7 +38,7 @@ async def until_all(one: RunningScheduler, count: int, deadline: float = 15.0) -
     await eventually(lambda: len(one.results) >= count, deadline=deadline, what=f"{count} results")
 
 
-async def hangs_by_path(heard: Heard, writer: Any) -> None:
+async def hangs_by_path(heard: ReceivedRequest, writer: Any) -> None:
     """Hangs at /hangs."""
     await (hanging if heard.path == "/hangs" else content())(heard, writer)
 
@@ -46,7 +46,7 @@ async def hangs_by_path(heard: Heard, writer: Any) -> None:
 async def test_another_try_may_do() -> None:
     seen: Counter[str] = Counter()
 
-    async def third_time_lucky(heard: Heard, writer: Any) -> None:
+    async def third_time_lucky(heard: ReceivedRequest, writer: Any) -> None:
         seen[heard.id] += 1
         await (content() if seen[heard.id] == 3 else replying(502))(heard, writer)
 
@@ -62,7 +62,7 @@ async def test_a_call_that_waits_for_another_try_holds_no_slot() -> None:
     limits = SchedulerLimits(company=1, in_all=1)
     retries = RetryPolicy(first=60.0)
 
-    async def by_path(heard: Heard, writer: Any) -> None:
+    async def by_path(heard: ReceivedRequest, writer: Any) -> None:
         await (replying(503) if heard.path == "/busy" else content())(heard, writer)
 
     async with (
@@ -260,7 +260,7 @@ async def test_what_is_too_much_of_one_company_fails_at_once() -> None:
 async def test_in_flight_is_bounded() -> None:
     together = most = 0
 
-    async def counting(heard: Heard, writer: Any) -> None:
+    async def counting(heard: ReceivedRequest, writer: Any) -> None:
         nonlocal together, most
         together += 1
         most = max(most, together)

@@ -1,6 +1,6 @@
 """Bounds the records that a process holds: in bytes, and in records that are not committed."""
 
-from collections import deque
+from collections import Counter, deque
 from operator import attrgetter
 
 from engine.kafka.partition_worker import Records
@@ -68,3 +68,31 @@ class ReadAhead:
         while behind is not None and self._pieces and self._pieces[0][0] <= behind:
             self._records -= self._pieces.popleft()[1]
         return not self._records or self._records + more <= self._most
+
+
+class RecordParts:
+    """Counts the unfinished parts of records that hold several detections that may fire.
+
+    Such a record is finished with the last of them, whichever companies they belong to.
+    """
+
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}  # by offset
+
+    def note(self, unfinished: Records) -> Records:
+        """Each record once, of a list that has a record once for each of its parts."""
+        parts = Counter(record.offset for record in unfinished)
+        self._left |= {offset: count for offset, count in parts.items() if count > 1}
+        return list({record.offset: record for record in unfinished}.values())
+
+    def finish(self, parts: Records) -> Records:
+        """A part of each of these records is finished: the records without another part."""
+        if not self._left:
+            return parts
+        return [record for record in parts if self._is_last_part(record.offset)]
+
+    def _is_last_part(self, offset: int) -> bool:
+        left = self._left.pop(offset, 1) - 1
+        if left:
+            self._left[offset] = left
+        return not left

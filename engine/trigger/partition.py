@@ -1,7 +1,7 @@
 """One partition of the role `trigger`: its queue, its lanes, and its progress."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.counts import DecisionCounts
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.grants import Candidate, TakenIn
-from engine.trigger.in_flight import InFlightBytes, ReadAhead, value_bytes
+from engine.trigger.in_flight import InFlightBytes, ReadAhead, RecordParts, value_bytes
 from engine.trigger.lanes import DEAD_LETTERS, CompanyLane, DeadLetterLane, Lane
 from engine.trigger.pipeline import TriggerPipeline
 
@@ -63,7 +63,7 @@ class TriggerPartition:
         self._queued = 0
         self._bytes = 0
         self._offsets = OffsetTracker()
-        self._parts: dict[int, int] = {}  # by offset: how many parts of the record are unfinished
+        self._parts = RecordParts()
         self._company_lanes: dict[int, CompanyLane] = {}
         self._dead_letters = DeadLetterLane(
             turns=shared.turns,
@@ -170,7 +170,7 @@ class TriggerPartition:
         unfinished += [letter.record for letter in taken.dead_letters]
         offsets = {record.offset for record in unfinished}
         if len(offsets) < len(unfinished):
-            unfinished = self._note_parts(unfinished)
+            unfinished = self._parts.note(unfinished)
         self._open(records, offsets)
         self._read_ahead.take(records[-1].offset + 1, len(records))
         self._queued -= len(records)
@@ -184,16 +184,6 @@ class TriggerPartition:
             filled[DEAD_LETTERS] = self._dead_letters
         for lane in filled.values():
             self._start(lane)
-
-    def _note_parts(self, unfinished: Records) -> Records:
-        """Count the candidates of each record.
-
-        A record that holds several candidates, of one company or of many, is finished with the last
-        of them.
-        """
-        parts = Counter(record.offset for record in unfinished)
-        self._parts |= {offset: count for offset, count in parts.items() if count > 1}
-        return list({record.offset: record for record in unfinished}.values())
 
     def _open(self, records: Records, unfinished: set[int]) -> None:
         """Note which of the records are not finished; the others are."""
@@ -234,19 +224,12 @@ class TriggerPartition:
 
     def _finish(self, records: Records) -> None:
         """Note these records as finished: their messages are acknowledged."""
-        if self._parts:
-            records = [record for record in records if self._is_last_part(record.offset)]
+        records = self._parts.finish(records)
         for record in records:
             self._offsets.finish(record.offset)
         self._hold(-value_bytes(records))
         self._moved.set()
         self._on_progress()
-
-    def _is_last_part(self, offset: int) -> bool:
-        left = self._parts.pop(offset, 1) - 1
-        if left:
-            self._parts[offset] = left
-        return not left
 
     def _hold(self, size: int) -> None:
         self._bytes += size

@@ -1,4 +1,4 @@
-"""The walks, replayed through the engine and shown while it works."""
+"""Replays the walks through the engine and shows the progress."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ _POLL = 0.05
 
 
 class WalkReplay:
-    """Publishes the readings at their pace, and waits until all that follows from them is done."""
+    """Publishes the readings at their pace, and waits until the engine has handled all of them."""
 
     def __init__(
         self, settings: Settings, port: int, readings: Readings, campaigns: list[DemoCampaign]
@@ -43,7 +43,7 @@ class WalkReplay:
 
     @asynccontextmanager
     async def receiving(self) -> AsyncIterator[Receiver]:
-        """Receive notifications, before the replay and as long as the context lasts."""
+        """Receive notifications while the context lasts, beginning before the replay."""
         task = asyncio.create_task(self._receiver.run())
         try:
             yield self._receiver
@@ -71,7 +71,7 @@ class WalkReplay:
             await database.close()
 
     async def _publish(self, console: Console, sender: Sender, database: Database) -> float:
-        """Publish and show what happens, until all is done; the seconds that publishing took."""
+        """Publish and show the progress until all is done; returns the publishing seconds."""
         self._begin = time.monotonic()
         with open_screen(console) as screen:
             showing = asyncio.create_task(self._show(screen, sender))
@@ -97,7 +97,7 @@ class WalkReplay:
             await asyncio.sleep(_REFRESH)
 
     async def _wait_for_all(self, sender: Sender, database: Database) -> None:
-        """Until every detection is decided, every call answered, and all of it recorded in SQL."""
+        """Wait until every detection is decided and recorded, and every call is answered."""
 
         async def are_decided() -> bool:
             return (await fetch_figures(self._port)).decided >= sender.sent

@@ -1,4 +1,4 @@
-"""The demo's summary: what was heard, what fired, what did not, and why."""
+"""The demo's summary: what was detected, what fired, what did not fire, and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -18,9 +18,12 @@ _NAMES = 23
 
 
 class Results(NamedTuple):
-    """Everything that the summary tells. `sends`, `phones` and `first` are by campaign id; `at` is
-    the instant (epoch s) for which the reasons hold, `walked` the recorded seconds; `recorded` has
-    what SQL says: detections of active beacons, and notifications."""
+    """The data of the summary.
+
+    `sends`, `phones` and `first` are by campaign id; `at` is the instant (epoch s) for which the
+    reasons hold, `walked` the recorded seconds; `recorded` has SQL's counts of detections of active
+    beacons and of notifications.
+    """
 
     campaigns: Sequence[DemoCampaign]
     figures: Figures
@@ -36,7 +39,7 @@ class Results(NamedTuple):
 
 
 def print_summary(console: Console, results: Results) -> None:
-    """Print it all: what a stranger should see last stands last."""
+    """Print the summary; the most important lines come last."""
     figures = results.figures
     aimed_at = {beacon.id for _, beacons in results.campaigns for beacon in beacons}
     if results.first:
@@ -62,7 +65,7 @@ def print_summary(console: Console, results: Results) -> None:
 
 
 def _print_example(console: Console, results: Results) -> None:
-    """One whole notification; that of the connector campaign, if there is one."""
+    """Print one whole notification; that of the connector campaign, if there is one."""
     formats = {campaign.id: campaign.format for campaign, _ in results.campaigns}
     of_connectors = [number for number in results.first if formats.get(number) == "connector"]
     number = (of_connectors or list(results.first))[0]
@@ -96,7 +99,7 @@ def fired(results: Results) -> list[tuple[str, str, str]]:
 
 
 def silent(results: Results) -> list[tuple[str, str, str]]:
-    """Rows of nothing, campaign and why."""
+    """Rows of campaigns that did not fire, and why."""
     return [
         ("0", each.campaign.name, why_silent(each, results.at))
         for each in results.campaigns

@@ -62,7 +62,7 @@ def verify(
 
 
 class _Report:
-    """Takes the differences as they are found."""
+    """Receives the differences as they are found."""
 
     def __init__(self, json: bool, limit: int) -> None:
         self.count = self.explained = 0
@@ -80,7 +80,7 @@ class _Report:
             self._kept.append(difference)
 
     def show(self) -> None:
-        """Print what is kept as a table."""
+        """Print the collected differences as a table."""
         if not self._kept:
             return
         header = ("company", "device", "udid", "figure", "topics", "SQL", "")

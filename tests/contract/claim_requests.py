@@ -1,4 +1,4 @@
-"""Requests for claims, as one record after the other makes them."""
+"""Requests for claims, and the answers to them, as both suites of claims use them."""
 
 import hashlib
 import time

@@ -1,14 +1,14 @@
-"""Claims by brute force: every grant ever made is kept, and all of them are asked.
+"""Claims by brute force: every grant is kept, and each request is compared with all of them.
 
-A claim forbids what was detected before its detected_at plus the delay; the record that owns a
-claim may have it again.
+A claim denies detections before its detected_at plus the delay; the record that owns a claim gets
+it again.
 """
 
 from engine.redis.claims import ClaimRequest
 
 
 class ClaimsOracle:
-    """What `Claims` must answer, from a list of grants that only grows."""
+    """The answers that `Claims` must give, from a list of grants that only grows."""
 
     def __init__(self) -> None:
         self._grants: dict[tuple[int, str], list[tuple[bytes, float]]] = {}

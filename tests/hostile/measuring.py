@@ -1,4 +1,4 @@
-"""What both companies feel while one of them misbehaves: B's seconds, and the process's memory."""
+"""Measures the effects of a bad neighbour: company B's latencies, and the process's memory."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The queue of calls and the room for them, against a plain model that looks at everything."""
+"""The queue of calls and the room for them, compared with a plain model."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ steps = st.lists(
 
 @dataclass
 class PlainQueue:
-    """What FairQueue promises, said plainly: no ring, no bookkeeping, slow."""
+    """The promises of FairQueue in a plain and slow form: no ring, no bookkeeping."""
 
     in_all: int
     per_company: int
@@ -39,7 +39,8 @@ class PlainQueue:
 
     def may_start(self, company_id: int) -> bool:
         """It has an item and is not held; it uses no more than its slots, nor than it leaves free
-        beside the eighth that is kept for companies that use none."""
+        beside the eighth that is kept for companies that use none.
+        """
         mine = self.running[company_id]
         return (
             bool(self.waiting[company_id])

@@ -1,4 +1,4 @@
-"""What is spliced from fragments is what msgspec writes for the published types."""
+"""A spliced message is byte for byte what msgspec writes for the published types."""
 
 from datetime import UTC, datetime
 from typing import Any

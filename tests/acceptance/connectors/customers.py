@@ -1,4 +1,4 @@
-"""Companies with a connector each, and a web service that treats each of them as it is told."""
+"""Companies with a connector each, and a web service that treats each company as it is told to."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The connector while something is away, or it is told to go itself."""
+"""The connector while a server is away, and when it is told to stop."""
 
 import asyncio
 import json

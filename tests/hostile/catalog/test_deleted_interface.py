@@ -1,4 +1,4 @@
-"""What holders see once something is deleted: nothing of it, but in the past."""
+"""A deleted record is gone for its holder at once, except in the past."""
 
 import json
 from datetime import UTC, date, datetime

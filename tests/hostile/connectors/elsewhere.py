@@ -1,5 +1,7 @@
-"""Company A's service in a process of its own: what it burns there is not taken from company B's
-service, nor from what measures B."""
+"""Company A's service in a process of its own.
+
+The processor time that it uses is not taken from company B's service, nor from what measures B.
+"""
 
 import asyncio
 import multiprocessing
@@ -18,7 +20,7 @@ _END_SECONDS = 10.0
 
 
 class ServiceElsewhere:
-    """A service that runs. `asked`: how many requests it has had."""
+    """A running service. `asked` is the number of requests that it has received."""
 
     def __init__(self, port: Any, asked: Any) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""Services that answer so that reading the answer costs as much as can be."""
+"""Services whose answers are as costly to read as possible."""
 
 import asyncio
 from itertools import cycle, product

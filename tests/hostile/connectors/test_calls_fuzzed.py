@@ -1,4 +1,4 @@
-"""Whatever stands on connector-calls: a call that goes its whole way, or a dead letter."""
+"""Every record of connector-calls becomes a call that is made, or a dead letter."""
 
 import copy
 import json

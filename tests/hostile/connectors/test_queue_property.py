@@ -1,4 +1,4 @@
-"""No waiting call is ever lost, whatever is added, held, taken, ended and swept, in any order."""
+"""No waiting call is lost, whatever is added, held, taken, ended and swept, in any order."""
 
 from itertools import count
 
@@ -25,7 +25,7 @@ steps = st.lists(
 
 
 class Bookkeeping:
-    """The queue, and beside it where each item must be."""
+    """The queue, with a record of where each item must be."""
 
     def __init__(self, *, in_all: int, per_company: int) -> None:
         self.queue: FairQueue[int] = FairQueue(in_all=in_all, per_company=per_company)

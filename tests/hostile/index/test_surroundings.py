@@ -1,4 +1,4 @@
-"""Redis that throws keys away, and clocks that differ: said once, shown, and said when over."""
+"""An eviction policy and clocks that differ are logged once, shown, and logged when over."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Two companies on the same partitions: one that does its worst, and one that must not feel it."""
+"""Two companies on the same partitions: A does its worst, and B must not notice."""
 
 import asyncio
 import itertools

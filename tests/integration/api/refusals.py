@@ -1,4 +1,4 @@
-"""What an error answers, as every test of one checks it."""
+"""Checks the shape of an error's answer."""
 
 from typing import Any
 

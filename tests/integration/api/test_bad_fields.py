@@ -1,4 +1,4 @@
-"""Every field that is not accepted is named, with what it accepts."""
+"""Every field with a bad value is named, with what it accepts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is refused for its body, its path or its numbers, and how it is told."""
+"""Requests that are refused for their body, path or numbers, and the answers to them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""POST /lieu/{id}/campaign/{uid}/explain: why it is silent, and when it would not be."""
+"""POST /lieu/{id}/campaign/{uid}/explain: why a campaign does not fire, and when it would."""
 
 import time
 import uuid

@@ -1,4 +1,4 @@
-"""A company whose records are tied to each other, and what its writes put into the outbox."""
+"""A company whose records refer to each other, and the outbox rows of its writes."""
 
 from sqlalchemy import delete, select
 

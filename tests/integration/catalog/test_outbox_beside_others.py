@@ -1,4 +1,4 @@
-"""Writes whose transactions overlap: the index gets what both of them did."""
+"""Writes in overlapping transactions: the index gets the changes of both."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -36,7 +36,8 @@ DELIVERIES = ("at_least_once", "exactly_once")
 
 class Broker:
     """The publisher of a process, or the transactional one of a partition: then what is published
-    counts when it is committed. While `is_up` is not set, nothing is acknowledged."""
+    counts when it is committed. While `is_up` is not set, nothing is acknowledged.
+    """
 
     def __init__(self, *, transactional: bool) -> None:
         self.is_up = asyncio.Event()
@@ -81,7 +82,7 @@ class Broker:
 
 
 class World:
-    """What outlives a process: Kafka, Redis, and a customer's service that answers by path."""
+    """The servers that outlive a process: Kafka, Redis, and a service that answers by path."""
 
     def __init__(self, settings: Settings, stores: Stores, service: HttpService) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""The scheduler over real sockets: tries, fairness, what is withdrawn."""
+"""The scheduler over real sockets: tries, fairness, draining."""
 
 import time
 from collections import Counter

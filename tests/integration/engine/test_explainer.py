@@ -1,4 +1,4 @@
-"""What is explained before a detection comes is what the trigger decides, by its claims too."""
+"""An explanation before a detection agrees with the trigger's decision, claims included."""
 
 import random
 from collections import Counter

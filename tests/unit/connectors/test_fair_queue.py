@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""Which company's call is next."""
 
 from collections import Counter
 

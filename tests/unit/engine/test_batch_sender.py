@@ -1,4 +1,4 @@
-"""What topics are known to take."""
+"""The sizes that topics refuse."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What leaves: the id, the fields, and where to."""
+"""Composed messages: id, fields and topic."""
 
 from datetime import UTC, datetime
 from typing import Any

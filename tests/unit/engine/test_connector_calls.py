@@ -1,4 +1,4 @@
-"""The pieces of the connector role: endpoints opened, results into messages and settlements."""
+"""The pieces of the connector role: endpoints decrypted, results into messages and claims."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bounds on what a process holds."""
+"""The bounds on the records that a process holds."""
 
 from engine.trigger.in_flight import InFlightBytes, ReadAhead, RecordParts, value_bytes
 from tests.unit.engine.records import record

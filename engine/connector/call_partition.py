@@ -15,7 +15,7 @@ from connectors.scheduler import CallScheduler
 from engine.connector.call_result import CompletedCall, UndecodableRecord
 from engine.connector.finished_calls import WasFinished
 from engine.kafka.offsets import OffsetTracker
-from engine.kafka.partition_worker import Records
+from engine.kafka.partition_worker import Records, exception_of
 from engine.process.cancelling import cancel
 
 _BATCH_RECORDS = 500
@@ -155,8 +155,3 @@ class CallPartition:
                 await self._receiver.receive(self, [self._queue.popleft() for _ in range(size)])
             if not self._closing:
                 self._arrived.clear()
-
-
-def exception_of(task: asyncio.Task[None]) -> BaseException | None:
-    """The error of a task that has ended, or None."""
-    return task.exception() if task.done() and not task.cancelled() else None

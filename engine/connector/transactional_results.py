@@ -20,12 +20,12 @@ from engine.connector.call_partition import (
     CallReceiver,
     FinishedRecord,
     ResultSink,
-    exception_of,
 )
 from engine.connector.finished_calls import WasFinished
 from engine.connector.result_publisher import BatchQueue, ResultMemory, ResultPublisher, run_steps
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker
+from engine.kafka.partition_worker import exception_of
 from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel

@@ -57,6 +57,19 @@ class NotesCommits(Protocol):
     def note_committed(self, offset: int) -> None: ...
 
 
+def next_batch(queue: deque[Records], most: int) -> Records:
+    """All waiting records up to `most`, so that a worker that is behind has larger batches."""
+    batch = queue.popleft()
+    while queue and len(batch) + len(queue[0]) <= most:
+        batch = batch + queue.popleft()
+    return batch
+
+
+def exception_of(task: asyncio.Task[None]) -> BaseException | None:
+    """The error of a task that has ended, or None."""
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
 class BatchWorker:
     """Runs its handler over a queue of fetched records, in a single task and strictly in order."""
 
@@ -83,9 +96,7 @@ class BatchWorker:
     @property
     def failure(self) -> BaseException | None:
         """The error that the handler has raised, or None."""
-        if self._task.done() and not self._task.cancelled():
-            return self._task.exception()
-        return None
+        return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
         """Queue fetched records; the caller keeps `pending` within its bound by pausing."""
@@ -113,17 +124,10 @@ class BatchWorker:
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
-                batch = self._next_batch()
+                batch = next_batch(self._queue, self._batch_records)
                 await self._handler.handle(batch)
                 self.done_offset = batch[-1].offset + 1
                 self.pending -= len(batch)
                 self._on_progress()
             if not self._closing:
                 self._arrived.clear()
-
-    def _next_batch(self) -> Records:
-        """All waiting records up to the bound: a worker that is behind has larger batches."""
-        batch = self._queue.popleft()
-        while self._queue and len(batch) + len(self._queue[0]) <= self._batch_records:
-            batch = batch + self._queue.popleft()
-        return batch

@@ -7,7 +7,12 @@ from collections.abc import Callable
 
 from aiokafka import TopicPartition
 
-from engine.kafka.partition_worker import PartitionWorker, Records
+from engine.kafka.partition_worker import (
+    PartitionWorker,
+    Records,
+    exception_of,
+    next_batch,
+)
 from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel
@@ -58,9 +63,7 @@ class TransactionalWorker:
     @property
     def failure(self) -> BaseException | None:
         """The error of the role or of the transaction, or None."""
-        if self._task.done() and not self._task.cancelled():
-            return self._task.exception()
-        return None
+        return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
@@ -91,7 +94,7 @@ class TransactionalWorker:
                 await self._commit()
             self._arrived.clear()
             while self._queue and not self._closing:
-                await self._handle(self._next_batch())
+                await self._handle(next_batch(self._queue, self._batch_records))
         await self._commit()
 
     async def _something_arrived(self) -> bool:
@@ -127,9 +130,3 @@ class TransactionalWorker:
         if self._uncommitted is not None:
             await self._publisher.commit(Position(self._uncommitted, self._topic_id))
             self._uncommitted = None
-
-    def _next_batch(self) -> Records:
-        batch = self._queue.popleft()
-        while self._queue and len(batch) + len(self._queue[0]) <= self._batch_records:
-            batch = batch + self._queue.popleft()
-        return batch

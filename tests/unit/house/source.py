@@ -20,4 +20,4 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
     """Every docstring of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node) or ""
+            yield ast.get_docstring(node, clean=False) or ""

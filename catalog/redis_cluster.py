@@ -8,7 +8,7 @@ from redis.asyncio.connection import Connection, SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 
-class _LostInTime:
+class _ErrorWhenClosed:
     """Raises redis-py's ConnectionError where redis-py 8.1 raises AttributeError.
 
     While a node fails, its connection may be closed after a command was handed over and before it
@@ -23,11 +23,11 @@ class _LostInTime:
         await super()._send_packed_command(command)  # type: ignore[misc]  # of the other base
 
 
-class ClusterConnection(_LostInTime, Connection):
+class ClusterConnection(_ErrorWhenClosed, Connection):
     """A connection in plain text."""
 
 
-class TlsClusterConnection(_LostInTime, SSLConnection):
+class TlsClusterConnection(_ErrorWhenClosed, SSLConnection):
     """With TLS."""
 
 

@@ -1,6 +1,6 @@
-"""What each check says, and when the next moment comes."""
+"""Each check of an explanation says what it compared, and each campaign is decided alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -9,45 +9,15 @@ import pytest
 from rules.compared import duration_text
 from rules.decision import Target
 from rules.explanation import (
-    ExplainedCampaign,
     Explanation,
     HeldClaim,
-    Question,
-    awake,
     explain,
     explain_campaign,
 )
+from rules.local_time import zone_clock
 from rules.model import Reason, Zone
+from tests.unit.rules.explaining import FRIDAY, PARIS, asked, at_beacon, compared, only
 from tests.unit.rules.records import beacon, campaign, epoch, venue
-
-FRIDAY = epoch("2026-11-20T22:41:00+01:00")
-PARIS = {"time_zone": "Europe/Paris"}
-
-
-def asked(
-    at: float = FRIDAY,
-    zone: Zone = Zone.NEAR,
-    claims: Mapping[int, HeldClaim] | None = None,
-    decided_at: float | None = None,
-) -> Question:
-    return Question(zone, at, at if decided_at is None else decided_at, 300.0, claims or {})
-
-
-def at_beacon(question: Question | None = None, /, **fields: Any) -> Explanation:
-    target = Target.of_beacon(beacon(), [campaign(**PARIS | fields)], has_connector=False)
-    return explain(target, question or asked())
-
-
-def only(explanation: Explanation) -> ExplainedCampaign:
-    (found,) = explanation.campaigns
-    return found
-
-
-def compared(explanation: Explanation, check: Reason) -> str:
-    """What the check says, and whether it failed."""
-    checks = (*explanation.checks, *(only(explanation).checks if explanation.campaigns else ()))
-    (found,) = [each for each in checks if each.check is check]
-    return f"{'ok' if found.passed else 'NO'} {found.compared.found} | {found.compared.needed}"
 
 
 def target(**fields: Any) -> Target:
@@ -156,41 +126,34 @@ def test_a_claim_that_is_over_and_one_without_a_delay() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "claimed", "at"),
-    [
-        ({}, None, "2026-11-20T22:41:00+01:00"),
-        ({"start_minute": 540, "end_minute": 1140}, None, "2026-11-21T09:00:00+01:00"),
-        ({"weekdays": 0b0000001}, None, "2026-11-23T00:00:00+01:00"),
-        ({"delay": 3600}, FRIDAY - 99.5, "2026-11-20T23:39:21+01:00"),
-        ({"delay": 86_400, "start_minute": 540}, FRIDAY, "2026-11-21T22:41:00+01:00"),
-        ({"delay": 86_400, "end_minute": 600}, FRIDAY, "2026-11-22T00:00:00+01:00"),
-        ({"weekdays": 0}, None, None),
-        ({"delay": 86_400 * 60}, FRIDAY, None),
-    ],
-)
-def test_the_next_moment(fields: dict[str, Any], claimed: float | None, at: str | None) -> None:
-    claims = {} if claimed is None else {1: HeldClaim("x", claimed)}
-    found = only(at_beacon(asked(claims=claims), **fields))
-    assert found.next_at == (None if at is None else epoch(at))
-    assert found.blocked_by == ()
+def test_a_detection_of_just_the_greatest_age_is_neither_stale_nor_of_the_future() -> None:
+    assert compared(at_beacon(asked(decided_at=FRIDAY + 300)), Reason.STALE) == (
+        "ok 5 min old | at most 5 min"
+    )
+    assert compared(at_beacon(asked(decided_at=FRIDAY - 300)), Reason.FUTURE) == (
+        "ok 5 min ahead | at most 5 min"
+    )
 
 
-def test_a_stale_detection_asks_from_the_moment_of_its_decision() -> None:
-    assert only(at_beacon(asked(decided_at=FRIDAY + 3600))).next_at == FRIDAY + 3600
+def test_a_campaign_is_explained_with_its_record_its_clock_and_its_claim() -> None:
+    claim = HeldClaim("x", FRIDAY - 60)
+    found = only(at_beacon(asked(claims={1: claim, 2: HeldClaim("y", FRIDAY)}), delay=3600))
+    assert found.campaign == campaign(**PARIS, delay=3600)
+    assert found.clock is zone_clock("Europe/Paris")
+    assert found.claim == claim
+    assert found.claim_ends_at == FRIDAY + 3540
+    assert only(at_beacon()).claim is None
+    assert only(at_beacon()).claim_ends_at is None
 
 
-def test_a_campaign_far_ahead_sleeps_until_then() -> None:
-    start = datetime.fromisoformat("2027-01-01T00:00:00+01:00")
-    explanation = at_beacon(start=start, end=start, asleep=True)
-    assert only(explanation).next_at == start.timestamp()
-    open_now = Target.of_beacon(beacon(), [campaign(asleep=True)])
-    assert explain(open_now, asked()).reason is Reason.INACTIVE
-    content = only(explain(open_now, asked())).checks[-2]
-    assert content.check is Reason.INACTIVE
-    assert not content.passed
-    assert content.compared == ("its content is not in the index yet", "its content")
-    assert explain(awake(open_now), asked()).reason is Reason.GRANTED
+def test_each_campaign_of_a_beacon_is_decided_alone() -> None:
+    both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
+    explanation = explain(both, asked())
+    assert explanation.reason is Reason.GRANTED
+    assert {each.campaign.id: each.reason for each in explanation.campaigns} == {
+        1: Reason.GRANTED,
+        7: Reason.INACTIVE,
+    }
 
 
 def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:

@@ -28,14 +28,14 @@ _MOST_COUNTERS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowance:
+class LoginAllowance:
     """The failed attempts that one account may have from one network in `window` seconds."""
 
     failures: int
     window: float
 
 
-class Attempts:
+class LoginAttempts:
     """Counts attempts by account and network together, in Redis.
 
     So nobody can lock the account's owner out from elsewhere, or other users of a network out of
@@ -48,7 +48,7 @@ class Attempts:
         *,
         redis: RedisClient,
         prefix: str,
-        allowance: Allowance,
+        allowance: LoginAllowance,
         clock: Callable[[], float],
         deadline: float = 1.0,
     ) -> None:
@@ -58,7 +58,7 @@ class Attempts:
         self._prefix = f"{prefix}login:"
         self._allowance = allowance
         self._deadline = deadline
-        self._local = LocalAttempts(allowance=allowance, clock=clock)
+        self._local = LocalLoginAttempts(allowance=allowance, clock=clock)
 
     async def take(self, email: str, network: str) -> None:
         """Count one attempt. Raises ApiError 429 after too many."""
@@ -105,10 +105,10 @@ def _script(redis: RedisClient, name: str) -> Callable[..., Awaitable[int]]:
     return cast(Callable[..., Awaitable[int]], redis.register_script(text))
 
 
-class LocalAttempts:
+class LocalLoginAttempts:
     """The same count in memory, for a bounded number of recently used keys."""
 
-    def __init__(self, *, allowance: Allowance, clock: Callable[[], float]) -> None:
+    def __init__(self, *, allowance: LoginAllowance, clock: Callable[[], float]) -> None:
         self._allowance = allowance
         self._clock = clock
         self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -174,7 +174,7 @@ class PasswordGate:
     more than there are slots.
     """
 
-    def __init__(self, *, slots: FairSlots, attempts: Attempts) -> None:
+    def __init__(self, *, slots: FairSlots, attempts: LoginAttempts) -> None:
         self._slots = slots
         self._attempts = attempts
 

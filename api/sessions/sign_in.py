@@ -26,7 +26,7 @@ T = TypeVar("T")
 _STORED = select(Account.password_hash).join(Account.company).where(Account.active, Company.active)
 
 
-class Granted(NamedTuple):
+class GrantedSession(NamedTuple):
     """A new session."""
 
     token: str
@@ -83,7 +83,7 @@ class SignIn:
         self._passwords = passwords
         self._clock = clock
 
-    async def sign_in(self, email: str, password: str, address: str) -> Granted | None:
+    async def sign_in(self, email: str, password: str, address: str) -> GrantedSession | None:
         """A new session, or None if e-mail and password match no account that may sign in.
 
         Raises ApiError 429 or 503, and the errors of SQL.
@@ -126,7 +126,7 @@ class SignIn:
             if found is not None:
                 await session.delete(found)
 
-    async def _grant(self, email: str, stored: str) -> Granted | None:
+    async def _grant(self, email: str, stored: str) -> GrantedSession | None:
         now = self._clock()
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._database.write.begin() as session:
@@ -143,7 +143,7 @@ class SignIn:
                     valid=valid,
                 )
             )
-        return Granted(token, email, valid)
+        return GrantedSession(token, email, valid)
 
 
 async def _still(session: AsyncSession, email: str, stored: str) -> int | None:

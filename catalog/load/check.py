@@ -13,8 +13,8 @@ from catalog.fields.base import Faults
 from catalog.fields.venue import Triple
 from catalog.limits import CONTENT_FIELDS, CatalogLimits, check_content, check_venue_size
 from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue, triple_of
-from catalog.load.stored import Stored
-from catalog.load.writing import Writer
+from catalog.load.stored import StoredCompany
+from catalog.load.writing import RecordWriter
 from catalog.models import Beacon, Campaign, Company
 from catalog.open_campaigns import (
     CrowdedBeacon,
@@ -64,7 +64,7 @@ _FOREIGN = "belongs to another company"
 
 def check(
     item: DocumentCompany,
-    stored: Stored,
+    stored: StoredCompany,
     *,
     encrypts: bool,
     limits: CatalogLimits,
@@ -90,7 +90,9 @@ def check(
         _check_contents(venue, stored, limits, faults)
 
 
-def _check_venue(venue: DocumentVenue, stored: Stored, own: set[Triple], faults: Faults) -> None:
+def _check_venue(
+    venue: DocumentVenue, stored: StoredCompany, own: set[Triple], faults: Faults
+) -> None:
     name = venue.values.get("name", "")
     _check_single(stored.venues.get(name, []), "venues", venue, faults)
     for beacon in venue.beacons:
@@ -109,7 +111,7 @@ def _check_venue(venue: DocumentVenue, stored: Stored, own: set[Triple], faults:
 
 
 def _check_contents(
-    venue: DocumentVenue, stored: Stored, limits: CatalogLimits, faults: Faults
+    venue: DocumentVenue, stored: StoredCompany, limits: CatalogLimits, faults: Faults
 ) -> None:
     for campaign in venue.campaigns:
         key = (venue.values.get("name", ""), campaign.values.get("name", ""))
@@ -132,7 +134,7 @@ def _check_single(known: Sequence[Any], kind: str, item: DocumentRecord, faults:
 
 def _check_references(
     campaign: DocumentRecord,
-    stored: Stored,
+    stored: StoredCompany,
     own: set[Triple],
     fences: set[Any],
     faults: Faults,
@@ -147,7 +149,7 @@ def _check_references(
 
 
 async def check_room_left(
-    writer: Writer, company: Company, limits: CatalogLimits, faults: Faults
+    writer: RecordWriter, company: Company, limits: CatalogLimits, faults: Faults
 ) -> None:
     """Note the places that exceed a limit among the records written since the last call."""
     for place, (model, venue) in writer.added.items():

@@ -6,14 +6,16 @@ from typing import Any
 from catalog.errors import DecryptionError, SecretKeyError
 from catalog.fields.company import ALL_PERMISSIONS, AREAS, NOTHING
 from catalog.load.document import DocumentCompany
-from catalog.load.stored import Stored
-from catalog.load.writing import Writer
+from catalog.load.stored import StoredCompany
+from catalog.load.writing import RecordWriter
 from catalog.models import Account, Application, Company, Connector, Device
 from catalog.passwords import hash_password
 from catalog.secrets import MISSING_SECRET_KEY, Cipher
 
 
-async def write_company(writer: Writer, item: DocumentCompany, stored: Stored) -> Company:
+async def write_company(
+    writer: RecordWriter, item: DocumentCompany, stored: StoredCompany
+) -> Company:
     """Write the company and its accounts, applications, connector and devices."""
     now = {"create_on": writer.now}
     company = writer.save("companies", stored.company, Company, item.values, on_create=now)
@@ -37,7 +39,7 @@ async def write_company(writer: Writer, item: DocumentCompany, stored: Stored) -
 
 
 async def _write_account(
-    writer: Writer, company: Company, values: dict[str, Any], stored: Stored
+    writer: RecordWriter, company: Company, values: dict[str, Any], stored: StoredCompany
 ) -> None:
     password = values.pop("password")
     given = values.pop("permission", None)

@@ -15,7 +15,7 @@ from catalog.load.companies import write_company
 from catalog.load.document import DocumentCompany, read_document
 from catalog.load.stored import find_stored
 from catalog.load.venues import write_venues
-from catalog.load.writing import LoadSummary, Writer
+from catalog.load.writing import LoadSummary, RecordWriter
 from catalog.secrets import Cipher
 
 # The fault of a connector's url (it is not public, say), or None.
@@ -55,7 +55,7 @@ async def load_document(
     summary = LoadSummary()
     try:
         async with session_factory.begin() as session:
-            writer = Writer(session=session, summary=summary, cipher=cipher, now=clock())
+            writer = RecordWriter(session=session, summary=summary, cipher=cipher, now=clock())
             await _load(writer, companies, limits, faults)
     except (IntegrityError, VenueDeletedError):
         raise LoadError([FieldFault("", "the catalog was changed meanwhile: load again")]) from None
@@ -75,7 +75,7 @@ async def _check_urls(
 
 
 async def _load(
-    writer: Writer,
+    writer: RecordWriter,
     companies: Sequence[DocumentCompany],
     limits: CatalogLimits,
     faults: Faults,

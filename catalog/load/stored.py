@@ -33,7 +33,7 @@ InVenue = tuple[str, str]
 
 
 @dataclass
-class Stored:
+class StoredCompany:
     """A company's stored records by the names that a document uses.
 
     Accounts, applications and beacons are searched on the whole platform, because their names are
@@ -59,12 +59,12 @@ class Stored:
         return self.company is None or owner != self.company.id
 
 
-async def find_stored(session: AsyncSession, item: DocumentCompany) -> Stored:
+async def find_stored(session: AsyncSession, item: DocumentCompany) -> StoredCompany:
     """Find a document's company. Values that were refused may be missing from `item`."""
     # Locked, so that two loads of one company do not each create the same venue.
     query = select(Company).where(Company.name == item.values.get("name"))
     query = query.with_for_update(key_share=True)  # as catalog.limits.lock_company
-    stored = Stored(
+    stored = StoredCompany(
         company=await session.scalar(query),
         accounts=await _by_name(session, Account, Account.email, item.accounts),
         applications=await _by_name(session, Application, Application.api_key, item.applications),
@@ -76,7 +76,7 @@ async def find_stored(session: AsyncSession, item: DocumentCompany) -> Stored:
 
 
 async def _find_own(
-    session: AsyncSession, item: DocumentCompany, stored: Stored, company_id: int
+    session: AsyncSession, item: DocumentCompany, stored: StoredCompany, company_id: int
 ) -> None:
     own = Device.company_id == company_id
     stored.devices = await _by_name(session, Device, Device.udid, item.devices, own)

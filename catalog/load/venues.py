@@ -6,8 +6,8 @@ from typing import Any
 from catalog.fields.campaign import campaign_columns
 from catalog.fields.venue import Triple
 from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue
-from catalog.load.stored import Stored
-from catalog.load.writing import Writer, in_order
+from catalog.load.stored import StoredCompany
+from catalog.load.writing import RecordWriter, in_order
 from catalog.models import EVERY_DAY, Beacon, Campaign, Company, Geofence, Tag, Venue
 from catalog.open_campaigns import scope_of
 
@@ -23,7 +23,9 @@ class ReferableRecords:
     geofences: dict[str, Geofence] = field(default_factory=dict)
 
 
-def write_venues(writer: Writer, company: Company, item: DocumentCompany, stored: Stored) -> None:
+def write_venues(
+    writer: RecordWriter, company: Company, item: DocumentCompany, stored: StoredCompany
+) -> None:
     """Write a company's venues; beacons first, since a campaign may target another venue's."""
     referable = ReferableRecords(_write_tags(writer, company, item, stored), dict(stored.beacons))
     venues = [(venue, _write_venue(writer, company, venue, stored)) for venue in item.venues]
@@ -37,7 +39,7 @@ def write_venues(writer: Writer, company: Company, item: DocumentCompany, stored
 
 
 def _write_tags(
-    writer: Writer, company: Company, item: DocumentCompany, stored: Stored
+    writer: RecordWriter, company: Company, item: DocumentCompany, stored: StoredCompany
 ) -> dict[str, Tag]:
     tags = dict(stored.tags)
     tagged = (part for venue in item.venues for part in (*venue.beacons, *venue.campaigns))
@@ -50,13 +52,19 @@ def _write_tags(
     return tags
 
 
-def _write_venue(writer: Writer, company: Company, item: DocumentVenue, stored: Stored) -> Venue:
+def _write_venue(
+    writer: RecordWriter, company: Company, item: DocumentVenue, stored: StoredCompany
+) -> Venue:
     known = next(iter(stored.venues.get(item.values["name"], [])), None)
     return writer.save("venues", known, Venue, item.values, on_create={"company": company})
 
 
 def _write_beacon(
-    writer: Writer, referable: ReferableRecords, venue: Venue, item: DocumentRecord, listed: str
+    writer: RecordWriter,
+    referable: ReferableRecords,
+    venue: Venue,
+    item: DocumentRecord,
+    listed: str,
 ) -> None:
     values = item.values | _tags(referable, item) | {"venue": venue}
     triple = Triple(values["uuid"], values["major"], values["minor"])
@@ -77,7 +85,7 @@ def _tags(referable: ReferableRecords, item: DocumentRecord) -> dict[str, Any]:
 
 
 def _write_geofences(
-    writer: Writer, venue: Venue, item: DocumentVenue, stored: Stored
+    writer: RecordWriter, venue: Venue, item: DocumentVenue, stored: StoredCompany
 ) -> dict[str, Geofence]:
     fences = {name: known[0] for (at, name), known in stored.geofences.items() if at == venue.name}
     for fence in item.geofences:
@@ -88,11 +96,11 @@ def _write_geofences(
 
 
 def _write_campaign(
-    writer: Writer,
+    writer: RecordWriter,
     referable: ReferableRecords,
     venue: Venue,
     item: DocumentRecord,
-    stored: Stored,
+    stored: StoredCompany,
     place: str,
 ) -> None:
     known = next(iter(stored.campaigns.get((venue.name, item.values["name"]), [])), None)

@@ -13,7 +13,7 @@ from catalog.secrets import Cipher
 
 
 @dataclass
-class Count:
+class RecordCount:
     """How many records of one kind were created, updated or left unchanged."""
 
     created: int = 0
@@ -27,11 +27,11 @@ class LoadSummary:
     beacons, geofences, campaigns.
     """
 
-    counts: dict[str, Count] = field(default_factory=dict)
+    counts: dict[str, RecordCount] = field(default_factory=dict)
 
-    def of(self, kind: str) -> Count:
+    def of(self, kind: str) -> RecordCount:
         """The count of a kind, to read or to increase."""
-        return self.counts.setdefault(kind, Count())
+        return self.counts.setdefault(kind, RecordCount())
 
     @property
     def changed(self) -> bool:
@@ -51,7 +51,7 @@ T = TypeVar("T", Beacon, Geofence, Tag)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writer:
+class RecordWriter:
     """Writes the records of a checked document. `now` is the instant of the load.
 
     `grown` has the beacons and campaigns that may exceed a limit now, with their places, and

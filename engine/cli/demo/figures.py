@@ -15,7 +15,7 @@ Buckets = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Figures:
+class EngineFigures:
     """The counts so far.
 
     They are detections by the reason of their decision, campaigns held back by their cache delay,
@@ -54,12 +54,12 @@ def quantile(buckets: Buckets, q: float) -> float | None:
     return low
 
 
-def read_figures(text: str) -> Figures:
+def read_figures(text: str) -> EngineFigures:
     """The figures in the text of /metrics."""
     families = {family.name: family for family in text_string_to_metric_families(text)}
     decisions = _by_label(families["proximity_decisions"], "reason")
     latency = families["proximity_detection_to_notification_seconds"]
-    return Figures(
+    return EngineFigures(
         detections=_by_label(families["proximity_detections"], "reason"),
         held_back=decisions.get("throttled", 0),
         latency=sorted(
@@ -70,7 +70,7 @@ def read_figures(text: str) -> Figures:
     )
 
 
-async def fetch_figures(port: int) -> Figures:
+async def fetch_figures(port: int) -> EngineFigures:
     """The figures of the engine on this machine. Raises OSError."""
     return read_figures(await asyncio.to_thread(_get, port, "metrics"))
 

@@ -24,7 +24,7 @@ class _Firing(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Firing).decode
 
 
-class Receiver:
+class MessageReceiver:
     """`sends` and `phones` by campaign id; `first` has each campaign's first notification as
     received. Repeats are dropped by their id. `on_notification` is called for each one.
     """

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from engine.cli.demo.figures import Figures
+from engine.cli.demo.figures import EngineFigures
 
 _EVERY = 5.0  # seconds between plain lines
 _BAR = 28
@@ -25,11 +25,11 @@ class DemoProgress(NamedTuple):
     seconds: float
     published: int
     total: int
-    figures: Figures
+    figures: EngineFigures
     sends: Mapping[str, int]
 
 
-class Screen(Protocol):
+class DemoScreen(Protocol):
     """Shows the progress repeatedly."""
 
     def show(self, progress: DemoProgress) -> None: ...
@@ -90,7 +90,7 @@ def _count_table(title: str, counts: Mapping[str, int]) -> Table:
     return table
 
 
-def latency_words(figures: Figures) -> str:
+def latency_words(figures: EngineFigures) -> str:
     """The latency in words."""
     middle, worst = (figures.latency_quantile(q) for q in (0.5, 0.99))
     if middle is None or worst is None:
@@ -99,7 +99,7 @@ def latency_words(figures: Figures) -> str:
 
 
 @contextmanager
-def open_screen(console: Console) -> Iterator[Screen]:
+def open_screen(console: Console) -> Iterator[DemoScreen]:
     """The screen that suits the console; the engine's warnings appear above a live one."""
     if not console.is_terminal:
         yield PlainScreen(console)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from catalog.plain_text import for_terminal
-from engine.cli.demo.figures import Figures
+from engine.cli.demo.figures import EngineFigures
 from engine.cli.demo.reasons import WORDS, DemoCampaign, why_silent
 from engine.cli.demo.screen import latency_words
 from rules.model import Reason
@@ -17,7 +17,7 @@ from rules.model import Reason
 _NAMES = 23
 
 
-class Results(NamedTuple):
+class DemoResults(NamedTuple):
     """The data of the summary.
 
     `sends`, `phones` and `first` are by campaign id; `at` is the instant (epoch s) for which the
@@ -26,7 +26,7 @@ class Results(NamedTuple):
     """
 
     campaigns: Sequence[DemoCampaign]
-    figures: Figures
+    figures: EngineFigures
     sends: Mapping[int, int]
     phones: Mapping[int, int]
     first: Mapping[int, bytes]
@@ -38,7 +38,7 @@ class Results(NamedTuple):
     recorded: tuple[int, int]
 
 
-def print_summary(console: Console, results: Results) -> None:
+def print_summary(console: Console, results: DemoResults) -> None:
     """Print the summary; the most important lines come last."""
     figures = results.figures
     aimed_at = {beacon.id for _, beacons in results.campaigns for beacon in beacons}
@@ -64,7 +64,7 @@ def print_summary(console: Console, results: Results) -> None:
     )
 
 
-def _print_example(console: Console, results: Results) -> None:
+def _print_example(console: Console, results: DemoResults) -> None:
     """Print one whole notification; that of the connector campaign, if there is one."""
     formats = {campaign.id: campaign.format for campaign, _ in results.campaigns}
     of_connectors = [number for number in results.first if formats.get(number) == "connector"]
@@ -85,7 +85,7 @@ def heard(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
     return [(f"{count:,}", reason, WORDS[Reason(reason)]) for reason, count in ordered]
 
 
-def fired(results: Results) -> list[tuple[str, str, str]]:
+def fired(results: DemoResults) -> list[tuple[str, str, str]]:
     """Rows of count, campaign and to how many phones."""
     rows = []
     for campaign, _ in results.campaigns:
@@ -98,7 +98,7 @@ def fired(results: Results) -> list[tuple[str, str, str]]:
     return rows
 
 
-def silent(results: Results) -> list[tuple[str, str, str]]:
+def silent(results: DemoResults) -> list[tuple[str, str, str]]:
     """Rows of campaigns that did not fire, and why."""
     return [
         ("0", each.campaign.name, why_silent(each, results.at))

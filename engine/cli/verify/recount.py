@@ -49,7 +49,7 @@ class Interval(NamedTuple):
         return self.since <= instant < self.until
 
 
-class Share(NamedTuple):
+class DeviceShare(NamedTuple):
     """One of `passes` parts of all devices, so that each part fits into memory."""
 
     number: int = 0
@@ -79,7 +79,7 @@ class ApplicationFact(NamedTuple):
     expire_on: datetime | None
 
 
-class Catalog(NamedTuple):
+class RecountCatalog(NamedTuple):
     """The current catalog, as far as it decides which records count."""
 
     beacons: Mapping[BeaconKey, BeaconFact]
@@ -116,11 +116,11 @@ class Recount:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: RecountCatalog,
         *,
         kept: Interval,
         read: Callable[[Record], Iterable[DecodedDetection]],
-        share: Share,
+        share: DeviceShare,
     ) -> None:
         self.devices: dict[CompanyDevice, DeviceCounts] = {}
         self.unknown_beacons: Counter[str] = Counter()

@@ -11,8 +11,8 @@ from catalog.database import Database
 from engine.cli.errors import CommandError
 from engine.cli.progress import PlainProgress
 from engine.cli.verify.difference import Comparison, Difference
-from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
-from engine.cli.verify.snapshot import Snapshot, open_snapshot
+from engine.cli.verify.recount import DeviceShare, Interval, Recount, RecountCatalog, count_all
+from engine.cli.verify.snapshot import SqlSnapshot, open_snapshot
 from engine.kafka.decoding import AT_ONCE
 from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
 from engine.kafka.positions import Position
@@ -41,7 +41,7 @@ class RecordedRange(NamedTuple):
         return max(0, self.end - self.begin)
 
 
-class Findings(NamedTuple):
+class VerifyFindings(NamedTuple):
     """The results besides the differences.
 
     `replaced` are topics that took the name of another topic, whose records are in SQL's figures
@@ -72,7 +72,7 @@ async def verify(
     passes: int,
     progress: PlainProgress,
     on_difference: Callable[[Difference], None],
-) -> Findings:
+) -> VerifyFindings:
     """Recount and compare. The snapshot stays open while the topics are read.
 
     The topics are read `passes` times, each time for a share of the devices. Raises CommandError if
@@ -134,7 +134,7 @@ def _recorded_range(
 class _Verification:
     settings: Settings
     topics: Topics
-    snapshot: Snapshot
+    snapshot: SqlSnapshot
     reader: TopicReader
     ranges: dict[TopicPartition, RecordedRange]
     replaced: set[str]
@@ -145,15 +145,15 @@ class _Verification:
     malformed: int = 0
     devices: int = 0
 
-    async def run(self, passes: int) -> Findings:
+    async def run(self, passes: int) -> VerifyFindings:
         """All passes, one share of the devices after the other."""
         catalog = await self.snapshot.catalog()
         kept = self._kept(await self.snapshot.now())
         for number in range(passes):
-            await self._pass(catalog, kept, Share(number, passes))
+            await self._pass(catalog, kept, DeviceShare(number, passes))
         # Each pass has read all records.
         records, malformed = self.records // passes, self.malformed // passes
-        return Findings(self.replaced, self.ranges, records, malformed, self.devices)
+        return VerifyFindings(self.replaced, self.ranges, records, malformed, self.devices)
 
     def _kept(self, now: float) -> Interval:
         """The time whose rows are compared.
@@ -163,7 +163,7 @@ class _Verification:
         """
         return Interval(max(0.0, now - (self.settings.trace_retention - 1) * _DAY), now + _DAY)
 
-    async def _pass(self, catalog: Catalog, kept: Interval, share: Share) -> None:
+    async def _pass(self, catalog: RecountCatalog, kept: Interval, share: DeviceShare) -> None:
         recount = Recount(
             catalog,
             kept=kept,

@@ -23,14 +23,20 @@ from catalog.models import (
 )
 from catalog.models.base import Instant
 from engine.cli.verify.difference import RecordedDevice
-from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
+from engine.cli.verify.recount import (
+    ApplicationFact,
+    BeaconFact,
+    DeviceShare,
+    Interval,
+    RecountCatalog,
+)
 from engine.kafka.detections import BeaconKey
 from engine.kafka.positions import Position
 
 TraceTable = DetectionTrace | AuthenticationTrace | Reception
 
 
-class Snapshot:
+class SqlSnapshot:
     """Reads within the transaction and does not see later commits."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -56,13 +62,15 @@ class Snapshot:
         query = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(topics))
         return set(await self._connection.scalars(query))
 
-    async def catalog(self) -> Catalog:
+    async def catalog(self) -> RecountCatalog:
         """Every beacon, company and application."""
         companies = await self._connection.scalars(select(Company.id))
-        return Catalog(await self._beacons(), frozenset(companies), await self._applications())
+        return RecountCatalog(
+            await self._beacons(), frozenset(companies), await self._applications()
+        )
 
     async def devices(
-        self, share: Share, kept: Interval, traces: bool
+        self, share: DeviceShare, kept: Interval, traces: bool
     ) -> AsyncIterator[RecordedDevice]:
         """The devices of a share; their traces from the time that is `kept`."""
         detections, receptions, authentications = (
@@ -112,7 +120,7 @@ class Snapshot:
 
 
 @asynccontextmanager
-async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
+async def open_snapshot(database: Database) -> AsyncIterator[SqlSnapshot]:
     """A snapshot while the context lasts. Raises SQLAlchemyError or OSError."""
     async with database.engine.connect() as connection:
         if database.dialect == "postgresql":
@@ -123,7 +131,7 @@ async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
             if database.dialect == "postgresql":
                 # The transaction is idle while the topics are read, which may take long.
                 await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-            yield Snapshot(connection)
+            yield SqlSnapshot(connection)
 
 
 def _counts(table: type[TraceTable], kept: Interval) -> Subquery:

@@ -46,5 +46,9 @@ def _exists(dotted: str) -> bool:
 def _names(tree: ast.Module) -> set[str]:
     assigned = (node.targets for node in tree.body if isinstance(node, ast.Assign))
     variables = {each.id for targets in assigned for each in targets if isinstance(each, ast.Name)}
-    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    return variables | {node.name for node in tree.body if isinstance(node, kinds)}
+    defined = {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return variables | defined

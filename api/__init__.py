@@ -1,1 +1,1 @@
-"""The /v2 management interface: what account holders and their programs talk to."""
+"""The /v2 management interface for account holders and their programs."""

@@ -1,4 +1,4 @@
-"""Answers: JSON bytes, the forms that values take in them, and the models that describe them."""
+"""Builds answers: JSON bytes, the formats of values in them, and the models that describe them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -20,7 +20,7 @@ Text = Annotated[str, BeforeValidator(lambda text: text or "")]
 
 
 def timestamp(instant: datetime) -> str:
-    """As the interface writes it, in the instant's own offset: 2026-11-20T10:00:00+0100."""
+    """The instant in the interface's format, in its own offset: 2026-11-20T10:00:00+0100."""
     text = instant.isoformat(timespec="seconds")
     return text[:-3] + text[-2:]
 
@@ -36,9 +36,9 @@ TimeOfDay = Annotated[str, Field(pattern=r"^\d\d:\d\d$", examples=["09:00"])]
 
 
 class Answer(BaseModel):
-    """Describes an answer in the document, where it is named without the `Answer`.
+    """Describes an answer in the OpenAPI document, under its class name without `Answer`.
 
-    The records of lists are dictionaries, not instances: many thousand are written at once.
+    Records in lists are dictionaries, not instances, because many thousands are written at once.
     """
 
     model_config = ConfigDict(extra="forbid", from_attributes=True)
@@ -64,17 +64,17 @@ class DoneAnswer(Answer):
 
 
 def answer(content: Any, status: int = 200) -> Response:
-    """A record or a list of them."""
+    """The answer with a record or a list of records."""
     return Response(orjson.dumps(content), status, media_type=JSON)
 
 
 def done() -> Response:
-    """What a deletion answers."""
+    """The answer to a deletion."""
     return Response(_DONE, media_type=JSON)
 
 
 def error_answer(error: ApiError) -> Response:
-    """The answer to a request that was refused."""
+    """The answer to a refused request."""
     return Response(orjson.dumps(error.body), error.status, error.headers, JSON)
 
 
@@ -84,7 +84,7 @@ def time_of_day(minute: int) -> str:
 
 
 def fill_texts(records: Iterable[Record], model: type[Answer]) -> None:
-    """Make each null an empty text where `model` says that a text is always there."""
+    """Replace null by an empty text in the fields that `model` declares as texts."""
     texts = _texts(model)
     for record in records:
         for name in texts:

@@ -1,4 +1,4 @@
-"""The application: routes, errors, middleware around them."""
+"""Builds the application: routes, errors, and the middleware around them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -72,8 +72,8 @@ def build_app(
 ) -> FastAPI:
     """The interface under /v2, /docs, /openapi.json, /healthz and /readyz, and the console.
 
-    `ready` says by name what is ready; /readyz is 200 when all is. `cors_origins` are the sites
-    whose pages may call from a browser.
+    `ready` has the checks of /readyz by name; the answer is 200 if all of them pass. `cors_origins`
+    are the sites whose pages may call the interface from a browser.
     """
     app = FastAPI(
         title="Proximity management interface",
@@ -85,8 +85,8 @@ def build_app(
     )
     app.state.services = services
     for module in _ROUTERS:
-        # As they stand, made at import: FastAPI would make each included route once more, which
-        # is a tenth of a second a start, and look for it twice in each request.
+        # The routers' own route objects: FastAPI would create each included route once more, which
+        # takes a tenth of a second at the start, and would search it twice in each request.
         app.router.routes.extend(module.router.routes)
     if with_console:
         # Not before: the templates and their library are for those who serve the console.
@@ -161,7 +161,7 @@ async def _api_error(request: Request, error: ApiError) -> Response:
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
-    """No such path, or not with this method: the framework's own, in the interface's shape."""
+    """The framework's error for an unknown path or method, in the interface's shape."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"allow": ", ".join(_methods(request))}
@@ -181,7 +181,7 @@ async def _bad_parameters(request: Request, error: RequestValidationError) -> Re
 
 
 async def _database_error(request: Request, error: Exception) -> Response:
-    """The text of the statement goes no further than its first line, and that only to the log."""
+    """The answer to an error of SQL. Only the first line of its text goes to the log."""
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
     passes = database_may_recover(error)
     _log.error("the database failed", error=f"{type(error).__name__}: {text}", passes=passes)
@@ -191,7 +191,7 @@ async def _database_error(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Every method that the path has."""
+    """Every method of the path."""
     scope = dict(request.scope)
     found: set[str] = set()
     for method in ("DELETE", "GET", "POST", "PUT"):

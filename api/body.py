@@ -1,4 +1,4 @@
-"""The body of a request: a JSON object of limited size that arrives in limited time."""
+"""Reads the body of a request: a JSON object of limited size that arrives in limited time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _CLOSE = {"connection": "close"}
 
 
 async def read_object(request: Request, *, longest: int, seconds: float) -> dict[str, Any]:
-    """The object. Raises ApiError: 415, 413 past `longest` bytes, 408 past `seconds`, 400."""
+    """The object. Raises ApiError: 415, 413 over `longest` bytes, 408 after `seconds`, 400."""
     _check_type(request.headers.get("content-type"))
     raw = await read_bytes(request, longest=longest, seconds=seconds)
     try:
@@ -28,7 +28,7 @@ async def read_object(request: Request, *, longest: int, seconds: float) -> dict
 
 
 def raise_faults(faults: Sequence[FieldFault]) -> None:
-    """Raise ApiError 400 if there are any."""
+    """Raise ApiError 400 if there are faults."""
     if not faults:
         return
     by_place: dict[str, str] = {}
@@ -66,7 +66,7 @@ async def read_bytes(request: Request, *, longest: int, seconds: float) -> bytes
 
 
 def _unreadable(raw: bytes, error: orjson.JSONDecodeError) -> ApiError:
-    """Where reading it ended: the line, the column, and why."""
+    """The position at which reading ended, as line and column, and the reason."""
     if not raw.strip():
         return ApiError(400, "the body is empty", fields={"body": f"required; {_ACCEPTED}"})
     place = f"line {error.lineno}, column {error.colno}: {error.msg}"

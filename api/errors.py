@@ -35,12 +35,12 @@ class ApiError(Exception):
 
 
 def no_session(**fields: str) -> ApiError:
-    """No valid session: 401, worded by the interface; `fields` are the headers it lacks."""
+    """There is no valid session: 401. `fields` are the missing headers."""
     return ApiError(401, "no session", fields=fields)
 
 
 def as_of_signing_in(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of an error of signing in: there the text is `error_message`."""
+    """The body of an error of signing in, in which the text is `error_message`."""
     return {"error_message" if name == "message" else name: value for name, value in body.items()}
 
 
@@ -50,15 +50,15 @@ def forbidden(area: str, level: int) -> ApiError:
 
 
 def not_found(what: str) -> ApiError:
-    """No such record, or another company's: the answer is the same."""
+    """The record does not exist or is another company's; the answer is the same."""
     return ApiError(404, f"no such {what}")
 
 
 def bad_fields(fields: Mapping[str, str]) -> ApiError:
-    """Fields that are missing or not accepted."""
+    """Some fields are missing or not accepted."""
     return ApiError(400, f"not accepted: {', '.join(fields)}", fields=fields)
 
 
 def unavailable(message: str, *, seconds: int = 1) -> ApiError:
-    """The service cannot do it now; `seconds` from now it may."""
+    """The service cannot answer now; the client may try again in `seconds`."""
     return ApiError(503, message, headers={"retry-after": str(seconds)})

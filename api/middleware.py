@@ -1,4 +1,4 @@
-"""Around every request: its id, headers, deadline, log line and metrics, and its last resort."""
+"""Handles what every request needs: id, headers, deadline, log line, metrics, unexpected errors."""
 
 import asyncio
 import re
@@ -37,12 +37,11 @@ _HEADERS = [
 
 
 class RequestMiddleware:
-    """The outermost one.
+    """The outermost middleware.
 
-    `seconds` bounds the time until an answer begins, and then the time that each piece of it
-    waits for a slow reader; `whole_seconds` bounds all of it. An unexpected error is
-    logged, with the request's id, and answered with 500 and nothing else; when the answer has
-    begun, the connection ends.
+    `seconds` bounds the time until an answer begins, and then the time that each piece waits for a
+    slow client; `whole_seconds` bounds the whole answer. An unexpected error is logged with the
+    request's id and answered with 500 and no details; if the answer has begun, the connection ends.
     """
 
     def __init__(
@@ -77,11 +76,11 @@ class RequestMiddleware:
                 async with asyncio.timeout(self._seconds) as exchange.deadline:
                     await self._app(exchange.scope, receive, exchange.send)
             finally:
-                # What is sent from here on is sent outside of the deadline.
+                # Everything below is sent outside of the deadline.
                 exchange.deadline = None
         except TimeoutError as error:
             await _give_up(exchange, error, unavailable("the answer took too long"))
-        except Exception as error:  # the last resort: logged; the answer has no internals
+        except Exception as error:  # logged; the answer shows nothing of it
             _log.exception("request failed", error=type(error).__name__)
             await _give_up(exchange, error, ApiError(500, "internal error"))
 
@@ -111,7 +110,7 @@ async def _nothing() -> Message:
 
 
 class _Exchange:
-    """A request and what has been answered so far; `status` is 0 until the answer begins."""
+    """A request and the state of its answer; `status` is 0 until the answer begins."""
 
     def __init__(self, scope: Scope, send: Send, seconds: float, whole_seconds: float) -> None:
         self.scope = scope
@@ -124,7 +123,7 @@ class _Exchange:
         self.id = given.decode() if _SANE_ID.fullmatch(given) else uuid4().hex
 
     async def send(self, message: Message) -> None:
-        """Send on, with the headers that every answer has."""
+        """Send a message, with the headers that every answer has."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = self._with_ours(message["headers"])
@@ -145,6 +144,6 @@ def _now() -> float:
 
 
 def _route(scope: Scope) -> str:
-    """The template of the route; all unknown paths are one."""
+    """The template of the route; all unknown paths share one."""
     route = scope.get("route")
     return str(getattr(route, "path", None) or "none")

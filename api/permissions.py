@@ -65,7 +65,7 @@ class AuthorizedCaller:
 
     @property
     def address(self) -> str:
-        """Where the request comes from."""
+        """The address of the request."""
         return address_of(self.request)
 
     @property
@@ -74,7 +74,7 @@ class AuthorizedCaller:
         return self.account.company_id
 
     async def body(self) -> dict[str, Any]:
-        """The body's object. Raises ApiError."""
+        """The object in the request's body. Raises ApiError."""
         limits = self.services.limits
         return await read_object(
             self.request, longest=limits.body_bytes, seconds=limits.body_seconds
@@ -85,8 +85,8 @@ class AuthorizedCaller:
     ) -> dict[str, Any]:
         """The body's values by attribute. Raises ApiError, 400 with every fault.
 
-        `conflicts` says what is wrong with fields together. Names that `model` does not know are
-        ignored: clients send back what they have read.
+        `conflicts` finds faults in the combination of fields. Names that `model` does not know are
+        ignored, because clients send back the records that they have read.
         """
         faults = Faults()
         values = read_fields(model, await self.body(), faults=faults)
@@ -96,13 +96,13 @@ class AuthorizedCaller:
 
 
 def services_of(request: Request) -> Services:
-    """What the application was built with."""
+    """The services of the application."""
     services: Services = request.app.state.services
     return services
 
 
 def address_of(request: Request) -> str:
-    """Where a request comes from; behind a proxy that is trusted, where that one says."""
+    """The address of the client. Behind a trusted proxy, the address that the proxy reports."""
     return request.client.host if request.client else ""
 
 
@@ -117,7 +117,7 @@ def may_write(record: str) -> Any:
 
 
 def signed_in() -> Any:
-    """A dependency: the caller, whatever the account's levels: for what is the account's own."""
+    """A dependency: the caller, whatever its levels, for operations on the account itself."""
     return Depends(_needs("", NOTHING))
 
 
@@ -148,7 +148,7 @@ def _needs(area: str, level: int) -> Callable[[Request], Awaitable[AuthorizedCal
 
 
 def _lacking(email: str | None, token: str | None) -> dict[str, str]:
-    """What is missing, by the name of the header."""
+    """The missing headers by name, with what each requires."""
     given = {
         KEY_HEADER: (email, "required: the account's e-mail"),
         TOKEN_HEADER: (token, "required: the token that POST /auth answered"),

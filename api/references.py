@@ -1,7 +1,7 @@
-"""The records that a beacon or a campaign refers to: tags, beacons, geofences.
+"""Finds the records that a beacon or a campaign refers to: tags, beacons, geofences.
 
-Requests name a tag by its name (made if it is new) or id, a beacon by its id or triple, a
-geofence by its id. All must be the company's own.
+Requests name a tag by its name (created if it is new) or id, a beacon by its id or triple, a
+geofence by its id. All must belong to the company.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ from catalog.models import Beacon, Geofence, Tag, Venue
 async def find_tags(
     session: AsyncSession, company_id: int, references: Sequence[Reference]
 ) -> list[Tag]:
-    """The tags, new ones added to the session. Raises ApiError 400 for unknown ids."""
+    """The tags; new ones are added to the session. Raises ApiError 400 for unknown ids."""
     known = select(Tag).where(Tag.company_id == company_id)
     by_id = await _by(session, known, Tag.id, references, int, lambda tag: tag.id)
     by_name = await _by(session, known, Tag.name, references, str, lambda tag: tag.name)
@@ -33,7 +33,7 @@ async def find_tags(
 async def find_beacons(
     session: AsyncSession, company_id: int, references: Sequence[Reference]
 ) -> list[Beacon]:
-    """The beacons. Raises ApiError 400 for those that are not the company's."""
+    """The beacons. Raises ApiError 400 for beacons that are not the company's."""
     known = select(Beacon).join(Beacon.venue).where(Venue.company_id == company_id)
     by_id = await _by(session, known, Beacon.id, references, int, lambda beacon: beacon.id)
     triple: Any = tuple_(Beacon.uuid, Beacon.major, Beacon.minor)
@@ -55,7 +55,7 @@ async def find_beacon(session: AsyncSession, company_id: int, reference: Referen
 async def find_geofences(
     session: AsyncSession, company_id: int, references: Sequence[Reference]
 ) -> list[Geofence]:
-    """The geofences. Raises ApiError 400 for those that are not the company's."""
+    """The geofences. Raises ApiError 400 for geofences that are not the company's."""
     known = select(Geofence).join(Geofence.venue).where(Venue.company_id == company_id)
     by_id = await _by(session, known, Geofence.id, references, int, lambda fence: fence.id)
     return _all_found("geofencings", "geofence", references, by_id)
@@ -85,5 +85,5 @@ def _all_found(
     }
     if unknown:
         raise bad_fields(unknown)
-    # Two references may mean the same record.
+    # Two references may name the same record.
     return list(dict.fromkeys(found[reference] for reference in references))

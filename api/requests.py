@@ -1,4 +1,4 @@
-"""The bodies of requests that differ from what a catalog file holds."""
+"""The bodies of requests, where they differ from a catalog file's records."""
 
 from typing import Annotated, Any
 
@@ -20,27 +20,27 @@ Reference = int | str | Triple
 
 
 class Credentials(Fields):
-    """What signing in takes."""
+    """The e-mail and password of a sign-in."""
 
     email: Annotated[str, text(1024)]
     password: Annotated[str, text(1024), SECRET]
 
 
 class PasswordChange(Fields):
-    """The password of an account, and the one to come."""
+    """The current password of an account, and the new one."""
 
     old_password: Annotated[str, text(1024), SECRET]
     new_password: Annotated[str, text(1024, shortest=MIN_PASSWORD_LENGTH), SECRET]
 
 
 class RecordById(Fields):
-    """A record of the company, named by its id."""
+    """A record of the company by its id."""
 
     id: Id
 
 
 class TagByName(Fields):
-    """A tag of the company, named by its name: it is made if it is new."""
+    """A tag of the company by its name; a new name creates a tag."""
 
     name: Name
 
@@ -86,7 +86,7 @@ class BeaconInput(BeaconFields):
 
 @required("start_minute", "end_minute")
 class CampaignEdit(CampaignFields):
-    """A campaign with the records that it refers to; weekdays may be absent."""
+    """A campaign with its references to other records; weekdays may be absent."""
 
     nfcs: ShallowList = ABSENT
     qrcodes: ShallowList = ABSENT
@@ -96,7 +96,7 @@ class CampaignEdit(CampaignFields):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Schema:
-        """The field that `format` names must have something in it."""
+        """The schema, in which the field that `format` names is not empty."""
         schema = super().__get_pydantic_json_schema__(core, handler)
         schema["anyOf"] = [_case("connector")]
         for name in ("template", "url", "html"):
@@ -112,7 +112,7 @@ class CampaignEdit(CampaignFields):
 
 @required(*WEEKDAYS)
 class CampaignCreate(CampaignEdit):
-    """A new campaign with the records that it refers to."""
+    """A new campaign with its references to other records."""
 
 
 def _case(word: str) -> Schema:
@@ -122,7 +122,7 @@ def _case(word: str) -> Schema:
 
 
 class ExplainQuestion(Fields):
-    """What a campaign is asked about; every field may be absent."""
+    """The detection that a campaign is explained for; every field may be absent."""
 
     at: Instant = Field(ABSENT, json_schema_extra={"description": "Now, when it is not given."})
     beacon: Annotated[
@@ -135,7 +135,7 @@ class ExplainQuestion(Fields):
 
 
 class DeviceUpdate(Fields):
-    """The flag of a device: alone, or within the device's detail as it was read."""
+    """The test flag of a device: alone, or within the device's detail as it was read."""
 
     test: Flag
 

@@ -1,4 +1,4 @@
-"""Answers records that were read: one, or a list that is sent page by page as it is read."""
+"""Answers with records: one, or a list that is sent page by page as it is read."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -42,12 +42,12 @@ async def listed(
     venue_id: int | None = None,
     page: int = PAGE,
 ) -> Response:
-    """An array of what `read` finds, `page` records at a time, in order of id.
+    """A JSON array of the records that `read` finds, `page` at a time, in order of id.
 
-    No more than one page is in memory, and each has a short transaction of its own. Raises what
-    `read` raises for the first page, and 404 when nothing is found because the company has no
-    venue `venue_id`. A fault in a later page ends the connection, so that nobody takes half a
-    list for the whole.
+    At most one page is in memory, and each page has a short transaction of its own. Raises the
+    errors of `read` for the first page, and 404 if no record is found because the company has no
+    venue `venue_id`. An error in a later page ends the connection, so that a client cannot take a
+    part of the list for the whole.
     """
     pages = _pages(caller, read, where, after, limit, venue_id, page)
     first, is_last = await anext(pages)

@@ -1,4 +1,4 @@
-"""What the operations work with, built once with the application."""
+"""The objects that the operations use, built once with the application."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -18,8 +18,11 @@ from rules.kept_decision import KeptDecision
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bytes of a body, seconds for it to arrive; seconds for an answer to begin and to go on,
-    and for all of it."""
+    """The limits of a request.
+
+    Bytes of a body and seconds until it has arrived; seconds until an answer begins or goes on, and
+    seconds of the whole answer.
+    """
 
     body_bytes: int = 1024 * 1024
     body_seconds: float = 15.0
@@ -29,15 +32,15 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """Open for as long as the application serves.
+    """The objects that the operations use, open while the application serves.
 
-    `nudge` is called after each commit, so that the index in Redis learns of it at once.
-    `check_url` raises connectors.errors.EgressError for where no connector may lead. Without
-    `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
-    once, and raises connectors.errors.NothingToTryError; `past_calls` reads the calls that the
-    role remembers of a company, and raises what Redis does. So do `newest_claims`, those of a
-    company's device by campaign, `recent_decisions` about it, the newest first, and
-    `live_decisions` about a company behind a place, None while too many companies are watched.
+    `nudge` is called after each commit, so that the index in Redis is updated at once. `check_url`
+    raises connectors.errors.EgressError for a url that no connector may call. Without `cipher`
+    connectors can be neither stored nor shown. `try_connector` makes one call to a company's
+    service, and raises connectors.errors.NothingToTryError. `past_calls` reads the recent calls of
+    a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
+    about a device, the newest first, and `live_decisions` a company's decisions behind a position,
+    None while too many companies are watched; all four raise the errors of Redis.
     `max_detection_age` is in seconds.
     """
 

@@ -1,4 +1,4 @@
-"""Slots for costly work, few at once: checks of passwords, and tests of connectors."""
+"""Limits costly work: checks of passwords, and tests of connectors."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -11,10 +11,10 @@ _Waiting = asyncio.Future[None]
 
 
 class FairSlots:
-    """`at_once` slots; a request that finds none free waits up to `seconds` in its network's queue.
+    """`at_once` slots; a request without a free slot waits up to `seconds` in its network's queue.
 
-    Each network may have `waiting_each` in its queue, all together `waiting`: a network that asks
-    for very many slots makes only itself wait, and gets no more than its share.
+    Each network may have `waiting_each` requests in its queue, all networks together `waiting`. A
+    network that asks for very many slots delays only itself and gets no more than its share.
     """
 
     def __init__(
@@ -28,8 +28,11 @@ class FairSlots:
 
     @asynccontextmanager
     async def slot(self, network: str) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it. Raises ApiError: 429 when the network has too many waiting,
-        503 when all have, or when it took too long."""
+        """Wait for a slot and hold it.
+
+        Raises ApiError: 429 if the network has too many waiting, 503 if all networks have, or if
+        the wait takes too long.
+        """
         if self._free and not self._queues:
             self._free -= 1
         else:
@@ -48,7 +51,7 @@ class FairSlots:
                 await mine
         except BaseException as error:
             if mine.done() and not mine.cancelled() and mine.exception() is None:
-                self._release()  # it came just as the wait ended
+                self._release()  # the slot was given in the moment that the wait ended
             else:
                 self._leave(network, mine)
             if isinstance(error, TimeoutError):
@@ -72,7 +75,7 @@ class FairSlots:
         last.set_exception(unavailable("too many sign in at once; try again"))
 
     def _release(self) -> None:
-        """The next network's first one is served; the network goes to the end."""
+        """Give the slot to the next network's first request; the network moves to the end."""
         while self._queues:
             network, queue = self._queues.popitem(last=False)
             first = queue.popleft()
@@ -92,9 +95,9 @@ class FairSlots:
 
 
 class TrialSlots:
-    """Tests of connectors under way: one of a company at a time, and `most` in all.
+    """Slots for tests of connectors: one for a company at a time, and `most` in all.
 
-    A request that finds no slot is refused at once: a test takes no longer than one call.
+    A request without a free slot is refused at once, because a test takes no longer than one call.
     """
 
     def __init__(self, most: int = 8) -> None:
@@ -103,7 +106,7 @@ class TrialSlots:
 
     @contextmanager
     def slot(self, company_id: int) -> Iterator[None]:
-        """Hold a slot. Raises ApiError: 429 for a company's second one, 503 beyond `most`."""
+        """Hold a slot. Raises ApiError: 429 for a second test of a company, 503 over `most`."""
         if company_id in self._companies:
             raise ApiError(
                 429,

@@ -1,4 +1,4 @@
-"""A company sees and changes its own records; another company's do not exist for it."""
+"""Restricts queries to the caller's company. Records of other companies are not found."""
 
 from typing import Any, TypeVar
 
@@ -14,14 +14,14 @@ NAMES: dict[type[Base], str] = {Beacon: "beacon", Geofence: "geofence", Campaign
 
 
 def of_company(company_id: int) -> ColumnElement[bool]:
-    """Records of venues of a company, where the venue is joined."""
+    """The condition for records of a company's venues; the query joins the venue."""
     return Venue.company_id == company_id
 
 
 def in_venue(
     model: type[InVenue], company_id: int, venue_id: int
 ) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Records of a venue of a company, where the venue is joined."""
+    """The condition for records of one venue of a company; the query joins the venue."""
     return (model.venue_id == venue_id, of_company(company_id))
 
 
@@ -49,7 +49,7 @@ async def lock_record(
     number: int,
     *relations: InstrumentedAttribute[Any],
 ) -> InVenue:
-    """A record of a venue, locked, with these relations loaded. Raises ApiError 404."""
+    """A record of a venue, locked, with the given relations loaded. Raises ApiError 404."""
     query = (
         select(model)
         .join(Venue, model.venue_id == Venue.id)

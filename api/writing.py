@@ -1,4 +1,4 @@
-"""One transaction of a writer: its record and the outbox together, or neither."""
+"""Writes a record and its outbox rows in one transaction, with retries."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]) -> T:
-    """Do `work` in a transaction, commit, and let the index know.
+    """Run `work` in a transaction, commit, and have the outbox drained.
 
-    `work` may be done again, from the beginning, when another writer was in its way. Raises
-    ApiError, 409 when the triple of a beacon is taken, 400 past a limit, and what SQL raises.
+    After a conflict with another writer `work` runs again from the beginning. Raises ApiError (409
+    if the triple of a beacon is taken, 400 over a limit) and the errors of SQL.
     """
     for _ in range(_TRIES):
         try:
@@ -37,7 +37,7 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
         except DBAPIError as error:
             if _is_triple(error):
                 raise ApiError(409, "the triple uuid, major, minor is taken") from None
-            # Refused for integrity: a tag of this name came, or the record's owner went, meanwhile.
+            # An integrity error: meanwhile a tag of this name was added, or a parent was deleted.
             if not isinstance(error, IntegrityError) and not is_lock_conflict(error):
                 raise
             _log.info("writing again", error=str(error.orig).partition("\n")[0])
@@ -60,13 +60,13 @@ async def delete_in_venue(
 
 
 def assign(record: Base, values: Mapping[str, Any]) -> None:
-    """Set the attributes."""
+    """Set the record's attributes."""
     for name, value in values.items():
         setattr(record, name, value)
 
 
 def limit_answer(limit: LimitError) -> ApiError:
-    """The answer to what passes a limit: 400, which says it."""
+    """The answer to a change that exceeds a limit: 400 with the limit."""
     if limit.field:
         return bad_fields({limit.field: str(limit)})
     return ApiError(400, str(limit))

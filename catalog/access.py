@@ -1,9 +1,10 @@
 """Counts every change of access rights, and ends sessions, in the transaction of the change.
 
-Processes that remember sessions read the count several times a second and forget the sessions when
-it has changed. So a session that one process ends is ended in all. `CatalogSession` counts at every
-flush. It deletes the sessions of an account whose password changes, or that is disabled or enabled,
-alone or with its company. Bulk statements on accounts, which would bypass it, are refused.
+Processes that cache sessions read the count several times a second and empty the cache when the
+count has changed. So a session that one process ends is ended in all. `CatalogSession` counts at
+every flush. It deletes the sessions of an account when the account's password changes, or when the
+account or its company is disabled or enabled. Bulk statements on accounts, which would bypass it,
+are refused.
 """
 
 from typing import Any
@@ -17,7 +18,8 @@ from catalog.errors import BulkWriteError
 from catalog.models import AccessState, Account, Company, Session
 from catalog.session import CatalogSession, has_changed
 
-# In a session's info: the hash of the token whose session a new password does not end.
+# A key of the SQLAlchemy session's `info`: the hash of the token whose session outlives a new
+# password.
 KEPT_SESSION = "kept_session"
 _OF_ACCOUNT = ("email", "password_hash", "active", "permission", "company_id", "company")
 _OF_COMPANY = ("active",)
@@ -40,7 +42,7 @@ def _count_changes(session: OrmSession, _context: UOWTransaction, _instances: An
 
 
 def _end_sessions(session: OrmSession) -> None:
-    """Delete the sessions: an account or company that is enabled again begins without any."""
+    """Delete sessions. An account or company that is enabled again begins without sessions."""
     accounts = _changed_ids(session, Account, "password_hash", "active")
     companies = _changed_ids(session, Company, *_OF_COMPANY)
     if accounts:

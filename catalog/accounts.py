@@ -27,7 +27,7 @@ class ListedAccount(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NewAccount:
-    """An account to be made; areas that `permission` lacks get level 0."""
+    """An account to create; areas that `permission` lacks get level 0."""
 
     company: str
     email: str
@@ -40,7 +40,7 @@ class NewAccount:
 async def create_account(
     database: Database, new: NewAccount, *, create_company: bool, now: datetime
 ) -> None:
-    """Create an account, and its company if it is missing and `create_company` allows it.
+    """Create an account. Create a missing company too, if `create_company` allows it.
 
     Raises AccountError, SQLAlchemyError or OSError; then nothing has changed.
     """
@@ -75,14 +75,14 @@ async def set_password(database: Database, email: str, password: str) -> None:
 async def set_permissions(
     database: Database, email: str, permission: Mapping[str, int]
 ) -> dict[str, int]:
-    """Change the levels of the areas that are given. Returns the new levels of all areas."""
+    """Change the levels of the given areas. Returns the new levels of all areas."""
     async with _changing(database, email) as account:
         account.permission = account.permission | dict(permission)
         return dict(account.permission)
 
 
 async def set_active(database: Database, email: str, active: bool) -> None:
-    """Allow the account to sign in, or forbid it. Either ends its sessions."""
+    """Allow or forbid the account to sign in. Either way its sessions end."""
     async with _changing(database, email) as account:
         account.active = active
 

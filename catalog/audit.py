@@ -1,8 +1,8 @@
 """Records who changed what, in the transaction that makes the change.
 
-`CatalogSession` writes an entry for every record that changes while an author is set, so that no
-operation can forget it. Without an author, as when a catalog file is loaded, it writes none. Of a
-secret an entry says only that it changed.
+While an author is set, `CatalogSession` writes an entry for every record that changes, so that no
+operation can forget it. Without an author (when a catalog file is loaded) it writes none. An entry
+says of a secret only that it changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -143,7 +143,7 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
 
 
 def _is_loaded(item: object, field: AttributeState) -> bool:
-    """Whether it is a column, or a link whose records are loaded."""
+    """Whether the field is a column, or a link whose records are loaded."""
     if field.key in _LINKS:
         return field.key in inspect(item).dict
     return field.key in inspect(type(item)).column_attrs
@@ -167,7 +167,7 @@ def _ids(records: Iterable[Any]) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it, shortened."""
+    """The value in a form that JSON can hold, shortened."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, datetime | date):

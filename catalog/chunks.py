@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in order, in lists of `size`, the last one perhaps shorter."""
+    """The items in order, in lists of `size`; the last list may be shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk

@@ -1,4 +1,4 @@
-"""Finds a company as people name it on a command line."""
+"""Finds the company that a user names on a command line."""
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -9,7 +9,7 @@ _LONGEST_ID = 18  # digits that fit every database's integers
 
 
 async def find_company(session: AsyncSession, wanted: str | int) -> Company | None:
-    """A number is an id; a text is a name, or else an id."""
+    """The company for a number (its id) or a text (its name, else its id), or None."""
     conditions: list[ColumnElement[bool]] = []
     if isinstance(wanted, int):
         conditions.append(Company.id == wanted)

@@ -51,11 +51,11 @@ SessionFactory = async_sessionmaker[AsyncSession]
 class Database:
     """An engine and three kinds of session.
 
-    - `write` sessions fill the outbox (catalog.outbox). On SQLite they take the write lock when
-      their transaction begins, so that none fails half-way.
+    - `write` sessions fill the outbox (catalog.outbox). On SQLite they take the write lock at the
+      beginning of their transaction, so that no transaction fails half-way.
     - `read` sessions take no lock.
-    - `autocommit` sessions are for one statement, or for several that need not agree. On
-      PostgreSQL they have no transaction, which saves two round trips.
+    - `autocommit` sessions are for single statements, and for several that need not be consistent.
+      On PostgreSQL they have no transaction, which saves two round trips.
     """
 
     engine: AsyncEngine
@@ -70,10 +70,10 @@ class Database:
 
 
 def open_database(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Database:
-    """A database for `url`; nothing is opened until the first session is used.
+    """A database for `url`. The first session that is used opens the first connection.
 
-    `command_timeout` (seconds) bounds one statement on PostgreSQL and the wait for the write
-    lock on SQLite. Raises DatabaseUrlError.
+    `command_timeout` (seconds) bounds one statement on PostgreSQL and the wait for the write lock
+    on SQLite. Raises DatabaseUrlError.
     """
     engine = create_engine(url, command_timeout=command_timeout)
     sqlite = engine.dialect.name == "sqlite"
@@ -88,7 +88,7 @@ def open_database(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Data
 
 
 def create_engine(url: str, *, command_timeout: float = COMMAND_SECONDS) -> AsyncEngine:
-    """The engine alone, with the same limits. Raises DatabaseUrlError."""
+    """Only the engine, with the same limits. Raises DatabaseUrlError."""
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite_engine(parsed, command_timeout)
@@ -96,14 +96,14 @@ def create_engine(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Asyn
 
 
 def with_write_lock(engine: AsyncEngine) -> AsyncEngine:
-    """The same engine, whose transactions take SQLite's write lock when they begin."""
+    """The same engine, except that its transactions take SQLite's write lock when they begin."""
     return engine.execution_options(**{_WRITES: True})
 
 
 async def sql_now(session: AsyncSession) -> datetime:
-    """The time by the database's clock, which all processes share; aware, in UTC.
+    """The time on the database's clock, which all processes share; aware, in UTC.
 
-    In a transaction it is when the transaction began.
+    In a transaction it is the time at which the transaction began.
     """
     now: datetime = (await session.execute(_NOW)).scalar_one()
     return now
@@ -123,7 +123,7 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
         return parsed.set(drivername=_DRIVERS[parsed.drivername])
-    except Exception:  # whatever the parser says may quote the URL, so it goes no further
+    except Exception:  # the parser's message may quote the URL, so it is not passed on
         raise DatabaseUrlError(f"the database URL cannot be used; {ACCEPTED}") from None
 
 
@@ -178,8 +178,8 @@ def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
         cursor = connection.cursor()
         for pragma in ("foreign_keys=ON", "synchronous=NORMAL"):
             cursor.execute(f"PRAGMA {pragma}")
-        # The file keeps this mode. SQLite fails at once while another connection sets the mode or
-        # writes; then that connection or the next one sets it.
+        # The mode is stored in the file. SQLite fails at once while another connection sets the
+        # mode or writes; then that connection or the next one sets it.
         with suppress(sqlite3.OperationalError):
             cursor.execute("PRAGMA journal_mode=WAL")
         cursor.close()
@@ -200,8 +200,11 @@ def _open_sqlite(path: str, **options: Any) -> aiosqlite.Connection:
 
 
 def _open_file(path: str, **options: Any) -> sqlite3.Connection:
-    """Only the owner may read a new file and the ones that SQLite puts beside it: the database
-    holds password hashes and where people were. An existing file keeps its mode."""
+    """Create the file if it is missing, so that only its owner may read it.
+
+    SQLite gives the files beside it the same mode. The database holds password hashes and where
+    people were. An existing file keeps its mode.
+    """
     if path != ":memory:" and not options.get("uri"):
         with suppress(OSError):  # it exists, or sqlite3 reports why it cannot be made
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -210,11 +213,11 @@ def _open_file(path: str, **options: Any) -> sqlite3.Connection:
 
 
 class _SqliteConnection(aiosqlite.Connection):
-    """Can be told to stop twice.
+    """A connection that may be told to stop twice.
 
-    SQLAlchemy stops a connection whose closing is cancelled, and the closing, which goes on, stops
-    it again. The second stop of aiosqlite 0.22 would never return, because the thread that would
-    answer has ended, and the process could not end.
+    If the closing of a connection is cancelled, SQLAlchemy stops the connection, and the closing,
+    which goes on, stops it again. The second stop of aiosqlite 0.22 would never return, because its
+    thread has ended already, and the process could not end.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

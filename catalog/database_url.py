@@ -1,4 +1,4 @@
-"""What DATABASE_URL may say: read once, without opening anything and without SQLAlchemy."""
+"""Checks and reads DATABASE_URL without opening anything and without SQLAlchemy."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ _OURS = ("ssl", "host", "port", "prepared_statement_cache_size")
 
 def check_database_url(url: str) -> None:
     """Raise ValueError if `url` cannot work. The message never holds the URL: it may carry a
-    password."""
+    password.
+    """
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -63,10 +64,10 @@ def _check_query(query: dict[str, str]) -> None:
 
 
 def split_libpq(query: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """What of a PostgreSQL URL's query stays there, and a DSN with what asyncpg reads from one.
+    """The query that stays in a PostgreSQL URL, and a DSN with the parameters that asyncpg reads.
 
-    An authority that is named is used, as libpq does for sslmode=require: a mode that would not
-    look at it becomes verify-ca.
+    An authority in the URL is always used: a mode that would ignore it becomes verify-ca, as libpq
+    does for sslmode=require.
     """
     kept = {name: value for name, value in query.items() if name not in _LIBPQ}
     libpq = {name: value for name, value in query.items() if name in _LIBPQ}

@@ -11,10 +11,10 @@ _abandoned: set[asyncio.Future[Any]] = set()
 
 
 async def within(seconds: float, work: Awaitable[Result]) -> Result:
-    """The result of `work`. Raises TimeoutError after `seconds`, and what `work` raises.
+    """The result of `work`. Raises TimeoutError after `seconds`, and the errors of `work`.
 
-    Cancelling a connection to a hanging database takes seconds more. `work` is then left to end by
-    itself.
+    Work that does not end soon after its cancellation (a connection to a database that hangs takes
+    seconds more) is left to end by itself.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -1,4 +1,4 @@
-"""Deletes what SQL says of one device. Figures of days stay: they are numbers without a device."""
+"""Deletes all rows of SQL about one device. Daily figures stay: they name no device."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,13 +16,16 @@ from catalog.models import (
 )
 from catalog.soft_deletion import with_deleted
 
-# In this order: once the device is locked, no recorder writes more about it.
+# Deleted in this order. Once the device's row is locked, no recorder adds rows about it.
 _TABLES = (DetectionTrace, AuthenticationTrace, Presence)
 
 
 class DeviceRows(NamedTuple):
-    """How many rows are about a device. Receptions and the devices of a day are not among them:
-    without the device they hold a number that leads to nobody, and they go with retention."""
+    """How many rows are about a device.
+
+    Receptions and the rows of `statistic_device` are not counted. Without the device they hold a
+    number that leads to nobody; retention deletes them later.
+    """
 
     devices: int
     detections: int
@@ -31,14 +34,14 @@ class DeviceRows(NamedTuple):
 
 
 async def campaign_ids(session: AsyncSession, company_id: int) -> Sequence[int]:
-    """Of every campaign that the company ever had: claims outlive those that are deleted."""
+    """The ids of all campaigns that the company ever had, because claims outlive campaigns."""
     query = select(Campaign.id).join(Venue).where(Venue.company_id == company_id)
     found = await session.scalars(with_deleted(query))
     return found.all()
 
 
 async def count_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
-    """What `forget_device` would delete."""
+    """Count the rows that `forget_device` would delete."""
     device_id = await session.scalar(_device(company_id, udid))
     if device_id is None:
         return DeviceRows(0, 0, 0, 0)
@@ -52,7 +55,7 @@ async def count_device(session: AsyncSession, company_id: int, udid: str) -> Dev
 
 
 async def forget_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
-    """Delete the device and what points at it, in the session's transaction."""
+    """Delete the device and the rows that refer to it, in the session's transaction."""
     device_id = await session.scalar(_device(company_id, udid).with_for_update())
     if device_id is None:
         return DeviceRows(0, 0, 0, 0)

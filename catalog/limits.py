@@ -56,7 +56,7 @@ def _size(values: Mapping[str, Any]) -> int:
 async def lock_company(session: AsyncSession, company_id: int) -> None:
     """Make other writers that add to the company wait until the transaction ends.
 
-    The lock does not block checks of foreign keys, so the recorder can add devices.
+    The lock does not block the checks of foreign keys, so the recorder can add devices.
     """
     query = select(Company.id).where(Company.id == company_id)
     await session.execute(query.with_for_update(key_share=True))
@@ -65,7 +65,7 @@ async def lock_company(session: AsyncSession, company_id: int) -> None:
 async def check_venue_size(
     session: AsyncSession, limits: CatalogLimits, model: type[Beacon | Campaign], venue_id: int
 ) -> None:
-    """Raise LimitError if a venue has too many records, after one was added."""
+    """Raise LimitError if a venue has too many records of a kind after an addition."""
     most = limits.venue_beacons if model is Beacon else limits.venue_campaigns
     inside = select(model.id).where(model.venue_id == venue_id).limit(most + 1).subquery()
     found = await session.scalar(select(func.count()).select_from(inside)) or 0

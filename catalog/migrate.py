@@ -19,7 +19,7 @@ _ADVISORY_LOCK = 0x70726F78  # "prox": any number that others are unlikely to ch
 
 
 async def migrate(url: str) -> list[str]:
-    """Upgrade to the newest schema, in one transaction; the revisions that were applied.
+    """Upgrade to the newest schema in one transaction. Returns the revisions that were applied.
 
     Several processes may call it at once: one upgrades, the others wait and find nothing to do.
     Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError; then nothing has changed.
@@ -44,13 +44,13 @@ async def pending(url: str) -> list[str]:
 
 
 async def pending_on(engine: AsyncEngine) -> list[str]:
-    """`pending`, on an engine that is already open."""
+    """As `pending`, on an engine that is already open."""
     async with engine.connect() as connection:
         return await connection.run_sync(_missing)
 
 
 def alembic_config() -> Config:
-    """Alembic's configuration: there is no alembic.ini, all of it is in the package."""
+    """Alembic's configuration. There is no alembic.ini; the package has all of it."""
     config = Config()
     location = str(Path(__file__).with_name("migrations")).replace("%", "%%")
     config.set_main_option("script_location", location)

@@ -1,8 +1,8 @@
 """Limits how many campaigns are open at a beacon at once: each costs time at every detection.
 
-A campaign is open at a beacon from its start to its end while it is active and names the beacon,
-or one of the beacon's tags at the beacon's venue. Weekdays and hours do not matter, nor whether
-beacon and venue are active. Those change every day, and no change of day may exceed the limit.
+A campaign is open at a beacon from its start to its end while it is active and names the beacon, or
+names one of the beacon's tags at the beacon's venue. Weekdays, hours and the activity of beacon and
+venue do not count: they change every day, and no such change may exceed the limit.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -35,14 +35,14 @@ class Period(NamedTuple):
 
 
 class CampaignScope(NamedTuple):
-    """When a campaign is open, and at what."""
+    """When and where a campaign is open: its period, and the beacons and tags that it targets."""
 
     active: bool
     period: Period
     targets: frozenset[Beacon | Tag]
 
     def goes_beyond(self, before: "CampaignScope | None") -> bool:
-        """Whether the campaign is open at a beacon or an instant at which it was not `before`."""
+        """Whether it is open at a beacon or an instant at which it was not open `before`."""
         if not self.active or before is None or not before.active:
             return self.active
         longer = self.period.start < before.period.start or self.period.end > before.period.end
@@ -50,7 +50,7 @@ class CampaignScope(NamedTuple):
 
 
 class Excess(NamedTuple):
-    """A period in which too many campaigns are open, and the most that are open at once in it."""
+    """A period in which too many campaigns are open; `peak` is the most that are open at once."""
 
     period: Period
     peak: int
@@ -65,7 +65,7 @@ class CrowdedBeacon(NamedTuple):
     excesses: list[Excess]
 
     def peak(self, within: Period | None = None) -> int:
-        """The most campaigns that are open at once; 0 if never too many `within` the period."""
+        """The most campaigns that are open at once within the period; 0 if never too many."""
         found = (e.peak for e in self.excesses if within is None or e.period.overlaps(within))
         return max(found, default=0)
 
@@ -77,7 +77,7 @@ def scope_of(campaign: Campaign) -> CampaignScope:
 
 
 def open_period(campaign: Campaign) -> Period:
-    """From its start to its end. An end at midnight includes the day that begins then."""
+    """A campaign's period from start to end. An end at midnight includes the following day."""
     return _period(campaign.start_at, campaign.end_at, campaign.end_offset)
 
 
@@ -108,7 +108,7 @@ async def check_beacon(
 
 
 def crowded_message(limits: CatalogLimits, crowded: CrowdedBeacon, peak: int) -> str:
-    """What is wrong, and what is accepted."""
+    """The message of the fault, with the limit."""
     return (
         f"accepted: at most {limits.beacon_open_campaigns} campaigns open at a beacon at once; "
         f"the beacon {crowded.name!r} would have {peak}"
@@ -124,7 +124,7 @@ async def crowded_beacons(
 ) -> AsyncIterator[CrowdedBeacon]:
     """The beacons of a company, among `which`, that have too many campaigns open at once.
 
-    One query if the company has few campaigns; otherwise a few for every thousand beacons.
+    One query for a company with few campaigns; otherwise a few for every thousand beacons.
     """
     most = limits.beacon_open_campaigns
     own = Venue.company_id == company_id
@@ -150,7 +150,7 @@ async def crowded_beacons(
 
 
 def find_excesses(periods: Iterable[Period], most: int) -> list[Excess]:
-    """When more than `most` of the periods have an instant in common, in order."""
+    """The periods, in order, in which more than `most` of the given periods overlap."""
     edges = sorted(edge for period in periods for edge in ((period.start, 0), (period.end, 1)))
     found: list[Excess] = []
     since, peak, open_now = None, 0, 0

@@ -3,16 +3,16 @@
 `CatalogSession` fills the outbox at every flush, and refuses bulk statements on the tables of the
 index, which would bypass it. Kinds and their refs:
 
-    beacon      <uuid>:<major>:<minor>  whatever beacon now has this triple, or none
+    beacon      <uuid>:<major>:<minor>  the beacon that has this triple now, or none
     beacon_id   beacon id               this beacon, whatever its triple is now
-    campaign    campaign id             its record
+    campaign    campaign id             the campaign
     tagged      <venue id>:<tag id>     the beacons of the venue that carry the tag now
-    venue       venue id                its beacons and campaigns
-    company     company id              its connector
+    venue       venue id                the venue's beacons and campaigns
+    company     company id              the company's connector
 
-A row is resolved to records when the outbox is drained, not when it is written: another transaction
-may commit in between, and neither would see the other's half. For the same reason a deletion locks
-what it reads, so that nothing is added to it meanwhile.
+A row is resolved to records when the outbox is drained, not when it is written. Between two
+concurrent transactions neither would see the other's changes. For the same reason a deletion locks
+the records that it reads, so that nothing is added to them meanwhile.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,19 +144,19 @@ def _added_and_removed(item: object, name: str) -> list[Any]:
 
 
 def _insert_rows(connection: Connection, rows: Iterable[OutboxRow]) -> None:
-    """Insert rows that are known."""
+    """Insert rows whose refs are known."""
     for chunk in chunked(rows, _CHUNK):
         connection.execute(insert(Outbox), [row._asdict() for row in chunk])
 
 
 def _insert_triples_of(connection: Connection, beacon_ids: Sequence[int]) -> None:
-    """Insert the triples that beacons have in SQL now, which a session may not have loaded."""
+    """Insert rows for the triples that SQL has for beacons now; a session may not know them."""
     for ids in chunked(beacon_ids, _CHUNK):
         _insert_triples(connection, Beacon.id.in_(ids))
 
 
 def _insert_tagged(connection: Connection, campaign_ids: Sequence[int]) -> None:
-    """Insert a row for each tag of campaigns, at the venue that they have in SQL now."""
+    """Insert a row for each tag of the campaigns, at the venue that SQL has for them now."""
     for ids in chunked(campaign_ids, _CHUNK):
         ref = _text(Campaign.venue_id) + ":" + _text(campaign_tag.c.tag_id)
         tied = select(literal("tagged"), ref).join_from(campaign_tag, Campaign)
@@ -218,7 +218,7 @@ def _delete_connectors(connection: Connection, connector_ids: Sequence[int]) -> 
         _insert_from(connection, owners.where(Connector.id.in_(ids)))
 
 
-# What to insert before records of a table, and all that SQL deletes with them, are deleted.
+# Inserts the outbox rows of a table's records, and of those deleted with them, before the deletion.
 _DELETIONS: dict[type, Callable[[Connection, Sequence[int]], None]] = {
     Company: _delete_companies,
     Venue: _delete_venues,

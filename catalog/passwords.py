@@ -1,4 +1,4 @@
-"""Passwords of accounts: argon2id, with the library's current parameters."""
+"""Hashes passwords of accounts: argon2id, with the library's current parameters."""
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -13,7 +13,7 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(stored: str, password: str) -> bool:
-    """Whether the password is the one behind the stored hash; as slow as hashing."""
+    """Whether the password matches the stored hash; takes as long as hashing."""
     try:
         return _hasher.verify(stored, password)
     except (VerificationError, InvalidHashError):

@@ -1,15 +1,15 @@
-"""Makes text from outside harmless where it is shown or exported.
+"""Makes text from outside harmless in terminals and spreadsheets.
 
 Names, udids and replies of services come from strangers. On a terminal a control sequence in them
-can move the cursor, overwrite earlier lines or rename the window. In a spreadsheet a cell that
-begins like a formula is run as one.
+can move the cursor, overwrite earlier lines or rename the window. A spreadsheet runs a cell that
+begins like a formula.
 """
 
 import re
 from collections.abc import Iterable
 from typing import Any
 
-# Controls of both sets, what turns the direction of text, and invisible marks of it.
+# Control characters of both sets, and characters that change the direction of text.
 _CONTROLS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -17,12 +17,12 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def for_terminal(text: str) -> str:
-    """One line without control characters: they are shown as JSON writes them, \\u001b."""
+    """The text on one line; control characters are written as in JSON, \u001b."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def for_csv(cells: Iterable[Any]) -> list[Any]:
-    """The cells of a row, escaped so that no spreadsheet takes a text for a formula."""
+    """The cells of a row, escaped so that no spreadsheet reads a text as a formula."""
     return [_cell(cell) if isinstance(cell, str) else cell for cell in cells]
 
 

@@ -1,4 +1,4 @@
-"""A client of a Redis Cluster whose connections end in redis-py's own errors only."""
+"""A client of a Redis Cluster that raises no errors but redis-py's own."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,10 +9,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisClusterException
 
 
-class _LostInTime:
-    """While a node fails, its connection may be closed between the moment that a command is
-    given to it and the moment that it is written; redis-py 8.1 then fails with an AttributeError,
-    which looks like a defect of the caller."""
+class _ErrorWhenClosed:
+    """Raises redis-py's ConnectionError where redis-py 8.1 raises AttributeError.
+
+    While a node fails, its connection may be closed after a command was handed over and before it
+    is written. The AttributeError would look like a defect of the caller.
+    """
 
     _writer: Any
 
@@ -22,11 +24,11 @@ class _LostInTime:
         await super()._send_packed_command(command)  # type: ignore[misc]  # of the other base
 
 
-class ClusterConnection(_LostInTime, Connection):
-    """In plain text."""
+class ClusterConnection(_ErrorWhenClosed, Connection):
+    """A connection in plain text."""
 
 
-class TlsClusterConnection(_LostInTime, SSLConnection):
+class TlsClusterConnection(_ErrorWhenClosed, SSLConnection):
     """With TLS."""
 
 
@@ -48,7 +50,7 @@ class WaitingRedisCluster(RedisCluster):
 def connect_cluster(url: str, options: Mapping[str, Any]) -> RedisCluster:
     """A client for redis:// or rediss://, which names one node. Raises what redis-py raises."""
     client = WaitingRedisCluster.from_url(url, **options)
-    # There is no argument for it: nodes that are found later are made with these, too.
+    # redis-py has no argument for the class. Nodes that are found later use these arguments too.
     kind = _CLASSES[client.connection_kwargs["connection_class"]]
     client.connection_kwargs["connection_class"] = kind
     for node in client.nodes_manager.startup_nodes.values():

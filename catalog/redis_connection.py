@@ -1,6 +1,6 @@
 """Connects to Redis, single, cluster or behind Sentinel, with deadlines, retries and health checks.
 
-`probe_redis` finds at the start of a process what no waiting would mend.
+`probe_redis` finds at the start of a process the faults that do not pass by waiting.
 """
 
 import asyncio
@@ -38,15 +38,15 @@ _CHECK_SECONDS = 2.0
 
 
 def connect_redis(url: str, *, timeout: float = 5.0) -> RedisClient:
-    """A client for `url` that answers with bytes; nothing is opened until the first command.
+    """A client for `url` that answers with bytes. The first command opens the first connection.
 
-    `timeout` (seconds) bounds connecting and each reply. Idempotent or not, a command is retried
-    after a lost connection or a time-out: callers send only what may be sent twice. The caller
-    closes it with `aclose`. Raises RedisUrlError.
+    `timeout` (seconds) bounds connecting and each reply. After a lost connection or a time-out
+    every command is retried, so callers may send only commands that are safe to repeat. The caller
+    closes the client with `aclose`. Raises RedisUrlError.
     """
     try:
         return _connect(url, timeout)
-    except Exception:  # whatever the parser says may quote the URL, so it goes no further
+    except Exception:  # the parser's message may quote the URL, so it is not passed on
         raise RedisUrlError(f"the Redis URL cannot be used; {_ACCEPTED}") from None
 
 
@@ -83,7 +83,7 @@ async def probe_redis(url: str) -> None:
     except ResponseError as error:
         if str(error).startswith("DB index"):
             raise RedisUrlError(f"Redis has no such database: {_first_line(error)}") from None
-        return  # INFO itself is forbidden: later commands will tell
+        return  # INFO itself is forbidden: later commands show whether the user may do enough
     except (RedisError, OSError, TimeoutError) as error:
         if "SSL" in str(error) or "certificate" in str(error):
             raise RedisUrlError(f"TLS with Redis fails: {_first_line(error)}") from None
@@ -99,8 +99,10 @@ async def probe_redis(url: str) -> None:
 
 
 def connect_single_node(url: str) -> Redis:
-    """A client of the one node that the URL names, in a cluster too; behind Sentinel, of the
-    primary. It tries once, for 2 s."""
+    """A client of one node that makes one attempt of 2 s.
+
+    It is the node that the URL names, in a cluster too; behind Sentinel it is the primary.
+    """
     client = connect_redis(_of_one_node(url), timeout=_CHECK_SECONDS)
     assert isinstance(client, Redis)  # noqa: S101  # by the scheme
     client.connection_pool.connection_kwargs["retry"] = Retry(NoBackoff(), 0)

@@ -1,8 +1,8 @@
 """Redis behind Sentinel: `redis+sentinel://[user:password@]host:port,host:port/service[/database]`.
 
-The Sentinels are asked which node is the primary, again after each lost connection. Query
-parameters are those of redis-py (ssl_ca_certs, ssl_certfile, ssl_keyfile), and sentinel_username
-and sentinel_password for the Sentinels themselves. rediss+sentinel:// speaks TLS with both.
+After each lost connection the client asks the Sentinels which node is the primary. Query parameters
+are those of redis-py (ssl_ca_certs, ssl_certfile, ssl_keyfile), and sentinel_username and
+sentinel_password for the Sentinels themselves. rediss+sentinel:// speaks TLS with both.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,10 @@ _OF_SENTINELS = "sentinel_"
 
 
 class SentinelAddress(NamedTuple):
-    """What a URL says. `options` are those of the primary's connections, `asking` those of the
-    connections to the Sentinels."""
+    """The content of a URL.
+
+    `options` are for the connections to the primary, `asking` for those to the Sentinels.
+    """
 
     sentinels: list[tuple[str, int]]
     service: str
@@ -43,13 +45,13 @@ class SentinelRedis(Redis):
 
     @property
     def watchers(self) -> Sentinel:
-        """Whom it asks for the primary."""
+        """The clients of the Sentinels."""
         found: Sentinel = getattr(self.connection_pool, "sentinel_manager")  # noqa: B009  # no stub
         return found
 
 
 def read_sentinel_url(url: str) -> SentinelAddress:
-    """Raises ValueError, whose text may hold the password."""
+    """Parse the URL. Raises ValueError, whose text may hold the password."""
     parts = urlsplit(url)
     user, at, places = parts.netloc.rpartition("@")
     service, _, database = parts.path.strip("/").partition("/")
@@ -99,7 +101,7 @@ def connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
 
 
 async def probe_sentinel(client: SentinelRedis, service: str) -> None:
-    """Raise RedisUrlError if a Sentinel answers that shows that the URL cannot work."""
+    """Raise RedisUrlError if the answer of a Sentinel shows that the URL cannot work."""
     for each in client.watchers.sentinels:
         try:
             known: Any = await each.sentinel_masters()

@@ -13,7 +13,7 @@ from catalog.errors import DecryptionError, SecretKeyError
 
 _SHORTEST_PASSPHRASE = 16
 _FEWEST_CHARACTERS = 8
-# A key behind the first one only decrypts. Earlier versions accepted shorter ones.
+# The keys after the first one only decrypt. Earlier versions accepted shorter keys.
 _SHORTEST_OLD_PASSPHRASE = 8
 # Published with this project: in deploy/compose.yaml, and in README.md of earlier versions.
 _WELL_KNOWN = frozenset(("for trying out only", "a long random passphrase"))
@@ -31,14 +31,14 @@ MISSING_SECRET_KEY = (
 
 
 class Cipher:
-    """Encrypts with the first key, decrypts with any: to rotate, put the new key in front."""
+    """Encrypts with the first key and decrypts with any of them, so that keys can be rotated."""
 
     def __init__(self, keys: Sequence[Fernet]) -> None:
         self._first = keys[0]
         self._keys = MultiFernet(keys)
 
     def encrypt(self, text: str) -> str:
-        """A token for the text; another one each time."""
+        """A token for the text; each call gives another token."""
         return self._keys.encrypt(text.encode()).decode("ascii")
 
     def decrypt(self, token: str) -> str:
@@ -66,11 +66,11 @@ class Cipher:
 def open_cipher(secret_key: str) -> Cipher:
     """The cipher for the setting SECRET_KEY: one key, or several with commas between them.
 
-    Each is a Fernet key (32 bytes in URL-safe base64), used as it is, or a passphrase of 16
-    characters or more, from which a key is derived with scrypt (n=16384, r=8, p=1, fixed salt);
-    behind the first one, which encrypts, shorter ones of earlier versions are taken.
-    Spaces around a key do not count, and a passphrase cannot contain a comma. A key that is
-    published with this project is warned of. Raises SecretKeyError.
+    A key is either a Fernet key (32 bytes in URL-safe base64), used as it is, or a passphrase of 16
+    characters or more, from which scrypt derives a key (n=16384, r=8, p=1, fixed salt). The first
+    key encrypts; the others may be shorter passphrases of earlier versions. Spaces around a key do
+    not count, and a passphrase cannot contain a comma. A key that is published with this project
+    leads to a warning. Raises SecretKeyError.
     """
     keys = _keys(secret_key)
     if not keys:
@@ -84,7 +84,7 @@ def open_cipher(secret_key: str) -> Cipher:
 
 
 def is_published(secret_key: str) -> bool:
-    """Whether one of its keys can be read in this project."""
+    """Whether the setting holds a key that is published with this project."""
     return not _WELL_KNOWN.isdisjoint(_keys(secret_key))
 
 
@@ -112,7 +112,7 @@ def _is_strong(passphrase: str) -> bool:
 
 def _is_fernet_key(key: str) -> bool:
     try:
-        # Canonical only: base64 decodes sloppily, and a sentence must not pass for a key.
+        # Only the canonical form: base64 decodes leniently, and a sentence must not pass for a key.
         raw = base64.urlsafe_b64decode(key)
         return len(raw) == _FERNET_KEY_BYTES and base64.urlsafe_b64encode(raw) == key.encode()
     except (ValueError, binascii.Error):

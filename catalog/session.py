@@ -1,7 +1,7 @@
 """The session in which the catalog is written. Modules listen to it, so that no writer forgets:
 
-catalog.outbox tells the index, catalog.access ends sessions, catalog.soft_deletion hides deleted
-records, catalog.audit notes who changed what. catalog.database imports them all.
+catalog.outbox enqueues changes for the index, catalog.access ends sessions, catalog.soft_deletion
+hides deleted records, catalog.audit records who changed what. catalog.database imports them all.
 """
 
 from typing import Any
@@ -12,16 +12,16 @@ from sqlalchemy.orm.attributes import History
 
 
 class CatalogSession(Session):
-    """Every session of `catalog.database.Database` is one of these."""
+    """The class of every session of `catalog.database.Database`."""
 
 
 def id_of(record: Any) -> int:
-    """The id of a stored record, also when its attributes are expired, without SQL."""
+    """The id of a stored record, without SQL, even if its attributes are expired."""
     return int(inspect(record).identity[0])
 
 
 def history_of(record: object, name: str) -> History:
-    """What a flush would change of an attribute."""
+    """The change of an attribute that a flush would write."""
     return inspect(record).attrs[name].history  # type: ignore[no-any-return]  # inspect is untyped
 
 

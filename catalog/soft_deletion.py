@@ -1,15 +1,16 @@
 """Deleted venues, beacons, geofences and campaigns: hidden at once, but kept by id and name.
 
-Traces, statistics and `verify` still refer to them. `CatalogSession` does both halves, so that no
+Traces, statistics and `verify` still refer to them. `CatalogSession` does both parts, so that no
 query and no writer can forget them:
 
-- It selects living records only, wherever in the statement a table stands. A query about the past
-  asks for the deleted ones too (`with_deleted`).
-- It marks the row of a deleted object instead of deleting it, and those of everything in a venue.
-  Links to other records are deleted, and content is emptied, so that a marked row stays small.
+- It selects only records that are not deleted, wherever a table stands in the statement. A query
+  about the past asks for deleted records too (`with_deleted`).
+- It marks the row of a deleted object instead of deleting it; for a venue it also marks the rows of
+  the venue's records. Links to other records are deleted, and content is emptied, so that a marked
+  row stays small.
 
-A marked row blocks nothing: the triple of a beacon is free again. Nothing can be added to a deleted
-venue. Statements on a bare connection see everything.
+A marked row blocks nothing: the triple of a deleted beacon is free again. Nothing can be added to a
+deleted venue. Statements on a bare connection see all rows.
 """
 
 from collections.abc import Sequence
@@ -61,7 +62,7 @@ _LINKS: dict[type, tuple[tuple[Table, str], ...]] = {
     Geofence: ((campaign_geofence, "geofence_id"),),
     Campaign: tuple((t, "campaign_id") for t in (campaign_beacon, campaign_geofence, campaign_tag)),
 }
-# Columns that may be large and that nothing reads of a deleted record.
+# Columns that may be large and that are not needed of a deleted record.
 _EMPTIED: dict[type, dict[str, Any]] = {
     Venue: {"address": "", "image": None},
     Beacon: {},
@@ -80,12 +81,12 @@ Columns = TypeVarTuple("Columns")
 
 
 def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
-    """Let the query also find deleted records."""
+    """Make the query find deleted records too."""
     return query.execution_options(**{_WITH_DELETED: True})
 
 
 def is_soft_deleted(session: Session, item: object) -> bool:
-    """Whether the flush under way deletes the record. In SQL that is an update."""
+    """Whether the current flush deletes the record, which is an update in SQL."""
     return any(item is marked for marked in session.info.get(_MARKED, ()))
 
 
@@ -151,7 +152,7 @@ def _marked(model: type) -> dict[str, Any]:
 
 
 def _entered_venue(item: object, new: bool) -> int | None:
-    """The id of the venue that a record is added or moved to, unless the venue is new as well."""
+    """The id of the venue to which a record is added or moved, unless the venue is new as well."""
     if not isinstance(item, _IN_VENUES):
         return None
     if not new and not any(has_changed(item, name) for name in ("venue_id", "venue")):

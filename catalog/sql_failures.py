@@ -1,4 +1,4 @@
-"""Sorts errors of SQL for every room: which may pass by themselves, and which will not.
+"""Sorts errors of SQL into temporary and permanent ones.
 
 PostgreSQL names the cause of an error by five characters, SQLSTATE; the first two are its class.
 docs/decisions/0045 gives the reason for each class.
@@ -13,7 +13,7 @@ from asyncpg.exceptions import (
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-# A whole class passes where all of it is about the server, the way to it, or other transactions.
+# A whole class is temporary if it is about the server, the network, or other transactions.
 _CLASSES_THAT_PASS = {
     "08",  # connection exception; a pooler between us and the server says so too
     "40",  # transaction rollback: serialization, deadlock, completion unknown
@@ -22,7 +22,7 @@ _CLASSES_THAT_PASS = {
     "58",  # system error outside PostgreSQL: I/O error, a file of the server is missing
     "72",  # snapshot too old
     "F0",  # a file of the server's configuration
-    "XX",  # internal error: the server's own fault, which nothing that we send differently mends
+    "XX",  # internal error: the fault of the server, not of the statement
 }
 _STATES_THAT_PASS = {
     "25006",  # read only: a standby that is no primary yet
@@ -35,10 +35,10 @@ _STATES_THAT_PASS = {
     "55006",  # object in use
     "55P03",  # a lock was not to be had in time
 }
-# Another transaction was in the way: an immediate retry succeeds.
+# A conflict with another transaction: an immediate retry succeeds.
 _CONFLICTS = {"40001", "40P01", "55P03"}
-# asyncpg's own InterfaceErrors pass, but for these. Those that are ValueErrors say that a value or
-# an option does not fit: nothing was sent, and nothing will be.
+# asyncpg's InterfaceErrors are temporary, except these. A ValueError says that a value or an option
+# does not fit: asyncpg sent nothing, and a retry would not help.
 _REFUSED_BY_ASYNCPG = (ValueError, UnsupportedClientFeatureError, UnsupportedServerFeatureError)
 
 
@@ -49,23 +49,25 @@ def sqlstate_of(error: BaseException) -> str | None:
 
 
 def sqlstate_may_recover(state: str) -> bool:
-    """Whether an error with this SQLSTATE may pass by itself."""
+    """Whether a retry may succeed after an error with this SQLSTATE."""
     return state[:2] in _CLASSES_THAT_PASS or state in _STATES_THAT_PASS
 
 
 def took_too_long(error: BaseException) -> bool:
-    """Whether the statement was cut off: by the server, an operator, or our own deadline."""
+    """Whether the statement was cancelled by the server, an operator or the client's deadline."""
     return isinstance(error, TimeoutError) or sqlstate_of(error) == "57014"
 
 
 def is_lock_conflict(error: BaseException) -> bool:
-    """Whether the transaction failed only because another one was in the way."""
+    """Whether the transaction failed only because of a conflict with another transaction."""
     return sqlstate_of(error) in _CONFLICTS
 
 
 def database_may_recover(error: BaseException) -> bool:
-    """Whether a retry may succeed: SQL is unreachable, restarting, locked, out of resources, or was
-    told to cancel. An error of the statement or its values will not pass."""
+    """Whether a retry may succeed: SQL is unreachable, restarting, locked or out of resources.
+
+    An error of the statement or its values is permanent.
+    """
     if isinstance(error, DBAPIError):
         return _wrapped_passes(error)
     if isinstance(error, InvalidCachedStatementError):

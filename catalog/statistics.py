@@ -11,7 +11,7 @@ from catalog.models import Beacon, Campaign, Company, Statistic, Venue
 from catalog.soft_deletion import with_deleted
 
 _LONGEST_ID = 18  # digits
-# Where a day begins first.
+# The offset at which a day begins first.
 _EAST = timedelta(hours=14)
 WEEK = timedelta(days=6)
 STATISTIC_KINDS = ("venue", "beacon", "campaign")
@@ -21,8 +21,8 @@ _ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, val
 class StatisticLine(NamedTuple):
     """One day of a venue, a beacon or a campaign. `day` is that of the venue's time zone.
 
-    `devices` is the number of distinct devices of this line: do not add up lines. Deleted records
-    keep their names. Test devices are not counted.
+    `devices` is the number of distinct devices of this line, so lines must not be added up. Deleted
+    records keep their names. Test devices are not counted.
     """
 
     day: date
@@ -40,7 +40,7 @@ class StatisticLine(NamedTuple):
 def latest_week(now: datetime) -> tuple[date, date]:
     """The first and the last day of the last week, `now` in UTC.
 
-    Days are the venues' own, so the last day is the one that has begun in the east.
+    A day begins first in the east, so the last day is the one that has begun there.
     """
     return now.date() - WEEK, (now + _EAST).date()
 
@@ -71,7 +71,10 @@ async def statistic_page(
     after: StatisticCursor | None,
     limit: int,
 ) -> list[StatisticLine]:
-    """Up to `limit` lines of one company's venues, in the same order. Raises SQLAlchemyError."""
+    """Up to `limit` lines of one company's venues, in the order of `statistic_lines`.
+
+    Raises SQLAlchemyError.
+    """
     query = _query(choice).where(Venue.company_id == company_id).limit(limit)
     if after is not None:
         of = Statistic

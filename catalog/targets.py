@@ -1,4 +1,4 @@
-"""Which campaigns target a beacon: by its id, or by one of its tags at its venue."""
+"""Determines which campaigns target a beacon: by its id, or by one of its tags at its venue."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ _ALL = true()
 
 
 class CampaignTargets:
-    """Looks up the campaigns of beacons, and remembers what tags lead to.
+    """Finds the campaigns of beacons, and caches the campaigns of tags.
 
-    `condition` restricts the campaigns. The join of tags is made here and not in SQL: where many
-    beacons and many campaigns share a tag, SQL would send each campaign once for every beacon.
-    Beacons of a venue that carry the same tags share one set.
+    `condition` restricts the campaigns. Tags are joined here and not in SQL: if many beacons and
+    many campaigns share a tag, SQL would return each campaign once for every beacon. Beacons of a
+    venue that carry the same tags share one set.
     """
 
     def __init__(self, session: AsyncSession, condition: ColumnElement[bool] = _ALL) -> None:
@@ -45,7 +45,7 @@ class CampaignTargets:
         return found
 
     async def _read_tags(self, wanted: set[tuple[int, int]]) -> None:
-        """Remember the campaigns of (venue id, tag id) pairs."""
+        """Cache the campaigns of (venue id, tag id) pairs."""
         unknown = sorted(wanted - self._by_tag.keys())
         query = select(Campaign.venue_id, campaign_tag.c.tag_id, Campaign.id)
         query = query.join(campaign_tag, campaign_tag.c.campaign_id == Campaign.id)
@@ -55,7 +55,7 @@ class CampaignTargets:
             for venue_id, tag_id, campaign_id in await self._session.execute(rows):
                 self._by_tag[venue_id, tag_id].add(campaign_id)
         for pair in unknown:
-            self._by_tag.setdefault(pair, set())  # no campaign carries this tag here
+            self._by_tag.setdefault(pair, set())  # no campaign of the venue targets this tag
 
     def _carrying(self, venue_id: int, tags: frozenset[int]) -> frozenset[int]:
         key = (venue_id, tags)

@@ -1,9 +1,9 @@
 """The breaker of a company's service: closed, open, half-open. Pure; the clock is an argument.
 
-A closed breaker keeps the last outcomes. When enough of them are failures it opens: nobody calls
-for `pause` seconds. Then it is half-open: exactly one process may call, the prober, and the outcome
-of that call closes the breaker or opens it again. A prober that does not report for `lease` seconds
-is given up.
+A closed breaker remembers the outcomes of the last calls. When enough of them are failures, the
+breaker opens and no process calls the service for `pause` seconds. Then the breaker is half-open:
+one process, the prober, makes one call. The outcome of that call closes the breaker or opens it
+again. If the prober does not report within `lease` seconds, another process may become the prober.
 
 engine/connector/scripts/breaker.lua has the same rules in Redis, where all processes share the
 breakers; one test suite checks both.
@@ -30,7 +30,7 @@ class ReportPurpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerPolicy:
-    """Opens at `failures` among the last `window` calls. `pause` and `lease` in seconds."""
+    """A breaker opens at `failures` among the last `window` calls. `pause`, `lease` in seconds."""
 
     window: int = 20
     failures: int = 10
@@ -49,7 +49,7 @@ class BreakerReport:
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """An open breaker: ask again in `wait` seconds, or, as the prober, make one call now."""
+    """Whether a breaker is open. If it is: ask again in `wait` seconds; the prober calls now."""
 
     is_open: bool = False
     is_prober: bool = False
@@ -60,9 +60,9 @@ CLOSED = BreakerState()
 
 
 class BreakerStore(Protocol):
-    """Keeps breakers. `prober` names the process that reports; `now` is epoch seconds.
+    """Stores breakers. `prober` names the process that reports; `now` is epoch seconds.
 
-    Returns one state a report, in order. Raises what its medium raises.
+    Returns one state for each report, in order. Raises the errors of the server that stores them.
     """
 
     async def exchange(
@@ -80,7 +80,7 @@ class _Breaker:
 
 
 class LocalBreakers:
-    """A BreakerStore in this process's memory, for while Redis is away. `exchange` never raises."""
+    """A BreakerStore in this process's memory, used while Redis is away. It raises no errors."""
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self._policy = policy
@@ -92,7 +92,7 @@ class LocalBreakers:
         return [self._apply(report, prober, now) for report in reports]
 
     def forget_old(self, now: float) -> None:
-        """Drop the breakers that nobody has reported on for ten minutes."""
+        """Drop the breakers that have had no report for ten minutes."""
         for company_id, breaker in list(self._breakers.items()):
             if breaker.reported_at + FORGET_SECONDS <= now:
                 del self._breakers[company_id]

@@ -1,7 +1,7 @@
-"""What this process knows of the breakers, and how it keeps in step with the other processes.
+"""Caches the breakers' states in this process and reports the outcomes of its calls.
 
-Outcomes are reported, and states received, for all companies in few exchanges: a call costs no
-round trip of its own. While the shared store is away the process uses breakers of its own.
+One exchange with the shared store reports outcomes and receives states for many companies, so a
+call costs no round trip of its own. While the store is away, the process uses its own breakers.
 """
 
 import asyncio
@@ -37,10 +37,11 @@ class _KnownBreaker:
 
 
 class BreakerClient:
-    """Says which companies may be called. `run` must run. `name` is unique to this process.
+    """Knows which companies may be called. `run` must be running. `name` is unique to the process.
 
-    `on_state(company_id, state)` is called with each state that was asked for or has changed;
-    `on_store_error` with each failure of the store that `may_pass`. `clock` gives epoch seconds.
+    `on_state(company_id, state)` is called for each state that was asked for or has changed, and
+    `on_store_error` for each temporary failure of the store: `may_pass(error)` says whether it is
+    one. `clock` gives epoch seconds.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class BreakerClient:
         self.on_state: Callable[[int, BreakerState], None] = lambda _company, _state: None
 
     def is_closed(self, company_id: int) -> bool:
-        """Whether the company may be called, as far as is freshly known. If not, `ask`."""
+        """Whether a fresh state says that the company may be called. If not, call `ask`."""
         known = self._known.get(company_id)
         if known is None or known.state.is_open:
             return False
@@ -79,7 +80,7 @@ class BreakerClient:
         return known is not None and known.state.is_open
 
     def ask(self, company_id: int) -> None:
-        """Ask for the state, and to probe if the breaker is half-open. `on_state` is called."""
+        """Request the state, and to be the prober of a half-open breaker; `on_state` answers."""
         known = self._reporting(company_id)
         known.purpose = known.purpose or ReportPurpose.ASK_TO_PROBE
         self._wanted.set()
@@ -92,7 +93,7 @@ class BreakerClient:
             self._gathering = loop.call_later(_GATHER_SECONDS, self._wanted.set)
 
     def report_probe(self, company_id: int, failed: bool | None) -> None:
-        """Report how the probe ended; None: it was dropped before the call was made."""
+        """Report the outcome of the probe; None if the probe was dropped before its call."""
         known = self._reporting(company_id)
         if failed is None:
             known.purpose = ReportPurpose.PROBE_DROPPED
@@ -110,8 +111,7 @@ class BreakerClient:
         return counts
 
     async def run(self) -> None:
-        """Exchange reports for states until cancelled. Raises what the store raises and may not
-        pass."""
+        """Exchange reports for states until cancelled. Raises the store's permanent errors."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -121,7 +121,7 @@ class BreakerClient:
             await self._exchange()
 
     def forget_old(self) -> None:
-        """Drop what was not heard of for a minute, and old breakers of this process's own."""
+        """Drop states that are older than a minute, and old breakers of this process."""
         now = self._clock()
         self._local.forget_old(now)
         for company_id, known in list(self._known.items()):

@@ -44,8 +44,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """`connect` (look-up, TCP and TLS) and `call` (the whole) in seconds. A reply has at most
-    `reply_bytes` of body, `overhead_bytes` more over the wire, and `reply_steps` to be parsed in.
+    """The limits of one call.
+
+    `connect` (look-up, TCP and TLS) and `call` (the whole call) are in seconds. A reply may have
+    `reply_bytes` of body, `overhead_bytes` besides on the wire, and take `reply_steps` to parse.
     """
 
     connect: float = 1.0
@@ -56,10 +58,10 @@ class CallLimits:
 
 
 class ServiceCaller:
-    """Makes calls: guarded, bounded in time and size, without redirects. `close` it.
+    """Makes calls: guarded, bounded in time and size, without redirects. The owner closes it.
 
-    It uses no HTTP client, and so no cookies, no proxies or credentials from the environment, and
-    no log line with a url.
+    It uses no HTTP client. So there are no cookies, no proxies or credentials from the environment,
+    and no log lines with a url.
     """
 
     def __init__(
@@ -100,8 +102,8 @@ class ServiceCaller:
     async def _exchange(self, company_id: int, request: Request) -> RawReply:
         """Use an idle connection, else a new one.
 
-        The service may have closed the idle one just now: then the request is sent once more over
-        a new one. The service recognises a repeat by its idempotency-key.
+        The service may have closed the idle connection in this moment: then the request is sent
+        once more over a new one. The service recognises the repeat by its idempotency-key.
         """
         url = httpx.URL(request.url)
         port = url.port or _DEFAULT_PORTS[url.scheme]
@@ -162,9 +164,9 @@ def _network_fault(error: HostUnresolvedError | OSError) -> tuple[CallFault, str
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """Verify services by the well-known authorities, and by those of a PEM file as well.
+    """The TLS settings: services are verified by public authorities and those in a PEM file.
 
-    Raises OSError when the file cannot be read or holds no certificate.
+    Raises OSError if the file cannot be read or holds no certificate.
     """
     context = httpx.create_ssl_context(trust_env=False)
     if ca_file is not None:
@@ -200,8 +202,10 @@ async def call_service(
 
 
 def _unforeseen(call: Call, error: Exception, fault: CallFault, detail: str) -> CallError:
-    """Fail this one call. The log says where the error arose, without the error's message, which
-    may quote what the service sent."""
+    """The error that fails this one call.
+
+    The log has the place of the error but not its message, which may quote the service's reply.
+    """
     kind = type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -17,7 +17,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRequest:
-    """A request as it goes out. Raw: the names in lower case, the target escaped."""
+    """A request in the form in which it is sent: names in lower case, the target escaped."""
 
     method: str
     target: bytes
@@ -27,7 +27,7 @@ class RawRequest:
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A complete reply as it came."""
+    """A complete reply, its headers and body unchanged."""
 
     status: int
     headers: RawHeaders
@@ -35,9 +35,9 @@ class RawReply:
 
 
 class HttpConnection:
-    """Makes one exchange after the other over a stream that is connected. `aclose` it.
+    """Makes one exchange after the other over a connected stream. The owner closes it.
 
-    `keep` (seconds) is how long it may be idle.
+    The connection may be idle for `keep` seconds.
     """
 
     def __init__(self, stream: BoundedStream, *, keep: float) -> None:
@@ -50,10 +50,10 @@ class HttpConnection:
     async def exchange(
         self, message: RawRequest, *, budget: ReplyBudget, body_bytes: int
     ) -> RawReply:
-        """Send a request and read its whole reply, a body of `body_bytes` at most.
+        """Send a request and read its whole reply, with a body of `body_bytes` at most.
 
         Raises PeerError, ReplyLimitError, OSError, and h11.LocalProtocolError for a request that
-        is none. Unless it returns, the connection is of no use any more.
+        is not valid. After an error or a cancellation the connection cannot be used again.
         """
         self._idle = False
         self._stream.budget = budget
@@ -65,16 +65,16 @@ class HttpConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it can serve again, as far as this side knows."""
+        """Whether the connection can be used for another exchange, as far as this side knows."""
         return self._idle
 
     @property
     def has_expired(self) -> bool:
-        """Whether it was idle for too long, or the service has hung up, or talks unasked."""
+        """Whether it was idle for too long, or the service has hung up or sent data unasked."""
         return time.monotonic() > self._expires or self._stream.has_more()
 
     def close(self) -> None:
-        """At once: a peer that hangs does not get to keep the connection open."""
+        """Close at once, without waiting for the peer."""
         self._idle = False
         self._stream.close()
 
@@ -87,7 +87,7 @@ class HttpConnection:
         try:
             await self._stream.write(b"".join(part for part in parts if part))
         except SendError:
-            # Who hangs up before all is sent may have answered before.
+            # A service that hangs up before it has read the whole request may have replied already.
             return
 
     async def _head(self, budget: ReplyBudget) -> h11.Response | h11.InformationalResponse:
@@ -123,12 +123,14 @@ class HttpConnection:
         try:
             return self._http.next_event()
         except Exception as error:
-            # (What h11 raises besides RemoteProtocolError is its own fault, but of this reply.)
+            # (Any other error that h11 raises is a defect of h11 that this reply has triggered.)
             raise PeerError(type(error).__name__) from error
 
     def _rest(self) -> None:
-        """Be ready for another exchange, unless the connection ends or something is left over,
-        which would pass for the answer to the next request."""
+        """Make the connection idle, if it stays open and no data is left over.
+
+        Left over data would be taken for the reply to the next request.
+        """
         done = (self._http.our_state, self._http.their_state) == (h11.DONE, h11.DONE)
         if done and not self._http.trailing_data[0]:
             self._http.start_next_cycle()

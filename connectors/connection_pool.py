@@ -1,4 +1,4 @@
-"""Connections: new ones, only to addresses that the guard allows, and idle ones to reuse."""
+"""Opens connections to addresses that the guard allows, and keeps idle ones for reuse."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ _MOST_ADDRESSES_TRIED = 8  # of one name; the guard checks all of them
 
 
 class PoolKey(NamedTuple):
-    """Connections are reused for the same key only, so never between companies."""
+    """A connection is reused for the same key only, so never for another company."""
 
     company_id: int
     scheme: str
@@ -49,7 +49,7 @@ class ConnectionPool:
         self._by_age: OrderedDict[HttpConnection, PoolKey] = OrderedDict()
 
     def take_idle(self, key: PoolKey) -> HttpConnection | None:
-        """The idle connection that was used last and still stands, if there is one."""
+        """The idle connection that was used last and is still open, or None."""
         while connections := self._idle.get(key):
             connection = self._remove(connections[-1])
             if not connection.has_expired:
@@ -58,8 +58,10 @@ class ConnectionPool:
         return None
 
     async def connect(self, key: PoolKey, *, seconds: float, budget: ReplyBudget) -> HttpConnection:
-        """A new connection. `seconds` bound look-up, TCP and TLS together; `budget` bounds what
-        TLS reads. Raises EgressError, OSError."""
+        """Open a connection. Raises EgressError or OSError.
+
+        `seconds` bound look-up, TCP and TLS together; `budget` bounds the bytes that TLS reads.
+        """
         until = asyncio.get_running_loop().time() + seconds
         async with asyncio.timeout_at(until):
             addresses = await self._egress.addresses(key.host, key.port)
@@ -86,7 +88,7 @@ class ConnectionPool:
             self._remove(next(iter(self._by_age))).close()
 
     def close_expired(self) -> None:
-        """Close what has been idle for too long, or was closed by the service."""
+        """Close connections that were idle for too long or that the service has closed."""
         for connection in [each for each in self._by_age if each.has_expired]:
             self._remove(connection).close()
 
@@ -105,7 +107,7 @@ class ConnectionPool:
 
 
 async def _connect_first(addresses: Sequence[str], port: int, until: float) -> TcpStream:
-    """The first address that answers; each gets an even share of the time that is left."""
+    """Connect to the first address that answers; each gets an even share of the time left."""
     loop = asyncio.get_running_loop()
     failure: OSError = OSError("no address")
     for number, address in enumerate(addresses):

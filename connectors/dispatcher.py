@@ -1,4 +1,4 @@
-"""Starts calls when their company has its turn and its breaker lets them."""
+"""Starts a call when its company has its turn and the company's breaker is closed."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from connectors.scheduled_call import ScheduledCall
 
 _ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
 _ASK_SOONEST_SECONDS = 0.01
-# Calls begun in one pass of the event loop; then whatever is ready has its next step. In the long
-# run a pass goes through as many calls as begin in it. So of each company it is one: a service that
-# answers at once, and wrongly, has slots free in each pass, and others' calls wait for each pass.
+# Calls that start in one pass of the event loop; then other tasks have their turn. In the long run
+# a pass handles as many calls as start in it. At most one call of a company starts in a pass: a
+# service that fails at once frees its slots in every pass, and would make the calls of others wait.
 _STARTS_A_PASS = 16
 
 
 class CallDispatcher:
-    """Queues calls and starts them with `start(call, is_probe)`; `finished` frees the slot again.
+    """Queues calls and starts them with `start(call, is_probe)`; `finish` frees the slot again.
 
-    A company waits while its breaker is open, and until the breaker is known to be closed. When
-    this process is the prober of an open breaker, one call starts as the probe. Other calls start
-    only while `may_start()`; call `dispatch` when it has become true.
+    A company's calls wait until its breaker is known to be closed. If this process is the prober of
+    an open breaker, one call starts as the probe. Other calls start only while `may_start()` is
+    true; call `dispatch` when it becomes true.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class CallDispatcher:
         self._breakers = breakers
         self._start = start
         self._stopped = False
-        self._begun: set[int] = set()  # companies of which a call has begun in this pass
-        # Companies whose breaker is being asked for, will be by a timer, or is being probed.
+        self._begun: set[int] = set()  # companies of which a call has started in this pass
+        # Companies whose breaker's state is requested, will be requested by a timer, or is probed.
         self._asking: dict[int, asyncio.TimerHandle | None] = {}
         breakers.on_state = self._on_state
 
@@ -54,25 +54,25 @@ class CallDispatcher:
             self._asking[company_id] = None
             self._breakers.ask(company_id)
 
-    def finished(self, company_id: int, *, is_probe: bool, failed: bool | None) -> None:
-        """A try has ended. `failed` is what the breaker counts; None: nothing to count."""
+    def finish(self, company_id: int, *, is_probe: bool, failed: bool | None) -> None:
+        """A try has ended. `failed` is the outcome for the breaker; None is not counted."""
         if is_probe:
             self._breakers.report_probe(company_id, failed)
         elif failed is not None:
             self._breakers.report(company_id, failed)
-        self._queue.finished(company_id)
+        self._queue.finish(company_id)
         self.dispatch()
 
     def discard(self, unwanted: Callable[[ScheduledCall], bool]) -> list[ScheduledCall]:
-        """Take the queued calls out that are `unwanted`."""
+        """Remove the queued calls for which `unwanted(call)` is true."""
         return self._queue.discard(unwanted)
 
     def stop(self) -> None:
-        """Start nothing more."""
+        """Start no more calls."""
         self._stopped = True
 
     def dispatch(self) -> None:
-        """Start what may start now."""
+        """Start the calls that may start now."""
         while len(self._begun) < _STARTS_A_PASS and not self._stopped and self._may_start():
             if (taken := self._queue.take(self._begun)) is None:
                 return
@@ -112,7 +112,7 @@ class CallDispatcher:
         self._asking[company_id] = loop.call_later(max(seconds, _ASK_SOONEST_SECONDS), ask)
 
     def _probe(self, company_id: int) -> None:
-        # The breaker is asked again when the outcome of the probe has been reported.
+        # The state is requested again when the outcome of the probe has been reported.
         self._asking[company_id] = None
         call = None if self._stopped else self._queue.take_of(company_id)
         if call is None:

@@ -1,8 +1,8 @@
 """The guard of outgoing calls: which urls, ports and addresses a connector may lead to.
 
-A url is checked when a connector is saved and at every call. The connection asks the guard once
-more, and connects only to an address that the guard returned: a name whose addresses change
-between check and connection leads nowhere.
+A url is checked when a connector is saved and at every call. The connection asks the guard again
+and connects only to an address that the guard returned. So a host name whose addresses change
+between the check and the connection cannot lead to a forbidden address.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class EgressGuard:
         self._deadline = deadline
 
     async def check(self, url: str) -> None:
-        """Pass if the url may be called now. Raises UrlForbiddenError or HostUnresolvedError."""
+        """Raise UrlForbiddenError or HostUnresolvedError unless the url may be called now."""
         parts = _split(url)
         assert parts.hostname is not None  # noqa: S101  # _split refused it
         port = parts.port or _DEFAULT_PORTS[parts.scheme]
@@ -103,7 +103,7 @@ class EgressGuard:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a url that may be called as far as its text goes. Raises UrlForbiddenError."""
+    """The parts of a url whose text allows calls. Raises UrlForbiddenError."""
     try:
         parts = urlsplit(url)
         hostname, port = parts.hostname, parts.port

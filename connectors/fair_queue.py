@@ -1,4 +1,4 @@
-"""How companies share what a process has: slots for calls in flight, room for all calls. Pure."""
+"""Shares a process's slots for calls in flight, and its room for calls, among companies. Pure."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
@@ -19,9 +19,9 @@ class _Company(Generic[Item]):
 class FairQueue(Generic[Item]):
     """Gives out at most `in_all` slots, at most `per_company` to one company, companies in turn.
 
-    When slots run short a company may use no more than it leaves free, and the last eighth of the
-    slots is for companies that use none yet: though the services of dozens hang, the next company
-    finds a slot. A company that is held waits; its items keep their order.
+    When slots run short, a company may use no more slots than are free. The last eighth of the
+    slots is for companies that use none yet, so a company finds a slot even while the services of
+    dozens of companies hang. The items of a held company wait and keep their order.
     """
 
     def __init__(self, *, in_all: int, per_company: int) -> None:
@@ -40,15 +40,17 @@ class FairQueue(Generic[Item]):
         self._enter(company_id, company)
 
     def add_first(self, company_id: int, item: Item) -> None:
-        """Queue the item before the company's others: it has waited for its retry already."""
+        """Queue the item before the company's others, because it is a retry and has waited."""
         company = self._company(company_id)
         company.waiting.appendleft(item)
         self.waiting += 1
         self._enter(company_id, company)
 
     def take(self, but: Collection[int] = ()) -> tuple[int, Item] | None:
-        """The next item to run, if there is one and a slot, `but` none of these companies.
-        `finished` gives the slot back."""
+        """The next item to run, or None without an item or a free slot. Skips the companies `but`.
+
+        `finish` frees the slot.
+        """
         for _ in range(len(self._ring) if self.free else 0):
             company_id = self._ring.popleft()
             company = self._companies[company_id]
@@ -64,13 +66,13 @@ class FairQueue(Generic[Item]):
         return None
 
     def take_of(self, company_id: int) -> Item | None:
-        """The next item of a company, which may be held, if there is one and a slot."""
+        """The next item of a company, held or not; None without an item or a free slot."""
         company = self._companies.get(company_id)
         if company is None or not company.waiting or not self.free:
             return None
         return self._start(company_id, company)
 
-    def finished(self, company_id: int) -> None:
+    def finish(self, company_id: int) -> None:
         """An item that was taken has ended: its slot is free."""
         company = self._companies[company_id]
         company.running -= 1
@@ -94,12 +96,12 @@ class FairQueue(Generic[Item]):
         return company is not None and bool(company.waiting)
 
     def discard(self, unwanted: Callable[[Item], bool]) -> list[Item]:
-        """Take the waiting items out that are `unwanted`; the others keep their order."""
+        """Remove the waiting items for which `unwanted(item)` is true; the order stays."""
         gone: list[Item] = []
         for company_id, company in list(self._companies.items()):
             kept: deque[Item] = deque()
             for item in company.waiting:
-                # `unwanted` may read a clock: asked twice, it might answer otherwise.
+                # `unwanted` may read a clock, so a second call could give another answer.
                 (gone if unwanted(item) else kept).append(item)
             self.waiting -= len(company.waiting) - len(kept)
             company.waiting = kept
@@ -135,10 +137,10 @@ class FairQueue(Generic[Item]):
 
 
 class AdmissionControl:
-    """Bounds the calls that have not ended, by company and in all.
+    """Bounds the unfinished calls of each company and of all companies.
 
-    A company may have as many as there is room left for all (the dynamic threshold of Choudhury
-    and Hahne): each company whose service hangs leaves half of the room that it found to others.
+    A company may have at most as many calls as there is free room (the dynamic threshold of
+    Choudhury and Hahne). So a company whose service hangs leaves half of the room that it found.
     """
 
     def __init__(self, most: int) -> None:

@@ -87,7 +87,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The service's content. Title and push are None where the campaign's own are used."""
+    """The content from the service. A title or push of None stands for the campaign's own."""
 
     format: Format
     content: str
@@ -126,7 +126,7 @@ class CallFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The call failed. `detail` is for a person and quotes nothing of url, request or reply."""
+    """The call failed. `detail` is for people and never quotes url, request or reply."""
 
     fault: CallFault
     detail: str

@@ -1,4 +1,4 @@
-"""Reads a reply: content, a refusal, or a CallError. Strict, pure."""
+"""Reads a reply: it holds content, or declines, or raises CallError. Strict and pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ _LONGEST_DATE = 64
 
 
 class _Document(msgspec.Struct):
-    """The JSON document of a service. Unknown fields are ignored."""
+    """The JSON object in a reply. Unknown fields are ignored."""
 
     format: Format | None = None
     send: bool = True
@@ -82,7 +82,7 @@ def _document(body: bytes) -> _Document:
 
 
 def retry_after(value: str, now: float) -> float | None:
-    """The seconds that a Retry-After header asks for; None if it has neither number nor date."""
+    """The seconds that a Retry-After header asks for; None if it is neither number nor date."""
     value = value.strip()
     if value.isascii() and value.isdigit() and len(value) <= _LONGEST_NUMBER:
         return float(value)
@@ -93,5 +93,5 @@ def retry_after(value: str, now: float) -> float | None:
         at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
         return max(0.0, (at - datetime.fromtimestamp(now, UTC)).total_seconds())
     except (ValueError, OverflowError, TypeError, LookupError):
-        # The parser of e-mail dates is known to raise the last two as well.
+        # The parser of e-mail dates also raises the last two for some texts.
         return None

@@ -1,7 +1,7 @@
-"""What the reply to one call may cost, and who parses next while replies cost much.
+"""Bounds the cost of parsing one reply, and shares parsing time among companies.
 
 A reply of few bytes can keep a parser busy for long: chunks of one byte, interim replies, a
-thousand header lines. So the steps of parsing are counted and paced, not only bytes.
+thousand header lines. So steps of parsing are counted and paced besides bytes.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ _LINES_A_STEP = 64  # of a body they cost nothing, but those of a trailer look t
 
 
 class ParserPacer:
-    """Lets parsers of long-winded replies go on, one at a time, companies in turn.
+    """Gives the parsers of costly replies turns, one at a time, companies in turn.
 
-    One turn of STEPS_A_TURN steps each TURN_SECONDS: however many replies are long-winded,
-    together they take a bounded share of the processor, and each company gets its part of that.
+    There is one turn of STEPS_A_TURN steps every TURN_SECONDS. So all costly replies together take
+    a bounded share of the processor, and each company gets an equal part of it.
     """
 
     def __init__(self, seconds: float = TURN_SECONDS) -> None:
@@ -29,7 +29,7 @@ class ParserPacer:
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, company_id: int) -> None:
-        """Until it is the turn of one of the company's replies."""
+        """Wait for a turn of the company."""
         loop = asyncio.get_running_loop()
         turn = loop.create_future()
         self._waiting.setdefault(company_id, deque()).append(turn)
@@ -52,10 +52,10 @@ class ParserPacer:
 
 
 class ReplyBudget:
-    """What one reply may take: bytes off the wire, and `steps` of each kind of parsing.
+    """The limits of one reply: bytes on the wire, and `steps` of each kind of parsing.
 
-    Kinds are reads, events of the parser, and lines of a head. Each method raises ReplyLimitError
-    beyond its limit. Behind FREE_STEPS the asynchronous ones wait for the company's turn.
+    The kinds are reads, events of the parser, and lines of a head. Each method raises
+    ReplyLimitError over its limit. After FREE_STEPS the coroutines wait for the company's turn.
     """
 
     def __init__(self, *, wire_bytes: int, steps: int, pacer: ParserPacer, company_id: int) -> None:
@@ -66,13 +66,13 @@ class ReplyBudget:
         self._credit = FREE_STEPS
 
     def take_bytes(self, count: int) -> None:
-        """So many have come off the wire."""
+        """Count bytes that came off the wire."""
         self._bytes_left -= count
         if self._bytes_left < 0:
             raise ReplyLimitError(f"a reply of more than {self._wire_bytes} bytes in all")
 
     async def take_read(self, data: bytes, *, is_head: bool) -> None:
-        """Data is about to be parsed; `is_head`: the reply's own head is not complete yet."""
+        """Count data before it is parsed. `is_head`: the head of the reply is not complete yet."""
         lines = data.count(b"\n")
         of_head = min(lines, data.partition(b"\r\n\r\n")[0].count(b"\n") + 2) if is_head else 0
         self._reads_left -= 1
@@ -83,7 +83,7 @@ class ReplyBudget:
         await self._pace(1 + of_head // _HEAD_LINES_A_STEP + others // _LINES_A_STEP)
 
     async def take_event(self) -> None:
-        """The parser has found something."""
+        """Count an event of the parser."""
         self._events_left -= 1
         if self._events_left < 0:
             raise ReplyLimitError(f"a reply of more than {self._steps} chunks and interim replies")

@@ -28,7 +28,7 @@ class PastCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BreakerSummary(NamedTuple):
-    """`failures` among the last `calls`. An open breaker lets a call try in `wait` seconds."""
+    """`failures` among the last `calls`. An open breaker allows one call after `wait` seconds."""
 
     state: BreakerStatus
     calls: int
@@ -44,7 +44,7 @@ class CallHistory(NamedTuple):
 
 
 class RequestReport(NamedTuple):
-    """What was sent, secrets masked. `left_out` are parameters with reserved names."""
+    """The request that was sent, secrets masked. `left_out` are parameters with reserved names."""
 
     method: str
     url: str
@@ -54,7 +54,7 @@ class RequestReport(NamedTuple):
 
 
 class ReplyReport(NamedTuple):
-    """What the service answered, with the secrets masked that it repeats."""
+    """The service's reply. Secrets that the service repeats are masked."""
 
     status: int
     headers: Pairs
@@ -62,7 +62,7 @@ class ReplyReport(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A trial call and what it would have led to.
+    """A trial call and the result that a real call would have had.
 
     `outcome` is published, declined, or a fault's value, which `detail` explains. `reply` is None
     if none came, `seconds` if no call could be made.

@@ -37,7 +37,7 @@ RESERVED_HEADERS = frozenset(
     }
 )
 _RESERVED_PREFIX = "proxy-"
-# The query names that GET uses itself: a service might read the second value of a name.
+# The query names of a GET request: of two values of one name a service might read the second.
 RESERVED_IN_QUERY = frozenset(
     {
         "beacon",
@@ -62,7 +62,7 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request to send, parameters included. Header names are lower case."""
+    """A request to send, parameters included. Header names are in lower case."""
 
     method: str
     url: str
@@ -99,10 +99,10 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
 
 
 def is_reserved(name: str, *, method: str, place: str) -> bool:
-    """Whether the request sets this name itself, so that a parameter must not.
+    """Whether the request itself sets this name, so that a parameter must not set it.
 
-    `method` and `place` as the interface has them, in upper or lower case. Reserved names are
-    refused when a connector is saved; parameters stored before that are left out of the request.
+    `method` and `place` are those of the interface, in upper or lower case. Reserved names are
+    refused when a connector is saved. A stored parameter with such a name is left out of requests.
     """
     if place.lower() == ParameterPlace.HEADER:
         lower = name.lower()
@@ -124,7 +124,7 @@ def _may_be_header(name: str, value: str) -> bool:
 
 
 def _headers(call: Call, agent: str) -> Headers:
-    # identity: a compressed reply could be much larger than the bytes that are counted.
+    # identity: a compressed reply could be much larger than the bytes that the budget counts.
     headers = [
         (b"user-agent", agent.encode()),
         (b"accept", b"application/json"),

@@ -1,8 +1,8 @@
-"""Looks host names up in threads of its own, so that a name server that hangs delays nothing else.
+"""Looks up host names in separate threads, so that a slow name server delays nothing else.
 
-The system's resolver blocks its thread for as long as the name server takes. The event loop has
-few threads, and new connections to SQL and Redis need them. So each name that is looked up has its
-own thread; the number of threads is bounded, in all and for one company.
+The system's resolver blocks its thread until the name server answers. The event loop has few
+threads, and new connections to SQL and Redis need them. So each look-up has its own thread. The
+number of threads is bounded, in all and for one company.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ MOST_THREADS = 64
 MOST_THREADS_PER_COMPANY = 4
 _MOST_CACHED = 10_000
 
-# The company for which the current task looks names up; None: no bound for one company.
+# The company for which the current task looks up names; None: the bound for one company is off.
 resolving_company: ContextVar[int | None] = ContextVar("resolving_company", default=None)
 
 LookUp = Callable[[str], Sequence[str]]
@@ -31,12 +31,12 @@ def look_up(host: str) -> Sequence[str]:
 
 
 class CachingResolver:
-    """Looks names up and caches the addresses, and failures, for `cache_seconds`.
+    """Looks up names and caches addresses and failures for `cache_seconds`.
 
-    Implements `egress.Resolve`. The guard checks the addresses at every call, so they may be stale.
-    The threads are daemons: a look-up that hangs does not delay the end of the process. It keeps
-    its thread until the system's resolver gives up; while all threads hang, other look-ups wait
-    until their callers' deadlines.
+    Implements `egress.Resolve`. Cached addresses may be stale, but the guard checks them at every
+    call. The threads are daemons, so a look-up that hangs does not delay the end of the process. It
+    keeps its thread until the system's resolver gives up. While all threads hang, other look-ups
+    wait until their callers' deadlines.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CachingResolver:
             except OSError:
                 self._free.release()
                 raise
-        # Cancelling this task must not cancel the look-up for others that wait for it.
+        # Cancelling this task must not cancel the look-up, because other tasks may wait for it.
         return await asyncio.shield(answer)
 
     def _check_share(self, company_id: int | None) -> None:
@@ -111,7 +111,7 @@ class CachingResolver:
             if not self._looking_up[company_id]:
                 del self._looking_up[company_id]
         if not answer.cancelled():
-            answer.exception()  # if the caller was cancelled nobody else retrieves it
+            answer.exception()  # retrieves the error, which a cancelled caller does not do
 
     def _work(self, host: str, loop: asyncio.AbstractEventLoop, answer: _Answer) -> None:
         try:
@@ -119,7 +119,7 @@ class CachingResolver:
         except (OSError, UnicodeError) as error:
             _hand_over(loop, answer.set_exception, error)
         except Exception as error:
-            # The resolver failed on the name or on its server's answer: the name is not resolved.
+            # The resolver could not handle the name or the name server's answer.
             _hand_over(loop, answer.set_exception, OSError(type(error).__name__))
         else:
             _hand_over(loop, answer.set_result, found)
@@ -131,5 +131,5 @@ def _hand_over(
     try:
         loop.call_soon_threadsafe(complete, value)
     except RuntimeError:
-        # The loop has ended meanwhile; nobody waits any more.
+        # The loop has ended meanwhile, so no task waits for the answer.
         return

@@ -18,8 +18,11 @@ _FAILED_UNTRIED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """At most `tries`. The wait before try n+1 is `first` * 2 ** (n-1) seconds at most, half of
-    that at least, and never less than what the service asked for."""
+    """How often and when a call is tried.
+
+    A call has at most `tries` tries. The wait before try n+1 is between a half and the whole of
+    `first` * 2 ** (n-1) seconds, but not shorter than the service's Retry-After.
+    """
 
     tries: int = 3
     first: float = 0.5
@@ -27,7 +30,7 @@ class RetryPolicy:
     def next_try(
         self, *, tried: int, error: CallError, now: float, fresh_until: float, chance: float
     ) -> float | None:
-        """The time (epoch s) of the next try after `tried` ones; None: there is none.
+        """The time (epoch s) of the next try after `tried` tries, or None for no more tries.
 
         `chance` in [0, 1) spreads the tries. No try begins at or after `fresh_until`.
         """
@@ -39,7 +42,7 @@ class RetryPolicy:
 
 
 class Tries(NamedTuple):
-    """How many tries were made; seconds and HTTP status of the last one."""
+    """How many tries were made; duration (s) and HTTP status of the last one."""
 
     made: int = 0
     seconds: float | None = None
@@ -48,7 +51,7 @@ class Tries(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ScheduledCall:
-    """A call on its way to a result. `task` is the try in flight, `retry` the timer of the next.
+    """A call without a result yet. `task` is the try in flight, `retry` the timer of the next try.
 
     `seconds` and `status` are those of the last try.
     """
@@ -58,7 +61,7 @@ class ScheduledCall:
     tried: int = 0
     seconds: float | None = None
     status: int | None = None
-    # Not the error itself: its traceback leads back here, and to all that the try has read.
+    # Not the error: its traceback would keep this object and all data of the try in memory.
     failure: Failed | None = None
     task: asyncio.Task[bool | None] | None = None
     retry: asyncio.TimerHandle | None = None
@@ -77,7 +80,7 @@ class ScheduledCall:
         return self.call.fresh_until <= now
 
     def failed(self, untried: CallFault) -> Failed:
-        """The failure of the last try; with the fault `untried` if there was no try."""
+        """The failure of the last try, or a failure with the fault `untried` without any try."""
         if self.failure is None:
             return Failed(untried, _FAILED_UNTRIED[untried])
         tries = "1 try" if self.tried == 1 else f"{self.tried} tries"

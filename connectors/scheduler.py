@@ -1,4 +1,4 @@
-"""The way of a call through this package: queue, breaker, request, reply, retries, result.
+"""Schedules calls through this package: queue, breaker, request, reply, retries, result.
 
 Each process has one scheduler for the calls of all companies.
 """
@@ -26,7 +26,7 @@ _SWEEP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerLimits:
-    """Calls in flight, of one company and in all; calls submitted that have not ended, in all."""
+    """Most calls in flight (`company`: of one company, `in_all`), and most unfinished calls."""
 
     company: int = 32
     in_all: int = 512
@@ -34,11 +34,11 @@ class SchedulerLimits:
 
 
 class CallScheduler:
-    """Makes the calls that are submitted, fairly and within `limits`.
+    """Makes the submitted calls, fairly and within `limits`.
 
-    `run` must run; it raises errors that are not the fault of a call. `agent` is the user-agent.
-    `on_try(call, seconds)` is called after every try, `on_retry` when there will be another. Calls
-    begin only while `may_start()`; call `resume` when it has become true.
+    `run` must be running; it raises errors that are not the fault of a call. `agent` is the
+    user-agent. `on_try(call, seconds)` is called after every try, `on_retry` before every retry.
+    Calls start only while `may_start()` is true; call `resume` when it becomes true.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class CallScheduler:
     def submit(self, call: Call, on_result: OnResult) -> ScheduledCall:
         """Schedule a call. `on_result` is called once, unless the call is forgotten before.
 
-        The call fails at once, before `submit` returns, when its company has too many calls: a
-        service that hangs takes no room from other companies.
+        If its company has too many calls, the call fails before `submit` returns. So a service
+        that hangs takes no room from other companies.
         """
         scheduled = ScheduledCall(call, on_result)
         if self._admission.admit(call.company_id):
@@ -95,8 +95,9 @@ class CallScheduler:
         return scheduled
 
     async def drain(self, calls: Collection[ScheduledCall], deadline: float) -> None:
-        """Forget the calls that wait, let tries in flight end within `deadline` seconds, and forget
-        the calls that still have no result."""
+        """Forget the waiting calls, await the tries in flight for `deadline` seconds, and forget
+        the calls that still have no result.
+        """
         in_flight = [call.task for call in calls if call.task is not None]
         self.forget([call for call in calls if call.task is None])
         if in_flight:
@@ -104,7 +105,7 @@ class CallScheduler:
         self.forget(calls)
 
     def forget(self, calls: Iterable[ScheduledCall]) -> None:
-        """Drop the calls that have no result yet, and cancel their tries: no result will come."""
+        """Drop calls without a result and cancel their tries; `on_result` is not called."""
         for call in calls:
             if call.ended:
                 continue
@@ -117,8 +118,10 @@ class CallScheduler:
         self._dispatcher.discard(lambda call: call.ended)
 
     async def run(self) -> None:
-        """Exchange breakers' states and expire old calls until cancelled. Then no call begins any
-        more, and tries in flight are cancelled."""
+        """Exchange breakers' states and expire old calls until cancelled.
+
+        Then no more calls start, and tries in flight are cancelled.
+        """
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(work)
             for work in (self._breakers.run(), self._sweep(), self._raise_error())
@@ -147,20 +150,25 @@ class CallScheduler:
     def _free_slot(
         self, call: ScheduledCall, is_probe: bool, task: asyncio.Task[bool | None]
     ) -> None:
-        """However the task has ended: a task that is cancelled before its first step never runs,
-        not even its `finally`. An error in this code itself ends `run`."""
+        """Free the slot of a task that has ended. An error of the task itself ends `run`.
+
+        A callback does this, because a task that is cancelled before its first step runs nothing,
+        not even its `finally`.
+        """
         self._in_flight.discard(task)
         call.task = None
         error = None if task.cancelled() else task.exception()
         failed = None if task.cancelled() or error is not None else task.result()
-        self._dispatcher.finished(call.company_id, is_probe=is_probe, failed=failed)
+        self._dispatcher.finish(call.company_id, is_probe=is_probe, failed=failed)
         if error is not None:
             self._error = self._error or error
             self._broken.set()
 
     async def _try(self, call: ScheduledCall) -> bool | None:
-        """Make one try; then end the call or schedule its retry. Returns what the breaker counts:
-        whether the try failed, or None for nothing to count."""
+        """Make one try; then end the call or schedule its retry.
+
+        Returns the outcome for the breaker: whether the try failed, or None for not counted.
+        """
         if call.is_stale(self._clock()):
             self._expire(call)
             return None
@@ -188,7 +196,7 @@ class CallScheduler:
         self._on_try(call.call, call.seconds)
 
     def _retry_or_fail(self, call: ScheduledCall, error: CallError) -> None:
-        """The call holds no slot while it waits for its retry."""
+        """Schedule a retry, which holds no slot while it waits, or end the call."""
         if call.ended:
             return
         call.failure = Failed(error.fault, error.detail)
@@ -221,7 +229,7 @@ class CallScheduler:
             call.on_result(result)
 
     async def _sweep(self) -> None:
-        """Expire calls that became stale in the queue, and close connections nobody uses."""
+        """Expire calls that became stale in the queue, and close connections that expired."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = self._clock()

@@ -13,7 +13,7 @@ def signature_headers(
 ) -> list[tuple[str, str]]:
     """The three headers. `timestamp` (epoch s) is the time of the try, in whole seconds.
 
-    What is signed is `<id>.<timestamp>.<body>`; a GET has an empty body.
+    The signed text is `<id>.<timestamp>.<body>`; a GET has an empty body.
     """
     seconds = str(int(timestamp))
     signed = b".".join((id_.encode(), seconds.encode(), body))
@@ -26,9 +26,9 @@ def signature_headers(
 
 
 def signing_key(secret: str) -> bytes:
-    """The key of a secret: behind `whsec_` base64, as the specification writes it; else its text.
+    """The key of a secret: the base64 after `whsec_` (as in the specification), else the text.
 
-    What only looks like `whsec_` and is no base64 is taken as text.
+    A secret that begins with `whsec_` and goes on with anything but base64 is used as text.
     """
     if secret.startswith(_PREFIX):
         try:

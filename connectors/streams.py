@@ -1,7 +1,7 @@
 """TCP and TLS on asyncio's sockets, read a piece at a time and within a budget.
 
-A socket is read only when a call asks: what a service sends beyond that fills the kernel's buffers
-and not ours. TLS is our own loop, so that what arrives below it is counted and paced as well.
+A socket is read only when a call asks for data, so unread data fills the kernel's buffers and not
+this process's. TLS runs in memory here, so that the bytes below it are counted and paced as well.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 
 
 class BoundedStream(Protocol):
-    """One connection. Deadlines of reads and writes are the caller's, over the whole call.
+    """One connection. The caller sets a deadline for the whole call.
 
-    What is read is taken from `budget`, which changes with each call. `read` gives what has
-    arrived, up to a number of bytes, and b"" at the end; `write` sends all, or raises SendError.
-    `has_more`: the peer has hung up, or talks unasked.
+    Each read is charged to `budget`, which the caller sets for each call. `read` returns the data
+    that has arrived, up to `most` bytes, and b"" at the end. `write` sends all data or raises
+    SendError. `has_more` says whether the peer has hung up or has sent data unasked.
     """
 
     budget: ReplyBudget
@@ -58,7 +58,7 @@ class TcpStream:
             raise SendError(error.errno, error.strerror) from error
 
     def write_now(self, data: bytes) -> None:
-        """Send what goes out without waiting. Raises OSError."""
+        """Send as much as can be sent without waiting. Raises OSError."""
         self._socket.send(data)
 
     def has_more(self) -> bool:
@@ -101,7 +101,7 @@ class TlsStream:
             raise
 
     async def read(self, most: int) -> bytes:
-        """What the next record says. As BoundedStream says."""
+        """As BoundedStream says; the data of the next TLS record."""
         self._raw.budget = self.budget
         try:
             return await self._with_arrivals(lambda: self._tls.read(most))
@@ -123,7 +123,7 @@ class TlsStream:
         self._raw.close()
 
     async def _with_arrivals(self, step: Callable[[], Result]) -> Result:
-        """The result of `step`, which is tried again with each piece that arrives."""
+        """The result of `step`, which is repeated with each piece that arrives."""
         while True:
             try:
                 return step()

@@ -1,4 +1,4 @@
-"""The values that a check compares, in words: what was found, and what is needed."""
+"""Puts the two values that a check compares into words: the value found, and the value needed."""
 
 from collections.abc import Mapping
 from math import ceil
@@ -16,7 +16,7 @@ _ACTIVE = {True: "active", False: "inactive"}
 
 
 class ComparedValues(NamedTuple):
-    """What a check found, and what it needs to pass."""
+    """The value that a check found, and the value with which the check passes."""
 
     found: str
     needed: str
@@ -73,14 +73,14 @@ def compared_age(seconds: float, most: float) -> ComparedValues:
 
 
 def compared_lead(seconds: float, most: float) -> ComparedValues:
-    """How far ahead of the engine's clock it is."""
+    """How far the detection is ahead of the engine's clock."""
     return ComparedValues(f"{duration_text(seconds)} ahead", f"at most {duration_text(most)}")
 
 
 def compared_schedule(
     campaign: CampaignSnapshot, schedule: Schedule, occasion: Occasion
 ) -> Mapping[Reason, ComparedValues]:
-    """What the checks of a schedule compare, by reason."""
+    """The values that the checks of a schedule compare, by reason."""
     clock = schedule.clock
     weekday = WEEKDAYS[occasion.weekday]
     opened = " (the window opened the day before)" if occasion.carried else ""
@@ -98,7 +98,7 @@ def compared_schedule(
 
 
 def compared_content() -> ComparedValues:
-    """A campaign that is open, and whose content has not come into the index yet."""
+    """A campaign is open, and its content is not in the index yet."""
     return ComparedValues("its content is not in the index yet", "its content")
 
 
@@ -111,7 +111,7 @@ def compared_connector(has_connector: bool) -> ComparedValues:
 def compared_claim(
     campaign: CampaignSnapshot, clock: LocalClock, held: float | None, detected_at: float
 ) -> ComparedValues:
-    """When the campaign was last sent to the device, and how often it may be."""
+    """When the campaign was last sent to the device, and how often it may be sent."""
     if not campaign.delay:
         return ComparedValues("no cache delay", "no cache delay")
     needed = f"at least {duration_text(campaign.delay)} between two sends"

@@ -1,7 +1,7 @@
-"""Would it fire: the one decision, for live traffic and for whoever else asks.
+"""Decides which campaigns a detection fires: for live traffic, for replays and for explanations.
 
-A phase is a stretch of time in which the same campaigns of a target are open. It is worked out
-once per change, so that a detection costs the same however many campaigns are closed.
+A phase is a stretch of time in which the same campaigns of a target are open. A phase is computed
+once per change, so the cost of a detection does not grow with the number of closed campaigns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,13 +44,13 @@ _NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0)
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
-    """What became of one detection. Shared between detections: compared and hashed by identity.
+    """The outcome of one detection. Detections share decisions: compared and hashed by identity.
 
     `reason` is the check that refused the detection, or else the furthest check that any
     campaign reached. `closed` counts the refused campaigns by reason (a refused detection
     counts once), `throttled` those held back by their cache delay. `granted` passed every
-    check and are sent if the caller's claim succeeds. `open` are those that the schedule lets
-    through, granted or throttled; `closed_campaigns` has the ids of the others by reason.
+    check and are sent if the caller's claim succeeds. `open` has the campaigns that are open by
+    their schedule, granted or throttled; `closed_campaigns` has the ids of the others by reason.
     """
 
     reason: Reason
@@ -67,13 +67,13 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def outcomes(self) -> Counts:
-        """Every refusal, the throttled included, by reason; what is granted is not in it."""
+        """How many campaigns each reason refused, `throttled` included."""
         return self.tally.outcomes
 
     def by_campaign(self) -> Iterator[tuple[int, Reason]]:
-        """The id of each campaign that was looked at, and the check that refused it or GRANTED.
+        """The id of each campaign that was checked, with the reason of its refusal or GRANTED.
 
-        None, if the detection was refused before its campaigns were looked at.
+        Yields nothing if the detection was refused before its campaigns were checked.
         """
         for reason, closed in self.closed_campaigns.items():
             for campaign_id in closed:
@@ -86,9 +86,9 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 class Phase:
     """The open and the closed campaigns of a target from `since` up to, not including, `until`.
 
-    `caps` has (id, delay, campaign) of the open ones, `closed_campaigns` the ids of the others by
-    reason, in the order of the checks. `none_granted` and `all_granted` are the two decisions that
-    nearly all detections share.
+    `caps` has (id, delay, campaign) of each open campaign, `closed_campaigns` the ids of the closed
+    ones by reason, in the order of the checks. `none_granted` and `all_granted` are the two
+    decisions that nearly all detections share.
     """
 
     __slots__ = (
@@ -114,13 +114,13 @@ class Phase:
         self.open = open_
         self.closed_campaigns = closed
         self.closed = tuple((reason, len(numbers)) for reason, numbers in closed.items())
-        # A delay of minus infinity throttles nothing, whatever was sent before.
+        # A delay of minus infinity throttles nothing, whenever the last send was.
         self.caps = tuple((c.id, c.delay if c.delay > 0 else -inf, c) for c in open_)
         self.none_granted = self.decision(())
         self.all_granted = self.decision(open_)
 
     def decision(self, granted: tuple[CampaignSnapshot, ...]) -> Decision:
-        """The decision that grants these of the open campaigns and throttles the others."""
+        """The decision that grants `granted` and throttles the other open campaigns."""
         throttled = len(self.open) - len(granted)
         reason, closed = self._furthest(granted, throttled), self.closed_campaigns
         return Decision(reason, self.closed, throttled, granted, self.open, closed)
@@ -142,11 +142,11 @@ _NEVER = Phase(inf, -inf, (), {})
 
 
 class Target:
-    """What a campaign can be aimed at: a beacon today, a geofence later.
+    """The object that campaigns are aimed at: a beacon today, a geofence later.
 
-    `reach` is the farthest zone that triggers, None for a target that knows no zones. `refusal` is
-    the decision on every detection, whatever its zone and time, if there is one.
-    `has_connector` says whether its company has set a connector up.
+    `reach` is the farthest zone that triggers, None for a target without zones. `refusal` is the
+    decision about every detection, whatever its zone and time, if there is one. `has_connector`
+    says whether the company has set up a connector.
     """
 
     __slots__ = (
@@ -185,7 +185,7 @@ class Target:
         campaigns: Sequence[CampaignSnapshot],
         has_connector: bool = True,
     ) -> "Target":
-        """The target that a beacon is, with the campaigns aimed at it, active or not."""
+        """A beacon as a target. `campaigns` are all that are aimed at it, active or not."""
         return cls(beacon.venue, beacon.active, beacon.reach, campaigns, has_connector)
 
     @property
@@ -195,22 +195,22 @@ class Target:
 
     @property
     def campaigns(self) -> tuple[CampaignSnapshot, ...]:
-        """Those that are aimed at it, open or not."""
+        """The campaigns that are aimed at the target, open or not."""
         return tuple(campaign for _, campaign in self._schedules)
 
     def with_campaigns(self, *campaigns: CampaignSnapshot) -> "Target":
-        """The same with these. With one alone, its decision is that campaign's own outcome."""
+        """The target with these campaigns instead. With one campaign, a decision is its outcome."""
         return Target(self.venue, self.active, self.reach, campaigns, self.has_connector)
 
     def phase_at(self, t: float) -> Phase:
-        """The phase around `t` (epoch seconds); the last two worked out are remembered."""
+        """The phase around `t` (epoch seconds); the last two computed phases are remembered."""
         for phase in (self.current, self._before):
             if phase.since <= t < phase.until:
                 return phase
-        self._before, self.current = self.current, self._work_out(t)
+        self._before, self.current = self.current, self._compute_phase(t)
         return self.current
 
-    def _work_out(self, t: float) -> Phase:
+    def _compute_phase(self, t: float) -> Phase:
         verdicts = [
             (self._with_connector(schedule.verdict(t), campaign), campaign)
             for schedule, campaign in self._schedules
@@ -223,7 +223,10 @@ class Target:
         )
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:
-        """The last check that every device shares: an open campaign has whom to ask."""
+        """Refuse an open campaign of format connector whose company has no connector.
+
+        This is the last check whose result is the same for every device.
+        """
         if self.has_connector or campaign.format != "connector" or verdict.reason is not None:
             return verdict
         return verdict._replace(reason=Reason.NO_CONNECTOR)
@@ -273,11 +276,11 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     max_age: float,
     held: Mapping[int, float],
 ) -> Decision:
-    """Which campaigns a detection fires, and if none, why.
+    """Which campaigns a detection fires; if it fires none, why not.
 
-    Times are epoch seconds, `max_age` seconds. `held` has, by campaign id, the detected_at of
-    the newest send to this device that is known. Pure, but for the phases that the target
-    remembers. The first check that fails names the decision; the order is a contract.
+    Times are epoch seconds, `max_age` is in seconds. `held` has, by campaign id, the detected_at of
+    the newest known send to this device. The function is pure, except that the target remembers
+    phases. The first check that fails is the decision's reason; the order is a contract.
     """
     if target is None:
         return _UNKNOWN_BEACON

@@ -1,8 +1,8 @@
-"""Why a detection fires a campaign, or why not, and when it would: from the decision itself.
+"""Explains why a detection fires a campaign or does not, and when the campaign would fire.
 
-Outcomes come from `decide` and `Schedule`, as live ones do. Each campaign is decided alone, so that
-its outcome has a name; every check is shown with what it compares, also behind the first that
-fails.
+Outcomes come from `decide` and `Schedule`, as those of live detections do. Each campaign is decided
+alone, so that its own outcome is known. Every check is listed with the values that it compares, the
+checks behind the first failed one included.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ from rules.local_time import LocalClock
 from rules.model import CampaignSnapshot, Reason, Zone
 from rules.schedule import Schedule
 
-# Checks that pass or fail by the time alone.
+# Checks whose result depends on the time alone.
 _BY_TIME = {
     Reason.STALE,
     Reason.FUTURE,
@@ -41,22 +41,27 @@ _BY_TIME = {
     Reason.OUTSIDE_HOURS,
     Reason.THROTTLED,
 }
-# A schedule that opens at all does so within two weeks of its start, or of any instant before its
-# end; a day has at most five pieces.
+# A schedule that opens at all opens within two weeks of its start, and within two weeks of any
+# instant before its end. A day has at most five pieces.
 _MOST_STEPS = 200
 
 
 class HeldClaim(NamedTuple):
-    """The newest claim of a device on a campaign: taken for a detection at `detected_at` (epoch s)
-    by `owner`, the id of its notification."""
+    """The newest claim of a device on a campaign.
 
-    owner: str
+    `detected_at` (epoch s) is the time of the detection that took the claim, and
+    `notification_id` is the id of its notification.
+    """
+
+    notification_id: str
     detected_at: float
 
 
 class Question(NamedTuple):
-    """A detection to explain; times in epoch seconds. `claims` has those of its device, by
-    campaign id."""
+    """A detection to explain; times in epoch seconds.
+
+    `claims` has the device's claims by campaign id.
+    """
 
     zone: Zone
     detected_at: float
@@ -65,17 +70,17 @@ class Question(NamedTuple):
     claims: Mapping[int, HeldClaim]
 
     def decide(self, target: Target | None) -> Decision:
-        """As a trigger would that knows these claims."""
+        """The decision of a trigger that knows these claims."""
         held = {number: claim.detected_at for number, claim in self.claims.items()}
         return decide(target, self.zone, self.detected_at, self.decided_at, self.max_age, held)
 
-    def asked_at(self, moment: float) -> "Question":
-        """The same of a detection at another moment (epoch s), decided at once."""
+    def at_time(self, moment: float) -> "Question":
+        """The same question about a detection at `moment` (epoch s) that is decided at once."""
         return self._replace(detected_at=moment, decided_at=moment)
 
 
 class ExplainedCheck(NamedTuple):
-    """A check, named by the reason that it gives, with what it compared."""
+    """A check and the values that it compared. `check` is the reason of a refusal by it."""
 
     check: Reason
     passed: bool
@@ -83,11 +88,11 @@ class ExplainedCheck(NamedTuple):
 
 
 class ExplainedCampaign(NamedTuple):
-    """What becomes of one campaign. `reason` is granted, or the first check that fails.
+    """The outcome of one campaign. `reason` is granted, or the first check that fails.
 
-    `next_at` (epoch s) is the first moment, in whole seconds from the detection on, at which a
-    detection that is decided at once would fire it, as far as is known now; None if there is none.
-    Then `blocked_by` has the checks that fail whatever the time.
+    `next_at` (epoch s, in whole seconds from the detection on) is the first moment at which a
+    detection that is decided at once would fire the campaign, by what is known now. If there is no
+    such moment, `next_at` is None and `blocked_by` has the checks that fail at any time.
     """
 
     campaign: CampaignSnapshot
@@ -100,12 +105,12 @@ class ExplainedCampaign(NamedTuple):
 
     @property
     def claim_ends_at(self) -> float | None:
-        """When the claim forbids no longer (epoch s)."""
+        """The end of the cache delay that began with the claim (epoch s)."""
         return None if self.claim is None else self.claim.detected_at + self.campaign.delay
 
 
 class Explanation(NamedTuple):
-    """What becomes of a detection. `checks` are those that all campaigns share."""
+    """The outcome of a detection. `checks` are those that do not depend on a campaign."""
 
     reason: Reason
     checks: tuple[ExplainedCheck, ...]
@@ -113,7 +118,7 @@ class Explanation(NamedTuple):
 
 
 def explain(target: Target | None, question: Question) -> Explanation:
-    """Why the campaigns of a target fire for a detection, or why not."""
+    """Explain why each campaign of a target fires for a detection, or does not."""
     campaigns = () if target is None else target.campaigns
     checks = tuple(_shared_checks(target, question, compared_campaigns(len(campaigns))))
     explained = [
@@ -125,7 +130,7 @@ def explain(target: Target | None, question: Question) -> Explanation:
 
 
 def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Question) -> Explanation:
-    """The same of one campaign, which the target may have or not."""
+    """Explain one campaign, which may or may not be aimed at the target."""
     aimed = any(each.id == campaign.id for each in target.campaigns)
     alone = target.with_campaigns(*([campaign] if aimed else []))
     checks = tuple(_shared_checks(alone, question, compared_target(aimed)))
@@ -134,20 +139,25 @@ def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Quest
 
 
 def awake(target: Target) -> Target:
-    """The target at another time: the content of a campaign comes into the index before its start,
-    and when its venue becomes active."""
+    """The target, none of whose campaigns is asleep, for a decision about another time.
+
+    A campaign that is asleep now has its content in the index by the time it can fire.
+    """
     return target.with_campaigns(*map(awake_campaign, target.campaigns))
 
 
 def awake_campaign(campaign: CampaignSnapshot) -> CampaignSnapshot:
-    """One campaign at another time."""
+    """The campaign, not asleep, for a decision about another time."""
     return msgspec.structs.replace(campaign, asleep=False)
 
 
 def _shared_checks(
     target: Target | None, question: Question, campaigns: ComparedValues
 ) -> Iterator[ExplainedCheck]:
-    """Those of the detection, in the order of the contract, as far as they make sense."""
+    """The checks that need no campaign, in the order of the contract.
+
+    An unknown beacon has no venue and no proximity to check.
+    """
     zone, most = question.zone, question.max_age
     known = target is not None
     yield ExplainedCheck(Reason.UNKNOWN_BEACON, known, compared_beacon(known))
@@ -196,12 +206,12 @@ def _explain_campaign(
 def _own_checks(
     campaign: CampaignSnapshot, schedule: Schedule, has_connector: bool, question: Question
 ) -> Iterator[ExplainedCheck]:
-    """Those of one campaign, in the order of the contract."""
+    """The checks of one campaign, in the order of the contract."""
     at, claim = question.detected_at, question.claims.get(campaign.id)
-    told = compared_schedule(campaign, schedule, schedule.occasion(floor(at)))
+    compared = compared_schedule(campaign, schedule, schedule.occasion(floor(at)))
     *of_schedule, (content, has_content) = schedule.checks(at)
     for check, passed in of_schedule:
-        yield ExplainedCheck(check, passed, told[check])
+        yield ExplainedCheck(check, passed, compared[check])
     if not has_content:
         yield ExplainedCheck(content, False, compared_content())
     if campaign.format == "connector":
@@ -212,14 +222,16 @@ def _own_checks(
 
 
 def _next_firing(alone: Target, question: Question, origin: float) -> float | None:
-    """From `origin` walks from one change of the decision to the next, until the target's only
-    campaign is granted."""
+    """The first moment from `origin` on at which the target's only campaign is granted.
+
+    Visits one change of the decision after the other, so the number of steps is bounded.
+    """
     (campaign,) = alone.campaigns
     if not campaign.weekdays:
         return None
     t = origin
     for _ in range(_MOST_STEPS):
-        decision = question.asked_at(t).decide(alone)
+        decision = question.at_time(t).decide(alone)
         if decision.granted:
             return t
         if decision.reason not in _BY_TIME:

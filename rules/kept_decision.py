@@ -1,4 +1,4 @@
-"""A decision as it is kept for people who ask what happened to a device."""
+"""The decision that is stored for people who ask what happened to a device."""
 
 import msgspec
 
@@ -6,10 +6,10 @@ from rules.model import Zone
 
 
 class KeptDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of a detection at `detected_at`, decided at `decided_at` (epoch seconds).
+    """The outcome of a detection at `detected_at`, decided at `decided_at` (epoch seconds).
 
-    `reason` is the value of a Reason. `campaigns` has ids by the reason that each of them met; it
-    is empty for a detection that was refused before any campaign was looked at.
+    `reason` is the value of a Reason. `campaigns` has the ids of campaigns by their reason. It is
+    empty if the detection was refused before any campaign was checked.
     """
 
     detected_at: float

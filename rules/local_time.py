@@ -1,7 +1,7 @@
-"""Local wall time, always from the instant to the wall.
+"""Local wall time. The conversion always goes from the instant to the wall time.
 
-Between two changes of its UTC offset a zone is plain arithmetic. A LocalClock finds those
-stretches once, a block of time at a time, for all campaigns of the zone.
+Between two changes of a zone's UTC offset the conversion is an addition. A LocalClock finds the
+stretches of constant offset, a block of time at a time, once for all campaigns of the zone.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,8 @@ _BLOCK = 32 * DAY
 # No zone in the IANA data changes its offset and changes it back within less than three days.
 _STEP = DAY
 _MOST_BLOCKS = 64
-# What datetime can express, and in every offset; beyond, the nearest offset goes on.
+# The first and last seconds that datetime can express, and the instants for which every offset can.
+# Beyond them the nearest offset applies.
 _FIRST_WALL, _LAST_WALL = -62_135_596_800, 253_402_300_799
 _FIRST, _LAST = _FIRST_WALL + 2 * DAY, _LAST_WALL - 2 * DAY
 
@@ -42,14 +43,14 @@ class LocalClock:
         self._blocks: dict[int, tuple[Stretch, ...]] = {}
 
     def stretch_at(self, instant: int) -> Stretch:
-        """A stretch of constant offset around `instant` (not always the longest possible)."""
+        """A stretch of constant offset around `instant`, not always the longest one."""
         block = instant // _BLOCK
         stretches = self._blocks.get(block) or self._survey(block)
         return next(stretch for stretch in stretches if instant < stretch.until)
 
     def written(self, instant: float) -> str:
-        """The instant as the clock shows it, with its offset: 2026-11-20T10:00:00+0100. What lies
-        before year 1 or after year 9999 there is the first or the last second of them."""
+        """The instant in local time, with its offset: 2026-11-20T10:00:00+0100. Before year 1 and
+        after year 9999 the first or the last second of them."""
         second = floor(min(max(instant, _FIRST_WALL - DAY), _LAST_WALL + DAY))
         offset = self.stretch_at(second).offset
         shown = min(max(second + offset, _FIRST_WALL), _LAST_WALL)
@@ -96,7 +97,7 @@ class LocalClock:
 
 @lru_cache(maxsize=1024)
 def zone_clock(name: str) -> LocalClock:
-    """The clock of an IANA time zone. Raises ValueError when there is none of that name."""
+    """The clock of an IANA time zone. Raises ValueError if no zone has that name."""
     try:
         return LocalClock(ZoneInfo(name))
     except (KeyError, ValueError, OSError) as error:

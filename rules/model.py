@@ -1,8 +1,8 @@
-"""What a decision looks at: frozen copies of the catalog's records, small, free of I/O.
+"""The records that a decision reads: small, frozen copies of the catalog's records.
 
-The same types are written to the Redis index (as JSON) and read back from it, so that the
-catalog, the index and the rules speak of one thing. Instants are aware datetimes carrying the
-offset in which they were written; delays are whole seconds; minutes count from local midnight.
+The index in Redis holds these same types as JSON, so the catalog, the index and the rules share
+them. Instants are aware datetimes in the offset in which they were written; delays are whole
+seconds; minutes count from local midnight.
 """
 
 from datetime import datetime
@@ -61,15 +61,15 @@ class VenueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A campaign with everything that decides it and everything that is sent.
+    """A campaign with all fields that decide whether it fires and all fields that are sent.
 
     `content` is the field that `format` names (None for connector). `delay` is the frequency
     cap in seconds, 0 for none. `weekdays` is a bit mask, bit 0 Monday to bit 6 Sunday.
     `start_minute` is 0..1439 and `end_minute` 0..1440, in local time: that of `time_zone`
     (the venue's), else the numeric offset that `start` carries.
 
-    `asleep` says that what would be sent is left out: the campaign cannot fire, by its own
-    `active` or dates or by the venue's `active`. The rules never grant it.
+    `asleep` says that the fields that are sent are left out, because the campaign cannot fire now:
+    it or its venue is inactive, or its dates are far away. The rules never grant such a campaign.
     """
 
     id: int
@@ -92,7 +92,7 @@ class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     asleep: bool = False
 
     def without_content(self) -> "CampaignSnapshot":
-        """The same, asleep."""
+        """The campaign without the fields that are sent, asleep."""
         return msgspec.structs.replace(
             self, title="", push="", content=None, background=None, color=None, asleep=True
         )

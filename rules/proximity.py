@@ -1,4 +1,4 @@
-"""Zones: as a pipeline names them, or from the strength of the signal."""
+"""Determines the zone of a detection: by its name, or by the strength of the signal."""
 
 from functools import lru_cache
 
@@ -20,10 +20,10 @@ _NUMBERS = {zone.value: zone for zone in Zone}
 
 @lru_cache(maxsize=1024, typed=True)  # 1 is a zone, True is not
 def parse_zone(value: str | int) -> Zone:
-    """The zone that a detection names.
+    """The zone for a name or a number.
 
-    A name in any case, with or without a leading "Proximity", or CoreLocation's number 0..3,
-    also as a digit. Raises ValueError for anything else, booleans included.
+    Accepts a name in any case, with or without a leading "Proximity", and CoreLocation's numbers
+    0..3, also as a digit. Raises ValueError for anything else, booleans included.
     """
     if isinstance(value, str):
         zone = _USUAL.get(value)

@@ -1,4 +1,4 @@
-"""When a campaign is open: its dates, weekdays and hours, in local wall time."""
+"""Determines when a campaign is open by its dates, weekdays and hours, in local wall time."""
 
 from datetime import UTC, datetime, timedelta
 from math import floor, inf
@@ -10,12 +10,15 @@ from rules.model import CampaignSnapshot, Reason
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
 _EPOCH_WEEKDAY = _EPOCH.weekday()
-# The moment that dates are held against is never further from the instant than this.
+# The moment that is compared with the dates differs from the instant by at most this.
 _MARGIN = 3 * DAY
 
 
 class Verdict(NamedTuple):
-    """`reason` is None when open; constant from `since` up to, not including, `until`."""
+    """Why a campaign is closed; `reason` is None if it is open.
+
+    The verdict holds from `since` up to, not including, `until`.
+    """
 
     reason: Reason | None
     since: float
@@ -23,8 +26,11 @@ class Verdict(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of the local day in seconds: inside the hours or not, and whether its window
-    was carried over midnight from the day before."""
+    """A part of the local day, in seconds from midnight.
+
+    `inside` says whether it is within the campaign's hours, `carried` whether its window opened on
+    the day before and runs over midnight.
+    """
 
     begin: int
     until: int
@@ -33,11 +39,12 @@ class Piece(NamedTuple):
 
 
 class Occasion(NamedTuple):
-    """What a schedule looks at, at an instant; constant from `since` up to, not including, `until`.
+    """The values that a schedule checks at an instant.
 
-    `moment` (epoch s) is compared with the dates. `day`, counted from 1970-01-01, has the weekday
-    that counts, and `carried` says that it is the day before, on which the window opened.
-    `second_of_day` is the local time, and `inside` says whether the hours have it.
+    They hold from `since` up to, not including, `until`. `moment` (epoch s) is compared with the
+    dates. `day` (days since 1970-01-01) gives the weekday. `carried` says that `day` is the day
+    before the instant's, because the window opened on that day. `second_of_day` is the local time,
+    and `inside` says whether it is within the campaign's hours.
     """
 
     moment: int
@@ -55,9 +62,9 @@ class Occasion(NamedTuple):
 
 
 class Schedule:
-    """A campaign compiled for the question whether it is open at an instant.
+    """The compiled schedule of a campaign, which says whether the campaign is open at an instant.
 
-    `start` and `end` (epoch s) are its first and its last second, `clock` tells its local time.
+    `start` and `end` (epoch s) are its first and last second. `clock` converts to its local time.
     """
 
     __slots__ = (
@@ -72,7 +79,7 @@ class Schedule:
     )
 
     def __init__(self, campaign: CampaignSnapshot) -> None:
-        """Raises ValueError for a time zone that is not known and for dates without offset."""
+        """Raises ValueError for an unknown time zone and for dates without an offset."""
         self._active = campaign.active
         self._asleep = campaign.asleep
         self._weekdays = campaign.weekdays
@@ -94,12 +101,14 @@ class Schedule:
         return self._by_local_time(second)
 
     def checks(self, t: float) -> tuple[tuple[Reason, bool], ...]:
-        """Every check in order, and whether it passes at `t`. The first that fails is the verdict's
-        reason."""
+        """Every check in order, and whether it passes at `t` (epoch seconds).
+
+        The first check that fails is the verdict's reason.
+        """
         return self._checks(self.occasion(floor(t)))
 
     def occasion(self, second: int) -> Occasion:
-        """What the checks look at in that second."""
+        """The values that the checks compare in that second (epoch s)."""
         stretch = self.clock.stretch_at(second)
         day, of_day = divmod(second + stretch.offset, DAY)
         piece = next(piece for piece in self._pieces if of_day < piece.until)
@@ -125,13 +134,13 @@ class Schedule:
             (Reason.ENDED, occasion.moment <= self.end),
             (Reason.WRONG_WEEKDAY, bool(self._weekdays >> occasion.weekday & 1)),
             (Reason.OUTSIDE_HOURS, occasion.inside),
-            # Open by its schedule, and without content: an edit of the venue is under way.
+            # An open campaign lacks its content only while an edit of the venue is on its way.
             (Reason.INACTIVE, not self._asleep),
         )
 
 
 def _pieces(start: int, end: int) -> tuple[Piece, ...]:
-    """The pieces of a day in order; an empty one is never the first that ends behind a second."""
+    """The pieces of a day in order. A piece may be empty: no second lies in it."""
     if start == end:
         return (Piece(0, DAY, True, False),)
     if start < end:
@@ -159,7 +168,7 @@ def _instant(moment: datetime) -> int:
 
 
 def _last_second(end: datetime, clock: LocalClock) -> int:
-    """An end at 00:00:00, in the offset it was written in, stands for that whole day."""
+    """The last second of a campaign. An end at 00:00:00 as written includes that whole day."""
     if (end.hour, end.minute, end.second) != (0, 0, 0):
         return _instant(end)
     return clock.last_second_before((end.toordinal() - _EPOCH_ORDINAL + 1) * DAY)

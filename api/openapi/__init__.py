@@ -1,1 +1,1 @@
-"""The OpenAPI document: what is really accepted and returned."""
+"""The OpenAPI document, made from the models that read requests and write answers."""

@@ -1,4 +1,4 @@
-"""Puts the document together, in OpenAPI 3.0, which every tool reads."""
+"""Assembles the document in OpenAPI 3.0, which every tool reads."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ REQUESTS: tuple[type[Fields], ...] = (
     ExplainQuestion,
 )
 _REF = "#/components/schemas/"
-# Of JSON Schema, but not of OpenAPI 3.0; or said by the name of the field already.
+# Keywords of JSON Schema that OpenAPI 3.0 lacks, or that only repeat the name of the field.
 _LEFT_OUT = ("contentMediaType", "title", "default")
 
 
@@ -61,7 +61,7 @@ def document(app: FastAPI, version: str) -> dict[str, Any]:
         openapi_version=_VERSION,
         description=_ABOUT,
         routes=app.routes,
-        servers=[{"url": "/"}],  # the default, which some generators want to be given
+        servers=[{"url": "/"}],  # the default, which some generators need explicitly
     )
     for path in made["paths"].values():
         for operation in path.values():
@@ -85,7 +85,10 @@ def document(app: FastAPI, version: str) -> dict[str, Any]:
 
 
 def _request_schemas() -> dict[str, Any]:
-    """FastAPI does not know them: it would read bodies before it knows who sends them."""
+    """The schemas of request bodies.
+
+    FastAPI does not know them: it would read a body before it has checked the session.
+    """
     models = [(model, "validation") for model in REQUESTS]
     _, schemas = models_json_schema(models, ref_template=_REF + "{model}")  # type: ignore[arg-type]
     return dict(schemas["$defs"])
@@ -104,7 +107,7 @@ def _short(name: str) -> str:
 
 
 def _renamed(value: Any) -> Any:
-    """With the names of schemas as they are here."""
+    """The value with the document's names of schemas."""
     if isinstance(value, list):
         return [_renamed(each) for each in value]
     if isinstance(value, dict):
@@ -113,7 +116,7 @@ def _renamed(value: Any) -> Any:
 
 
 def _plain(schema: Any, *, names: bool = False) -> Any:
-    """The schema in OpenAPI 3.0's words; `names` are keys that are no keywords."""
+    """The schema in the keywords of OpenAPI 3.0; the keys of `names` are no keywords."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if isinstance(schema, float) and schema.is_integer():
@@ -137,7 +140,7 @@ def _plain(schema: Any, *, names: bool = False) -> Any:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """A choice between null and something else, as OpenAPI 3.0 says it."""
+    """A choice between null and another schema, in the form of OpenAPI 3.0."""
     choices = schema.get("anyOf", [])
     if {"type": "null"} not in choices:
         return schema

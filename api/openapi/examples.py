@@ -1,4 +1,4 @@
-"""Examples in the document, from the demo's catalog: a running demo takes each as it stands."""
+"""Examples for the document, from the demo's catalog: a running demo accepts each as it is."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How the document describes an operation: what it takes, answers and refuses."""
+"""Describes an operation in the document: its request, its answers and its errors."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from api.answers import AuthenticationErrorAnswer, ErrorAnswer
 from catalog.fields.base import Fields
 
-# By status why a request is refused, and an example of the message.
+# The reason of a refusal by status, and an example of the message.
 _REFUSALS = {
     400: (
         "The request is not accepted; `fields` names each bad field and what it accepts.",
@@ -44,9 +44,10 @@ def operation(
 ) -> dict[str, Any]:
     """The keywords of a route.
 
-    `answers` is the model of the answer, or a list of it, `body` that of the request; `also` are
-    further errors, as _REFUSALS. `signing_in` needs no session, what is the account's `own` no
-    level; `csv` is another form of the answer.
+    `answers` is the model of the answer, or a list of it; `body` is the model of the request;
+    `also` has further errors, in the form of _REFUSALS. `signing_in` marks an operation without a
+    session, `own` one that needs no permission level; `csv` adds CSV as a second form of the
+    answer.
     """
     refusals = _REFUSALS | (also or {})
     statuses = {400, 503, *(also or ())}
@@ -76,7 +77,7 @@ def operation(
 
 
 def _refusal(status: int, reason: str, message: str, signing_in: bool) -> dict[str, Any]:
-    """An answer that is an error, with an example of it."""
+    """The description of an error, with an example."""
     text = "error_message" if signing_in else "message"
     example: dict[str, Any] = {"status": "error", text: message, "code": status}
     if status == 400:

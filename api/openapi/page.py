@@ -1,4 +1,4 @@
-"""The documentation page: Swagger UI from the installed package, nothing from elsewhere."""
+"""The documentation page: Swagger UI from the installed package, with no other site's files."""
 
 from importlib.resources import as_file, files
 
@@ -48,7 +48,7 @@ _START = """SwaggerUIBundle({
 
 @router.get("/")
 async def entrance() -> Response:
-    """The page is what a browser is shown first."""
+    """Redirect a browser from the root to the page."""
     return RedirectResponse("docs")
 
 
@@ -60,7 +60,7 @@ async def page() -> Response:
 
 @router.get("/docs/start.js")
 async def start() -> Response:
-    """What starts it: a file of its own, so that the page needs no inline script."""
+    """The script that starts the page. A file of its own, so the page needs no inline script."""
     return Response(_START, media_type="text/javascript", headers=_HEADERS)
 
 

@@ -1,1 +1,1 @@
-"""Records as the interface shows them, read column by column, a fixed number of queries a page."""
+"""Records in the interface's form, read column by column, with a fixed number of queries a page."""

@@ -1,4 +1,4 @@
-"""A connector's calls: those that were made, and one to try it."""
+"""Answers about a connector's calls: past calls, and a trial call."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -24,7 +24,7 @@ Seconds = Annotated[Milliseconds | None, Field(description="null when the servic
 
 
 class BreakerAnswer(Answer):
-    """A connectors.reports.ShownBreaker."""
+    """A connectors.reports.BreakerSummary."""
 
     state: BreakerStatus
     calls: Count = Field(description="The last calls, which it looks at; none while open.")
@@ -81,7 +81,7 @@ class TrialReplyAnswer(Answer):
 
 
 class TrialNotificationAnswer(Answer):
-    """A text is empty where the campaign's own stands."""
+    """The notification of a trial. An empty text stands for the campaign's own."""
 
     title: Text
     push: Text
@@ -90,7 +90,7 @@ class TrialNotificationAnswer(Answer):
 
 
 class ConnectorTrialAnswer(Answer):
-    """A connectors.trial.Trial: what was sent, what came back, what it would have led to."""
+    """A connectors.reports.Trial: the request, the reply, and the result of a real call."""
 
     outcome: Outcome
     detail: Detail

@@ -1,4 +1,4 @@
-"""Campaigns, with all the records that they refer to."""
+"""Campaigns, with the records that they refer to."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -72,7 +72,7 @@ _TAG = select(campaign_tag.c.campaign_id, Tag.id, Tag.name)
 
 
 async def campaigns(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Campaigns of venues: five queries, however many. `where` may speak of both tables."""
+    """Campaigns of venues: five queries for any number. `where` may use columns of both tables."""
     rows = await fetch(session, CampaignAnswer, _CAMPAIGN, Campaign.id, where, page)
     ids = [row["id"] for row in rows]
     if not ids:
@@ -101,7 +101,7 @@ async def _referred(
     order: InstrumentedAttribute[int],
     ids: Iterable[int],
 ) -> dict[int, list[Record]]:
-    """By campaign the records of a kind that it refers to."""
+    """The referenced records of a kind, by campaign."""
     found: dict[int, list[Record]] = {number: [] for number in ids}
     query = columns.join_from(table, order.class_)
     query = query.where(table.c.campaign_id.in_(found)).order_by(order)

@@ -1,4 +1,4 @@
-"""The profile, the applications, the connector."""
+"""The records of a company: profile, applications, connector."""
 
 from typing import Annotated, Any, Literal
 
@@ -71,13 +71,13 @@ _PROFILE = select(Account).join(Account.company).options(contains_eager(Account.
 
 
 async def profile(session: AsyncSession, account_id: int) -> Record | None:
-    """The account and its company: one query. None when it has just been deleted."""
+    """The account and its company, in one query. None if it has just been deleted."""
     account = await session.scalar(_PROFILE.where(Account.id == account_id))
     return None if account is None else ProfileAnswer.model_validate(account).model_dump()
 
 
 async def applications(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Applications: one query."""
+    """Applications, in one query."""
     found = await fetch(session, ApplicationAnswer, _APPLICATION, Application.id, where, page)
     for record in found:
         expire_on, offset = record["expire_on"], record.pop("expire_offset")
@@ -86,7 +86,7 @@ async def applications(session: AsyncSession, where: Where, page: Page) -> list[
 
 
 def connector(stored: Connector, cipher: Cipher) -> dict[str, Any]:
-    """A connector for its holder; of the signing secret only whether there is one.
+    """A connector for its company; of the signing secret only whether there is one.
 
     Raises DecryptionError.
     """

@@ -1,4 +1,4 @@
-"""What became of a device's last detections, as the trigger kept it, with the catalog's names."""
+"""The last decisions about a device, as the trigger stored them, with the catalog's names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -59,8 +59,7 @@ _NOWHERE = _Place("", "", None)
 async def shown_decisions(
     session: AsyncSession, company_id: int, decisions: Sequence[KeptDecision]
 ) -> list[Record]:
-    """The decisions of one of the company's devices: two queries. Deleted records keep their
-    names."""
+    """Decisions about a device of the company, in two queries. Deleted records keep their names."""
     if not decisions:
         return []
     places = await _places(session, company_id, {each.beacon for each in decisions})

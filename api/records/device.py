@@ -14,7 +14,7 @@ from catalog.soft_deletion import with_deleted
 
 
 class DeviceAnswer(Answer):
-    """A device. `token_push` and `id_connector` are absent where there is none."""
+    """A device. `token_push` and `id_connector` are absent if the device has none."""
 
     id: Id
     nb_beacon: Count
@@ -37,7 +37,7 @@ class AuthenticationTraceAnswer(Answer):
 
 
 class BeaconIdAnswer(Answer):
-    """A beacon that is gone, or another company's now."""
+    """A beacon that was deleted, or is another company's now."""
 
     id: Id
 
@@ -63,7 +63,7 @@ Trace = AuthenticationTrace | DetectionTrace
 
 
 async def devices(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Devices: one query."""
+    """Devices, in one query."""
     found = await fetch(session, DeviceAnswer, _DEVICE, Device.id, where, page)
     for record in found:
         for name in ("token_push", "id_connector"):
@@ -75,9 +75,9 @@ async def devices(session: AsyncSession, where: Where, page: Page) -> list[Recor
 
 
 async def authentications(session: AsyncSession, device_id: int, page: Page) -> list[Record]:
-    """A page of a device's authentications, the newest first: one query, two behind another page.
+    """A page of a device's authentications, the newest first: one query, two after another page.
 
-    Behind a trace that is gone there is nothing: traces go the oldest first.
+    After a trace that is gone there are no more, because the oldest traces are deleted first.
     """
     trace = AuthenticationTrace
     older = await _older(session, trace, device_id, page.after)
@@ -96,10 +96,10 @@ async def authentications(session: AsyncSession, device_id: int, page: Page) -> 
 async def detections(
     session: AsyncSession, company_id: int, device_id: int, page: Page
 ) -> list[Record]:
-    """A page of a device's detections, the newest first: four queries, five behind another page.
+    """A page of a device's detections, the newest first: four queries, five after another page.
 
     Deleted beacons and venues are shown as they were. Of a beacon that is another company's now
-    only the id is shown, of such a venue no name.
+    only the id is shown; of such a venue no name is shown.
     """
     trace = DetectionTrace
     older = await _older(session, trace, device_id, page.after)
@@ -129,7 +129,7 @@ async def detections(
 async def _older(
     session: AsyncSession, trace: type[Trace], device_id: int, after: int
 ) -> Sequence[ColumnElement[bool]]:
-    """What follows the trace of this id, by time and then by id."""
+    """The traces that follow the trace with this id, by time and then by id."""
     if not after:
         return ()
     query = select(trace.create_on).where(trace.id == after, trace.device_id == device_id)

@@ -1,4 +1,4 @@
-"""Why a campaign fires, or why not, as it is shown: here, and by `proximity explain --json`."""
+"""Explanations of campaigns as the interface and `proximity explain --json` show them."""
 
 from math import ceil
 from typing import Annotated, Literal
@@ -44,7 +44,7 @@ class ClaimAnswer(Answer):
 
 
 class ExplanationAnswer(Answer):
-    """A rules.explanation.ExplainedCampaign, with the detection that it is about."""
+    """A rules.explanation.ExplainedCampaign, with its detection."""
 
     at: Timestamp
     proximity: Literal["immediate", "near", "far", "unknown"]
@@ -72,7 +72,7 @@ def shown_check(check: ExplainedCheck) -> Record:
 
 
 def shown_campaign(explained: ExplainedCampaign) -> Record:
-    """What becomes of one campaign, with its own checks; times as its clock shows them."""
+    """The outcome of one campaign, with its own checks; times are on its clock."""
     claim, written = explained.claim, explained.clock.written
     return {
         "campaign": {"id": explained.campaign.id, "name": explained.campaign.name},
@@ -81,7 +81,7 @@ def shown_campaign(explained: ExplainedCampaign) -> Record:
         "claim": None
         if claim is None
         else {
-            "notification": claim.owner,
+            "notification": claim.notification_id,
             "detected_at": written(claim.detected_at),
             "ends_at": written(ceil(explained.claim_ends_at or claim.detected_at)),
         },

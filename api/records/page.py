@@ -23,7 +23,7 @@ class Page(NamedTuple):
 
 
 def columns_of(answer: type[Answer], model: type[Base], *others: Any) -> Select[*tuple[Any, ...]]:
-    """A query of the columns of `model` that an answer names, and of `others`."""
+    """A query for the columns of `model` that an answer names, and for `others`."""
     known = inspect(model).column_attrs
     return select(*others, *(getattr(model, name) for name in answer.model_fields if name in known))
 
@@ -36,7 +36,7 @@ async def fetch(
     where: Where,
     page: Page,
 ) -> list[Record]:
-    """The rows of a page as objects, in order of `key`; no text is null."""
+    """The rows of a page as objects, in order of `key`; null texts are empty."""
     query = columns.where(*where, key > page.after).order_by(key).limit(page.limit)
     found = [dict(row) for row in (await session.execute(query)).mappings()]
     fill_texts(found, answer)

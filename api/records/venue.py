@@ -57,16 +57,16 @@ _GEOFENCE = columns_of(GeofenceAnswer, Geofence).join(Geofence.venue)
 
 
 async def venues(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Venues: one query."""
+    """Venues, in one query."""
     return await fetch(session, VenueAnswer, _VENUE, Venue.id, where, page)
 
 
 async def beacons(
     session: AsyncSession, where: Where, page: Page, *, deleted: bool = False
 ) -> list[Record]:
-    """Beacons of venues, with their tags: two queries. `where` may speak of both tables.
+    """Beacons of venues with their tags, in two queries. `where` may use columns of both tables.
 
-    With `deleted`, deleted ones too: a trace names a beacon that is gone.
+    `deleted` includes deleted beacons, because a trace may name one.
     """
     columns = with_deleted(_BEACON) if deleted else _BEACON
     found = await fetch(session, BeaconAnswer, columns, Beacon.id, where, page)
@@ -75,7 +75,7 @@ async def beacons(
 
 
 async def add_tags(session: AsyncSession, beacons: list[Record]) -> None:
-    """Complete beacons by the tags that they carry: one query."""
+    """Add to beacons the tags that they carry, in one query."""
     fill_texts(beacons, BeaconAnswer)
     tags: dict[int, list[Record]] = {record["id"]: [] for record in beacons}
     if beacons:
@@ -92,5 +92,5 @@ async def add_tags(session: AsyncSession, beacons: list[Record]) -> None:
 
 
 async def geofences(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Geofences of venues: one query. `where` may speak of both tables."""
+    """Geofences of venues, in one query. `where` may use columns of both tables."""
     return await fetch(session, GeofenceAnswer, _GEOFENCE, Geofence.id, where, page)

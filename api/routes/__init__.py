@@ -1,1 +1,1 @@
-"""The operations of the interface, a file a kind of record."""
+"""The operations of the interface, one file for each kind of record."""

@@ -18,7 +18,7 @@ from api.routes.parameters import PREFIX
 from catalog.fields.base import Faults, read_fields
 
 router = APIRouter(prefix=PREFIX)
-# Bytes; the sender is not known yet.
+# In bytes. Small, because the sender is not known yet.
 _LONGEST = 16 * 1024
 
 
@@ -67,7 +67,7 @@ async def authenticate(request: Request) -> Response:
 
 @router.delete("/auth", tags=["session"], **operation("Sign out", DoneAnswer, own=True))
 async def sign_out(caller: Annotated[AuthorizedCaller, signed_in()]) -> Response:
-    """End the session of the request. Every other process knows within a second."""
+    """End the session of the request. Every other process ends it within a second."""
     await caller.services.sign_in.sign_out(caller.token)
     caller.services.sessions.forget(caller.token)
     return done()

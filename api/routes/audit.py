@@ -40,12 +40,12 @@ _ENTRY = columns_of(AuditEntryAnswer, AuditEntry)
 
 
 async def _entries(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Entries: one query."""
+    """Audit entries, in one query."""
     return _shown(await fetch(session, AuditEntryAnswer, _ENTRY, AuditEntry.id, where, page))
 
 
 async def _newest(session: AsyncSession, where: Where, limit: int) -> list[Record]:
-    """Entries, the newest first: one query."""
+    """The newest audit entries first, in one query."""
     query = _ENTRY.where(*where).order_by(AuditEntry.id.desc()).limit(limit)
     return _shown([dict(row) for row in (await session.execute(query)).mappings()])
 
@@ -65,7 +65,7 @@ Before = Annotated[
         description=f"Only records whose id is smaller, the newest first, {PAGE} at most.",
     ),
 ]
-# An account is of the profile.
+# Accounts belong to the area `profile`.
 _AREAS = AREAS | {"account": "profile"}
 
 

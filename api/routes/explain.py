@@ -1,4 +1,4 @@
-"""Why a campaign fires, or why not: /lieu/{id}/campaign/{uid}/explain."""
+"""Explains why a campaign fires or does not: /lieu/{id}/campaign/{uid}/explain."""
 
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ from rules.model import Reason, Zone
 
 router = APIRouter(prefix=PREFIX, tags=["campaign"])
 _log = structlog.get_logger(__name__)
-# Without a beacon these say nothing.
+# Checks that are left out if the campaign targets no beacon and none is given.
 _OF_A_BEACON = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
 
 

@@ -1,4 +1,4 @@
-"""What paths have in common: the version in front, and the numbers in them and their queries."""
+"""Path parameters and bounds that the routes share, and the prefix of the version."""
 
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ DeviceId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The devi
 
 
 def numbers_of(route: APIRoute) -> dict[str, tuple[int, int]]:
-    """The lowest and the highest that each number of a route may be, by its name in the request."""
+    """The lowest and highest value of each numeric parameter of a route, by its name."""
     dependant = route.dependant
     found = {}
     for parameter in (*dependant.path_params, *dependant.query_params):

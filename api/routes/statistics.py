@@ -37,7 +37,7 @@ _MOST_DAYS = 366
 
 
 class StatisticLineAnswer(Answer):
-    """What a beacon or a campaign did on a day."""
+    """The figures of a venue, beacon or campaign on a day."""
 
     day: Annotated[str, Field(json_schema_extra={"format": "date"})]
     venue_id: Id
@@ -87,7 +87,7 @@ async def statistics(
     """
     choice = chosen_lines(first, last, kind, venue, caller.services.clock())
     pages = _pages(caller.services.database, caller.company_id, choice)
-    # Read before the answer begins: an error of SQL still has an answer of its own.
+    # Read before the answer begins, so that an error of SQL can still be answered.
     first_page: list[StatisticLine] = await anext(pages, [])
     as_csv = _wants_csv(request.headers.get("accept", ""))
     write: Callable[[list[StatisticLine], Pages], AsyncIterator[bytes]]
@@ -100,7 +100,7 @@ async def statistics(
 
 
 def _wants_csv(accept: str) -> bool:
-    """The first of the two that is named; JSON for anything else."""
+    """Whether the client prefers CSV: the first of the two types counts; JSON is the default."""
     named = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return next((name == CSV for name in named if name in (CSV, JSON)), False)
 
@@ -140,7 +140,7 @@ def _day(text: str | None, name: str, faults: dict[str, str]) -> date | None:
 
 
 async def _pages(database: Database, company_id: int, choice: StatisticFilter) -> Pages:
-    """Each page is read on its own, so that a slow reader holds no connection to SQL."""
+    """The lines page by page, each in its own session: a slow client holds no connection to SQL."""
     after: StatisticCursor | None = None
     while True:
         async with database.autocommit() as session:

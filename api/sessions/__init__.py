@@ -1,1 +1,1 @@
-"""Signing in, and knowing who is signed in."""
+"""Signs accounts in, and finds the account of a session."""

@@ -1,6 +1,6 @@
-"""Guards every check of a password by a slot and by a count of the failed attempts.
+"""Guards every check of a password by a slot and by a count of failed attempts.
 
-Attempts are counted per account and network together, in Redis.
+Attempts are counted by account and network together, in Redis.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ _MOST_COUNTERS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowance:
-    """Failed attempts in `window` seconds, of one account from one network."""
+class LoginAllowance:
+    """The failed attempts that one account may have from one network in `window` seconds."""
 
     failures: int
     window: float
 
 
-class Attempts:
+class LoginAttempts:
     """Counts attempts by account and network together, in Redis.
 
-    So nobody locks an account's owner out from elsewhere, nor the others of a network out of
-    theirs. While Redis does not answer, each process counts its own. `deadline` (seconds) bounds
-    a call to Redis.
+    So nobody can lock the account's owner out from elsewhere, or other users of a network out of
+    their accounts. While Redis does not answer, each process counts alone. `deadline` (seconds)
+    bounds a call to Redis.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Attempts:
         *,
         redis: RedisClient,
         prefix: str,
-        allowance: Allowance,
+        allowance: LoginAllowance,
         clock: Callable[[], float],
         deadline: float = 1.0,
     ) -> None:
@@ -58,10 +58,10 @@ class Attempts:
         self._prefix = f"{prefix}login:"
         self._allowance = allowance
         self._deadline = deadline
-        self._local = LocalAttempts(allowance=allowance, clock=clock)
+        self._local = LocalLoginAttempts(allowance=allowance, clock=clock)
 
     async def take(self, email: str, network: str) -> None:
-        """Count one. Raises ApiError 429 when there were too many."""
+        """Count one attempt. Raises ApiError 429 after too many."""
         key = self._key(email, network)
         milliseconds = int(self._allowance.window * 1000)
         try:
@@ -75,7 +75,7 @@ class Attempts:
             raise _too_many(wait)
 
     async def forgive(self, email: str, network: str) -> None:
-        """It succeeded: the count starts anew."""
+        """Reset the count after a success."""
         key = self._key(email, network)
         self._local.forgive(key)
         try:
@@ -85,7 +85,7 @@ class Attempts:
             _log.warning("a good login stays counted", error=type(error).__name__)
 
     async def give_back(self, email: str, network: str) -> None:
-        """Take one off: it was not the caller's fault that it failed."""
+        """Subtract one attempt that failed through no fault of the caller."""
         key = self._key(email, network)
         self._local.give_back(key)
         try:
@@ -95,7 +95,7 @@ class Attempts:
             _log.warning("a login that was not looked at stays counted", error=type(error).__name__)
 
     def _key(self, email: str, network: str) -> str:
-        # Hashed: a key's length is bounded then, and Redis holds no list of who signs in.
+        # Hashed, so that the key's length is bounded and Redis holds no list of accounts.
         written = f"{email}\n{network}".encode(errors="replace")
         return self._prefix + hashlib.sha256(written).hexdigest()
 
@@ -105,16 +105,16 @@ def _script(redis: RedisClient, name: str) -> Callable[..., Awaitable[int]]:
     return cast(Callable[..., Awaitable[int]], redis.register_script(text))
 
 
-class LocalAttempts:
-    """The same count in memory, for the keys used last."""
+class LocalLoginAttempts:
+    """The same count in memory, for a bounded number of recently used keys."""
 
-    def __init__(self, *, allowance: Allowance, clock: Callable[[], float]) -> None:
+    def __init__(self, *, allowance: LoginAllowance, clock: Callable[[], float]) -> None:
         self._allowance = allowance
         self._clock = clock
         self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def take(self, key: str) -> float:
-        """Count one; or the seconds to wait, and nothing is counted."""
+        """Count one attempt and return 0, or return the seconds to wait and count nothing."""
         now = self._clock()
         count, end = self._counts.get(key, (0, 0.0))
         if now >= end:
@@ -128,18 +128,18 @@ class LocalAttempts:
         return 0.0
 
     def forgive(self, key: str) -> None:
-        """Start a key anew."""
+        """Reset the count of a key."""
         self._counts.pop(key, None)
 
     def give_back(self, key: str) -> None:
-        """Take one off again."""
+        """Subtract one attempt."""
         if key in self._counts:
             count, end = self._counts[key]
             self._counts[key] = (max(count - 1, 0), end)
 
 
 def network_of(address: str) -> str:
-    """What one caller has to itself: an address of IPv4, 64 bits of IPv6."""
+    """The network of a caller: an IPv4 address, or 64 bits of an IPv6 address."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -162,18 +162,19 @@ def _too_many(seconds: float) -> ApiError:
 
 @dataclass
 class PasswordAttempt:
-    """One check of a password; the caller reports whether it was right."""
+    """One check of a password; the caller sets `right`."""
 
     right: bool = False
 
 
 class PasswordGate:
-    """Lets a caller try a password: when a slot is free for its network, and not too often.
+    """Lets a caller check a password once its network has a free slot, and not too often.
 
-    The count is read in the slot, so that a flood costs Redis and SQL no more than it gets slots.
+    The count is read while the slot is held, so that a flood of attempts costs Redis and SQL no
+    more than there are slots.
     """
 
-    def __init__(self, *, slots: FairSlots, attempts: Attempts) -> None:
+    def __init__(self, *, slots: FairSlots, attempts: LoginAttempts) -> None:
         self._slots = slots
         self._attempts = attempts
 
@@ -181,7 +182,7 @@ class PasswordGate:
     async def attempt(self, email: str, address: str) -> AsyncIterator[PasswordAttempt]:
         """An attempt from `address`. Raises ApiError 429 or 503.
 
-        What ends in an error was no failure of the caller, and is not counted.
+        An attempt that ends in an error is no failure of the caller and is not counted.
         """
         network = network_of(address)
         async with self._slots.slot(network):

@@ -1,4 +1,4 @@
-"""Finds the account of a session token; a session that was seen lately costs no query."""
+"""Finds the account of a session token; recently used sessions cost no query."""
 
 import hashlib
 from collections import OrderedDict
@@ -38,7 +38,7 @@ class SignedIn:
 
 
 def token_hash(token: str) -> str:
-    """What is stored of a token."""
+    """The hash of a token, which is stored in its place."""
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()
 
 
@@ -48,10 +48,10 @@ class _Remembered(NamedTuple):
 
 
 class Sessions:
-    """Looks sessions up in SQL and remembers up to `capacity` of them, the latest used.
+    """Finds sessions in SQL and caches up to `capacity` of them, the most recently used.
 
-    A remembered session counts until the access of any account changes (AccessRevision).
-    `clock` decides when a session has ended.
+    A cached session is valid until the access of any account changes (AccessRevision). `clock`
+    decides when a session has ended.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Sessions:
         self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
 
     async def find(self, email: str, token: str) -> SignedIn | None:
-        """The account behind a token, if the session is valid and the e-mail is its own.
+        """The account of a token, if the session is valid and the e-mail is the account's.
 
-        Raises what SQL raises.
+        Raises the errors of SQL.
         """
         key = token_hash(token)
         revision = self._revision.known()
@@ -81,7 +81,7 @@ class Sessions:
         return found
 
     def forget(self, token: str) -> None:
-        """It has ended: look it up the next time."""
+        """Drop an ended session from the cache."""
         self._remembered.pop(token_hash(token), None)
 
     def _recall(self, key: str, revision: int | None) -> SignedIn | None:
@@ -105,7 +105,7 @@ class Sessions:
             valid=row.valid,
         )
         if revision is not None:
-            # Under the count from before the query: a change in between makes it worthless.
+            # The count is from before the query, so that a change in between invalidates the entry.
             self._remembered[key] = _Remembered(revision, found)
             if len(self._remembered) > self._capacity:
                 self._remembered.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Notices within a second that the access of an account was changed, by any process."""
+"""Notices within a second that any process has changed the access of an account."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,11 +15,11 @@ _log = structlog.get_logger(__name__)
 
 
 class AccessRevision:
-    """The count of changes (catalog.access), looked at every `poll` seconds.
+    """The count of changes (catalog.access), read every `poll` seconds.
 
-    `known` is the count, as long as a look that began less than `trusted` seconds ago saw it:
-    what was remembered under it still holds. Otherwise, as when SQL is away, it is None, and
-    nothing that is remembered holds.
+    `known` is the count while the last successful read began less than `trusted` seconds ago.
+    Sessions cached under that count are valid. Otherwise (SQL is away, say) it is None, and no
+    cached session is valid.
     """
 
     def __init__(
@@ -38,19 +38,19 @@ class AccessRevision:
         self._seen = 0.0
 
     def known(self) -> int | None:
-        """The count, or None."""
+        """The count, or None if it is not known."""
         fresh = self._clock() - self._seen < self._trusted
         return self._revision if fresh else None
 
     async def look(self) -> None:
-        """Look now. Raises what SQL raises, or TimeoutError."""
+        """Read the count. Raises the errors of SQL, or TimeoutError."""
         begun = self._clock()
         async with asyncio.timeout(self._trusted), self._database.autocommit() as session:
             self._revision = await session.scalar(select(AccessState.revision))
         self._seen = begun
 
     async def run(self) -> None:
-        """Look until cancelled. An outage of SQL is logged once, when it begins."""
+        """Read the count until cancelled. An outage of SQL is logged once, when it begins."""
         failing = False
         while True:
             try:

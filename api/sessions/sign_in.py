@@ -1,4 +1,4 @@
-"""Signing in: e-mail and password for a session token."""
+"""Signs in: checks e-mail and password and creates a session."""
 
 import asyncio
 import secrets
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _STORED = select(Account.password_hash).join(Account.company).where(Account.active, Company.active)
 
 
-class Granted(NamedTuple):
+class GrantedSession(NamedTuple):
     """A new session."""
 
     token: str
@@ -35,23 +35,23 @@ class Granted(NamedTuple):
 
 
 class Passwords:
-    """Checks passwords in threads of its own, `workers` at once: each takes 64 MB.
+    """Checks passwords in threads of its own, `workers` at a time; each check takes 64 MB.
 
-    Closed by its owner.
+    The owner closes it.
     """
 
     def __init__(self, *, workers: int = PASSWORD_WORKERS) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="password")
-        # An unknown address takes as long as a known one.
+        # Checked for an unknown e-mail, so that the answer takes as long as for a known one.
         self._nobody = hash_password(secrets.token_urlsafe())
 
     async def is_right(self, stored: str | None, password: str) -> bool:
-        """Whether it is; never for an account that is not there. Raises ApiError 503."""
+        """Whether the password is right; False without a stored hash. Raises ApiError 503."""
         right = await self._in_thread(verify_password, stored or self._nobody, password)
         return right and stored is not None
 
     async def hashed(self, password: str) -> str:
-        """What to store. Raises ApiError 503."""
+        """The hash to store. Raises ApiError 503."""
         return await self._in_thread(hash_password, password)
 
     async def _in_thread(self, work: Callable[..., T], *given: str) -> T:
@@ -68,7 +68,7 @@ class Passwords:
 
 
 class SignIn:
-    """Makes sessions. `clock` is now, aware."""
+    """Creates, changes and ends sessions. `clock` gives the time, aware."""
 
     def __init__(
         self,
@@ -83,10 +83,10 @@ class SignIn:
         self._passwords = passwords
         self._clock = clock
 
-    async def sign_in(self, email: str, password: str, address: str) -> Granted | None:
-        """A session; None when no account matches, for whatever reason.
+    async def sign_in(self, email: str, password: str, address: str) -> GrantedSession | None:
+        """A new session, or None if e-mail and password match no account that may sign in.
 
-        Raises ApiError 429 or 503, and what SQL raises.
+        Raises ApiError 429 or 503, and the errors of SQL.
         """
         email = email.strip().lower()
         async with self._gate.attempt(email, address) as attempt:
@@ -100,7 +100,7 @@ class SignIn:
     ) -> bool:
         """Set a new password if the old one is right, and end the account's other sessions.
 
-        Raises as `sign_in` does: who has a token guesses no faster than who has none.
+        Raises as `sign_in` does, because a stolen token must not make guessing faster.
         """
         number = account.account_id
         async with self._gate.attempt(account.email, address) as attempt:
@@ -126,7 +126,7 @@ class SignIn:
             if found is not None:
                 await session.delete(found)
 
-    async def _grant(self, email: str, stored: str) -> Granted | None:
+    async def _grant(self, email: str, stored: str) -> GrantedSession | None:
         now = self._clock()
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         async with self._database.write.begin() as session:
@@ -143,11 +143,11 @@ class SignIn:
                     valid=valid,
                 )
             )
-        return Granted(token, email, valid)
+        return GrantedSession(token, email, valid)
 
 
 async def _still(session: AsyncSession, email: str, stored: str) -> int | None:
-    """The account, locked, if the password that was checked is still its own."""
+    """The account, locked, if the password that was checked is still the current one."""
     query = (
         select(Account.id)
         .join(Account.company)

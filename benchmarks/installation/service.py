@@ -6,8 +6,8 @@ import time
 
 from tests.servers.http_service import (
     Answer,
-    Heard,
     HttpService,
+    ReceivedRequest,
     content,
     hanging_up,
     replying,
@@ -38,7 +38,7 @@ class FlakyPartner:
         self.asked = 0
         self.service = HttpService(self._answer)
 
-    async def _answer(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         self.asked += 1
         self.service.heard.clear()  # a long run would fill the memory with them
         since = (time.monotonic() - self._begin) % self._period

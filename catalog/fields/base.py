@@ -15,9 +15,9 @@ from catalog.fields.reader import Schema
 
 _LONGEST_QUOTE = 60
 _MISSING = "required, and not given"
-# Says what is wrong with fields together, as (field, message) pairs.
+# Finds faults in the combination of fields, as (field, message) pairs.
 Conflicts = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
-# The default of a field that may be absent, and then has no value, but may not be null.
+# The default of a field that may be absent but not null. An absent field has no value.
 ABSENT: Any = None
 # The value of a secret field is never quoted, neither in a message nor in the model's repr.
 SECRET = Field(repr=False, json_schema_extra={"writeOnly": True})
@@ -25,7 +25,7 @@ SECRET = Field(repr=False, json_schema_extra={"writeOnly": True})
 
 @dataclass(frozen=True)
 class FieldFault:
-    """What is wrong, and where, as `companies[0].venues[1].name`."""
+    """A message about a value, and its place in the form `companies[0].venues[1].name`."""
 
     place: str
     message: str
@@ -38,14 +38,14 @@ class Faults(list[FieldFault]):
     """The faults found so far."""
 
     def note(self, place: str, message: str, *, value: Any = None) -> None:
-        """Add one; a value other than None is quoted, shortened."""
+        """Add a fault. A value other than None is quoted, shortened."""
         quoted = "" if value is None else f"{_quote(value)}: "
         self.append(FieldFault(place, quoted + message))
 
     def note_conflicts(self, place: str, conflicts: Iterable[tuple[str, str]]) -> None:
-        """Add what is wrong with fields together, as (field, message) pairs.
+        """Add the faults in the combination of fields, as (field, message) pairs.
 
-        A field whose value was refused by itself is left out.
+        A field that already has a fault of its own is left out.
         """
         known = {fault.place for fault in self}
         for name, message in conflicts:
@@ -54,17 +54,17 @@ class Faults(list[FieldFault]):
 
 
 class Fields(BaseModel):
-    """The fields that a request or a file gives of one kind of record.
+    """The fields that a request or a file gives for one kind of record.
 
-    An attribute is named as the column; its alias is the name in requests, if that differs, and
-    an AliasChoices lists the other spellings behind it. A field with a default may be absent.
+    An attribute has the name of its column. Its alias is the name in requests, if that differs;
+    further names follow in an AliasChoices. A field with a default may be absent.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Schema:
-        """The schema, with each spelling as a property."""
+        """The schema, with each of a field's names as a property."""
         schema: Schema = handler.resolve_ref_schema(handler(core))
         for name, *others in spellings(cls).values():
             for other in others:
@@ -94,7 +94,7 @@ def required(*attributes: str) -> Callable[[type[M]], type[M]]:
 
 @cache
 def spellings(model: type[Fields]) -> dict[str, list[str]]:
-    """By attribute every name under which requests may give the field, the chief one first."""
+    """Every name that requests may use for a field, by attribute; the main name comes first."""
     return {name: _names(name, field) for name, field in model.model_fields.items()}
 
 
@@ -106,10 +106,10 @@ def read_fields(
     faults: Faults,
     require: bool = True,
 ) -> dict[str, Any]:
-    """The values of the fields that are given and good, by attribute.
+    """The accepted values of the given fields, by attribute.
 
-    Notes each bad one, each that is given under two names with values that differ, and, if
-    `require`, each required one that is not given. Other names are left alone: see `note_unknown`.
+    Notes each bad value, each field that is given under two names with different values, and, if
+    `require`, each required field that is not given. Unknown names are ignored: see `note_unknown`.
     """
     values, wrong = _read(model, given)
     for attribute, (name, *others) in spellings(model).items():
@@ -128,7 +128,7 @@ def read_fields(
 
 
 def note_unknown(known: Sequence[str], given: Iterable[str], *, place: str, faults: Faults) -> None:
-    """Note each name that is not known: a misspelt field would be ignored in silence."""
+    """Note each unknown name, because a misspelt field would be ignored in silence."""
     for name in given:
         if name not in known:
             faults.note(joined(place, name), f"unknown field; accepted: {', '.join(known)}")
@@ -147,7 +147,7 @@ def _names(attribute: str, field: FieldInfo) -> list[str]:
 
 
 def _read(model: type[Fields], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The good values by attribute, and what is wrong with the others by name."""
+    """The accepted values by attribute, and the faults of the others by name."""
     try:
         read = model.model_validate(given)
     except ValidationError as error:
@@ -171,7 +171,10 @@ def _one_by_one(model: type[Fields], given: Mapping[str, Any]) -> dict[str, Any]
 def _messages(
     model: type[Fields], given: Mapping[str, Any], refused: ValidationError
 ) -> dict[str, str]:
-    """By name what is accepted: the one place where pydantic's errors become the interface's."""
+    """What each refused field accepts, by name.
+
+    Only this function turns pydantic's errors into the interface's.
+    """
     fields = {n: model.model_fields[a] for a, names in spellings(model).items() for n in names}
     messages: dict[str, str] = {}
     for error in refused.errors(include_url=False):

@@ -29,7 +29,7 @@ REFERENCES = ("beacons", "geofencings", "tags")
 
 
 class CampaignFields(Fields):
-    """A campaign, but for the records that it refers to."""
+    """A campaign without its references to other records."""
 
     name: Name
     hash: Annotated[Annotated[str, line(255, shortest=0)] | None, BLANK_IS_NULL] = None
@@ -61,7 +61,7 @@ class CampaignFields(Fields):
 def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) -> dict[str, Any]:
     """The model's columns for values that were read.
 
-    `weekdays` is the mask for the days that are not given. References to other records (tags,
+    `weekdays` is the mask for the weekdays that are not given. References to other records (tags,
     beacons, geofencings) are left out.
     """
     columns = {key: value for key, value in values.items() if key not in (*WEEKDAYS, *REFERENCES)}
@@ -78,7 +78,7 @@ def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) ->
 
 
 def campaign_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong with the fields together, those already stored included: (field, message)."""
+    """Faults in the combination of fields, stored ones included, as (field, message) pairs."""
     conflicts = []
     content = values.get("format")
     if content in ("template", "url", "html") and not (values.get(content) or "").strip():

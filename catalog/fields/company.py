@@ -1,4 +1,4 @@
-"""The fields of what a company has besides places: itself, accounts, applications, devices."""
+"""The fields of a company and of its accounts, applications and devices."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -30,7 +30,7 @@ ALL_PERMISSIONS = dict.fromkeys(AREAS, WRITE)
 
 @reader()
 def permission(value: Any) -> dict[str, int]:
-    """Levels by area: 0 nothing, 1 read, 2 read and write. One level stands for every area."""
+    """Levels by area: 0 nothing, 1 read, 2 read and write. A single level is for every area."""
     level = integer(NOTHING, WRITE)
     if isinstance(value, int):
         value = dict.fromkeys(AREAS, value)
@@ -59,7 +59,7 @@ class AccountFields(Fields):
     """An account of a company."""
 
     email: Email
-    # A catalog may bring accounts whose passwords were chosen under other rules.
+    # No least length: a catalog file may hold passwords that were chosen under other rules.
     password: Annotated[str, text(1024), SECRET]
     name: Name | None = None
     fonction: Name | None = None
@@ -68,7 +68,7 @@ class AccountFields(Fields):
 
 
 class ApplicationInput(Fields):
-    """A mobile application of a company, but for its key."""
+    """A mobile application of a company, without its key."""
 
     name: Name
     type: Annotated[str, line(64)]
@@ -78,7 +78,7 @@ class ApplicationInput(Fields):
 
 
 class ApplicationFields(ApplicationInput):
-    """An application whose key is given, too."""
+    """A mobile application of a company, with its key."""
 
     api_key: Annotated[str, line(), SECRET]
 

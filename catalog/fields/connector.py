@@ -41,7 +41,7 @@ _PARAMETER = {
     ],
 )
 def parameters(value: Any) -> str:
-    """The JSON text of the list; text that is given as such is stored as written."""
+    """The JSON text of the list. A list that is given as text is stored as written."""
     try:
         listed = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ class ConnectorInput(Fields):
 
 
 def connector_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong with the fields together: (field, message) pairs."""
+    """Faults in the combination of fields, as (field, message) pairs."""
     if "auth" not in values or "parameters" not in values:
         return []
     keys = [item["key"] for item in json.loads(values["parameters"])]

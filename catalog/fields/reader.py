@@ -1,4 +1,4 @@
-"""Reads one value: it takes whatever JSON holds, and says in JSON Schema what it accepts."""
+"""Readers of values: each converts a JSON value or refuses it, and has a JSON Schema."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ Schema = dict[str, Any]
 
 
 class FieldError(ValueError):
-    """A value is not accepted; the message says what is."""
+    """A value is refused; the message says what is accepted."""
 
 
 @dataclass(frozen=True, eq=False)
 class ValueReader:
-    """Returns a value as it is stored, or raises FieldError. Annotates the fields of models.
+    """Converts a value to its stored form, or raises FieldError. Annotates the fields of models.
 
-    The error's message says what is accepted, and never what was given: that may be a secret.
-    `schema` accepts no more than `read` does, so that a program can rely on it.
+    The error's message says what is accepted and never quotes the value, which may be a secret.
+    Every value that `schema` accepts is accepted by `read` too, so that programs can rely on it.
     """
 
     read: Callable[[Any], Any]
     schema: Mapping[str, Any]
 
     def __call__(self, value: Any) -> Any:
-        """The value as it is stored. Raises FieldError."""
+        """The stored form of the value. Raises FieldError."""
         return self.read(value)
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
@@ -39,7 +39,7 @@ class ValueReader:
 
 
 def reader(**schema: Any) -> Callable[[Callable[[Any], Any]], ValueReader]:
-    """Make a function a reader with this schema."""
+    """A decorator that makes a function a ValueReader with this schema."""
 
     def described(read: Callable[[Any], Any]) -> ValueReader:
         return ValueReader(read, schema)
@@ -47,7 +47,7 @@ def reader(**schema: Any) -> Callable[[Callable[[Any], Any]], ValueReader]:
     return described
 
 
-# An empty text clears an optional field, as null does.
+# An empty text and null both empty an optional field.
 BLANK_IS_NULL = BeforeValidator(lambda value: None if value == "" else value)
 
 

@@ -1,4 +1,4 @@
-"""The readers of texts, of what is written in a form, and of lists of anything."""
+"""The readers of texts, of words and addresses with a fixed form, and of lists."""
 
 import re
 from importlib.resources import files
@@ -13,12 +13,12 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}")
 _HEX = "[0-9a-fA-F]"
 _UUID_WRITTEN = rf"^(?:{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{32}})$"
-# Control characters, and those that turn the direction of what follows them or end its line.
+# Control characters, and characters that change the direction of the text or end the line.
 _CONTROL = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _HAS_CONTROL = re.compile(f"[{_CONTROL}\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-# What the package brings is the same on every host, and every host finds it; a host's own
-# directory may hold more (localtime, posix/..., right/...), which mean something else elsewhere.
+# The zones of the package tzdata are the same on every host. A host's own directory may hold more
+# (localtime, posix/..., right/...), which mean something else on another host.
 ZONES = frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split()) - {"Factory"}
 _LABEL = r"(?:[A-Za-z0-9-]{0,20}[A-Za-z0-9])?"
 _HOST = rf"[A-Za-z]{_LABEL}(?:\.[A-Za-z]{_LABEL}){{0,4}}"
@@ -33,12 +33,12 @@ _PLAIN_LINK = r"[A-Za-z][A-Za-z0-9+.-]{0,30}:[!-~]{1,2000}"
 
 
 def text(longest: int | None = 255, *, shortest: int = 1) -> ValueReader:
-    """A string of so many characters; the ones around it that are blank count, and are kept."""
+    """A string of `shortest` to `longest` characters. Blanks at its ends count and are kept."""
     return _string(longest, shortest, r"\x00", _UNSTORABLE, "NUL characters")
 
 
 def line(longest: int | None = 255, *, shortest: int = 1) -> ValueReader:
-    """The same on one line: names, and whatever else stands in tables, terminals and logs."""
+    """As `text`, without line breaks, for names and other texts in tables, terminals and logs."""
     return _string(longest, shortest, _CONTROL, _HAS_CONTROL, "control characters")
 
 
@@ -61,7 +61,7 @@ def _string(
 
 
 def choice(*names: str) -> ValueReader:
-    """One of some words, in any case; stored as spelt here."""
+    """One of some words, in any case; stored as spelt in the code."""
     by_name = {name.lower(): name for name in names}
 
     def read(value: Any) -> str:
@@ -113,7 +113,7 @@ def web_address(value: Any) -> str:
             if good and parts.username is None and parts.password is None and " " not in value:
                 return value
     except ValueError:
-        # Falls through: not even the parts can be told.
+        # Falls through: the text cannot be split into the parts of a URL.
         pass
     raise FieldError(
         "accepted: an address http:// or https://, of at most 2048 characters, "
@@ -130,7 +130,7 @@ def json_list(value: Any) -> list[Any]:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether JSON is nested at most DEEPEST deep, and every string in it can be stored."""
+    """Whether a JSON value is nested at most DEEPEST deep and its strings can be stored."""
     level = [value]
     for _ in range(DEEPEST):
         if any(isinstance(item, str) and _UNSTORABLE.search(item) for item in level):
@@ -150,7 +150,7 @@ def _inside(item: Any) -> list[Any]:
 
 @reader(type="string", maxLength=64, pattern=rf"^{_COLOUR}$", examples=["#ff8800", "orange"])
 def colour(value: Any) -> str:
-    """A colour as CSS writes it (the # may be missing), or nothing; stored as written."""
+    """A colour in CSS's forms (the # may be missing), or nothing; stored as written."""
     if isinstance(value, str) and re.fullmatch(_COLOUR, value, re.ASCII):
         return value
     raise FieldError("accepted: a colour as #ff8800, orange or rgb(255, 136, 0)")

@@ -36,7 +36,7 @@ _DELAY = (
     r"|[Pp](?:[0-9]{1,3}[Dd])?[Tt][0-9]{1,4}[HhMmSs]|[Pp][0-9]{1,2}[WwDd])$"
 )
 _DECIMAL = re.compile(r"-?[0-9]{1,19}(?:\.[0-9]{1,17})?", re.ASCII)
-_EXACT = 2**53  # greater floats do not tell which whole number was meant
+_EXACT = 2**53  # above it a float stands for several whole numbers
 
 
 def integer(lowest: int, highest: int) -> ValueReader:
@@ -102,7 +102,7 @@ def timestamp(value: Any) -> datetime:
             written.astimezone(UTC)
             return written
     except (ValueError, OverflowError):
-        # Falls through: no such day, or no such instant in UTC.
+        # Falls through: there is no such day, or no such instant in UTC.
         pass
     raise FieldError("accepted: a timestamp as 2026-11-20T10:00:00+0100, or in RFC 3339")
 

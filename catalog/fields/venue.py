@@ -22,7 +22,7 @@ _name = line()
 
 
 class Triple(NamedTuple):
-    """What names one beacon on the whole platform; `uuid` in canonical form."""
+    """uuid, major and minor: they name one beacon on the whole platform. `uuid` is canonical."""
 
     uuid: str
     major: int
@@ -67,7 +67,7 @@ class VenueInput(Fields):
 
 
 class TripleFields(Fields):
-    """What names a beacon."""
+    """The three fields that name a beacon."""
 
     uuid: Uuid
     major: Unsigned16
@@ -75,7 +75,7 @@ class TripleFields(Fields):
 
 
 class BeaconFields(TripleFields):
-    """A beacon, but for its tags."""
+    """A beacon without its tags."""
 
     name: Name
     active: Flag

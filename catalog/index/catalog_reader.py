@@ -46,7 +46,7 @@ async def beacon_fields(session: AsyncSession, condition: ColumnElement[bool] = 
 
 
 async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
-    """The same for campaigns."""
+    """The ids and the entries of the campaigns that meet the condition, in chunks."""
     last = 0
     now = await sql_now(session)
     query = select(*Campaign.__table__.columns, Venue.time_zone, Venue.active.label("venue_active"))
@@ -60,7 +60,7 @@ async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] 
 async def connector_fields(
     session: AsyncSession, condition: ColumnElement[bool] = _EVERY
 ) -> Chunks:
-    """The same for connectors; the ids are those of their companies."""
+    """The company ids and the entries of the connectors that meet the condition, in chunks."""
     last = 0
     columns = (getattr(Connector, name) for name in ConnectorEntry.__struct_fields__)
     query = select(*columns).where(condition).order_by(Connector.company_id).limit(CHUNK)

@@ -1,4 +1,4 @@
-"""Writes to the index what the rows of the outbox name: their records as SQL has them now."""
+"""Writes to the index the records that outbox rows name, as SQL has them now."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _CHUNK = 500
 
 
 async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str, str]]) -> None:
-    """Write the records that (kind, ref) rows name, each once. Remove those that are gone.
+    """Write the records that (kind, ref) rows name, each once. Remove records that are gone.
 
     Campaigns are written before the beacons that name them, and removed after them.
     """

@@ -1,7 +1,7 @@
-"""Compares the index in Redis with what SQL says was written to it.
+"""Compares the index in Redis with SQL's record of what was written to it.
 
 SQL keeps the position of each bucket's last write (docs/decisions/0040). Redis is written before
-SQL commits. So a bucket that is read after SQL can only be behind if Redis has lost something: it
+SQL commits. So a bucket that is read after SQL can be behind SQL only if Redis has lost a write: it
 was restored from an older copy, or a lagging replica was promoted.
 """
 
@@ -34,7 +34,7 @@ class IndexStatus(Enum):
 
 @dataclass(frozen=True)
 class ExpectedIndex:
-    """What SQL says of the index: `positions` has the last write of each bucket."""
+    """The state of the index by SQL: `positions` has the last write of each bucket."""
 
     catalog: str
     generation: int
@@ -43,7 +43,7 @@ class ExpectedIndex:
 
 @dataclass(frozen=True)
 class IndexComparison:
-    """`buckets` are behind SQL, the furthest of them by `lag` generations."""
+    """The result: `buckets` are behind SQL, the worst of them by `lag` generations."""
 
     status: IndexStatus
     lag: int = 0
@@ -59,7 +59,7 @@ def write_positions(stored: Sequence[Sequence[int]] | None) -> list[WritePositio
 async def compare_index(database: Database, store: IndexStore) -> IndexComparison:
     """Compare the index now. Raises SQLAlchemyError, RedisError, OSError or TimeoutError.
 
-    SQL has 2 s to answer, also when it hangs.
+    SQL has 2 s to answer.
     """
     expected = await within(SQL_SECONDS, _read_expected(database))
     markers = await store.markers()
@@ -77,7 +77,11 @@ async def _read_expected(database: Database) -> ExpectedIndex:
 
 
 def compare_markers(markers: Sequence[Marker | None], expected: ExpectedIndex) -> IndexComparison:
-    """Pure. `markers` must be read after `expected`; to be sure of AHEAD, before it."""
+    """Compare markers with SQL's positions. Pure.
+
+    Markers that were read after `expected` show a lost write reliably. Markers that were read
+    before it show reliably that the index is AHEAD.
+    """
     behind = [
         max(1, position.generation - (0 if marker is None else marker.generation))
         for marker, position in zip(markers, expected.positions, strict=True)

@@ -1,11 +1,11 @@
-"""Which campaigns carry their content in the index: those that can fire, or soon will.
+"""Decides which campaigns have their content in the index: those that can fire now or soon.
 
-Redis holds the index of all companies in memory, and refuses everybody's claims when it is full.
-A campaign that is inactive, or at an inactive venue, or far from its dates, is in the index with
-its schedule alone: the decision and its reason are the same, and nothing has to be sent.
+Redis holds the index of all companies in memory. When Redis is full, it refuses the claims of all
+companies. So a campaign that is inactive, at an inactive venue or far from its dates is in the
+index with its schedule alone. The decision and its reason stay the same, and no content is needed.
 
-The margins are wide. The content is in the index long before the start, because SQL may be away
-for days, and long after the end, because detections come late.
+The margins are wide. The content is in the index long before the start, because SQL may be away for
+days, and long after the end, because detections may arrive late.
 """
 
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from catalog.database import Database, sql_now
 from catalog.models import Campaign, IndexState, Outbox
 
 AHEAD = timedelta(days=10)
-KEPT = timedelta(days=10)  # longer than MAX_DETECTION_AGE, time zones and whole days together
+KEPT = timedelta(days=10)  # longer than MAX_DETECTION_AGE, an offset and a whole day
 DATE_CHECK_INTERVAL = timedelta(minutes=10)
 
 
@@ -28,9 +28,9 @@ def may_fire(
 
 
 async def enqueue_date_changes(database: Database) -> bool:
-    """Put campaigns into the outbox whose need of content has changed by time alone.
+    """Put campaigns into the outbox whose need of content has changed with the date.
 
-    Of all processes one does this every 10 minutes. Returns whether this call did. Raises
+    One of all processes does this every 10 minutes. Returns whether this call did. Raises
     SQLAlchemyError, OSError or TimeoutError.
     """
     async with database.autocommit() as session:
@@ -54,7 +54,7 @@ async def enqueue_date_changes(database: Database) -> bool:
 
 
 def _changes_between(since: datetime, until: datetime) -> ColumnElement[bool]:
-    """Campaigns for which `may_fire` changes by time alone after `since`, up to `until`."""
+    """Campaigns for which the date alone changes `may_fire` after `since`, up to `until`."""
     begins = and_(Campaign.start_at > since + AHEAD, Campaign.start_at <= until + AHEAD)
     ends = and_(Campaign.end_at >= since - KEPT, Campaign.end_at < until - KEPT)
     return or_(begins, ends)

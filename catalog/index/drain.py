@@ -47,12 +47,12 @@ class IndexCounts:
 async def drain_once(
     database: Database, store: IndexStore, *, on_lag: LagListener = lambda _: None
 ) -> DrainResult:
-    """Write up to 1000 rows of the outbox to the index. Rebuild an index that is missing or has
-    lost writes.
+    """Write up to 1000 rows of the outbox to the index, and delete the rows.
 
-    An empty outbox ends it at once (see `rebuild_if_missing`, also for `on_lag`). Each row is
-    written at least once before it is deleted. Raises SQLAlchemyError, RedisError, OSError,
-    TimeoutError or IndexWriteError; then the rows are still there, and a retry is safe.
+    With an empty outbox, rebuild an index that is missing or has lost writes (`rebuild_if_missing`,
+    which also explains `on_lag`). Each row is written at least once before it is deleted. Raises
+    SQLAlchemyError, RedisError, OSError, TimeoutError or IndexWriteError; then the rows are still
+    there, and a retry is safe.
     """
     async with database.read() as session:
         if not await session.scalar(select(exists(select(Outbox.id)))):
@@ -68,7 +68,7 @@ async def drain_once(
 
 
 async def rebuild(database: Database, store: IndexStore) -> IndexCounts:
-    """Rebuild the whole index, whatever it holds, and empty the outbox. Raises as above."""
+    """Rebuild the whole index, whatever it holds, and empty the outbox. Raises as `drain_once`."""
     async with index_transaction(database, store, wait=True) as transaction:
         assert transaction is not None  # noqa: S101  # None only without `wait`
         return await _rebuild(transaction)
@@ -77,12 +77,12 @@ async def rebuild(database: Database, store: IndexStore) -> IndexCounts:
 async def rebuild_if_missing(
     database: Database, store: IndexStore, *, on_lag: LagListener = lambda _: None
 ) -> bool:
-    """Rebuild the index if a part of it is missing, is another catalog's, or is not what SQL wrote
-    (Redis or SQL was restored from an older copy). Returns whether it was rebuilt.
+    """Rebuild an index that is incomplete or wrong. Returns whether it was rebuilt.
 
-    All processes that find the index missing wait for one lock: the first one rebuilds it, and the
-    others find it rebuilt. `on_lag` is called with how many generations Redis is behind, before
-    and after. Raises as above.
+    The index is wrong if it is another catalog's, or differs from what SQL wrote, because Redis or
+    SQL was restored from an older copy. All processes that find the index missing wait for one
+    lock: the first one rebuilds it, and the others then find it complete. `on_lag` is called before
+    and after with the number of generations by which Redis is behind. Raises as `drain_once`.
     """
     found = await compare_index(database, store)
     on_lag(found.lag)
@@ -94,7 +94,7 @@ async def rebuild_if_missing(
 
 
 async def _rebuild_if_wrong(transaction: IndexTransaction, on_lag: LagListener) -> bool:
-    # Nobody else writes during the transaction, so a difference is a real one.
+    # No other process writes during the transaction, so a difference is a real one.
     marker, positions = transaction.marker, transaction.positions
     expected = ExpectedIndex(marker.catalog, marker.generation, positions)
     found = compare_markers(await transaction.store.markers(), expected)
@@ -121,7 +121,7 @@ async def _take_rows(session: AsyncSession) -> list[tuple[str, str]]:
 
 
 async def _rebuild(transaction: IndexTransaction) -> IndexCounts:
-    # Before the entries are read: what is committed later stays in the outbox.
+    # Deleted before the entries are read: rows that are committed later stay in the outbox.
     session = transaction.session
     await session.execute(delete(Outbox), execution_options={"synchronize_session": False})
     await transaction.store.begin(transaction.marker)

@@ -19,7 +19,7 @@ from catalog.sql_failures import database_may_recover
 
 _log = structlog.get_logger(__name__)
 
-# What is raised while SQL or Redis is away, or while the index is missing or written by another.
+# The errors while SQL or Redis is away, the index is missing, or another process writes it.
 OUTAGES = (
     SQLAlchemyError,
     PostgresError,

@@ -28,7 +28,7 @@ NOTHING_WRITTEN = WritePosition(0, 0)
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that a bucket is built, from which catalog, and which write was its last.
+    """Says that a bucket is complete, which catalog it is from, and which write was its last.
 
     `generation` counts index transactions, `step` the writes of one; a rebuild is step 0.
     """
@@ -39,7 +39,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> WritePosition:
-        """Which write this was; later writes are greater."""
+        """The position of the write; the positions of later writes are greater."""
         return WritePosition(self.generation, self.step)
 
 
@@ -71,15 +71,15 @@ class IndexKeys:
         self.changes = f"{prefix}index:changes"
 
     def bucket(self, number: int) -> str:
-        """The hash number 0..15."""
+        """The key of the hash with this number, 0..15."""
         return self._buckets[number]
 
     def building(self, number: int) -> str:
-        """Where a rebuild collects that hash, in the same slot of a cluster."""
+        """The key under which a rebuild collects that hash, in the same slot of a cluster."""
         return f"{self._buckets[number]}:building"
 
     def of(self, field: str) -> str:
-        """The hash that holds `field`."""
+        """The key of the hash that holds `field`."""
         return self._buckets[bucket(field)]
 
 

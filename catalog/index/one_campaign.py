@@ -1,6 +1,6 @@
-"""One campaign and one of its beacons, read from SQL as the index will have them.
+"""Reads one campaign and one of its beacons from SQL, in the form that the index will have.
 
-An edit that was made a moment ago is in it, whether triggers have heard of it or not.
+The result includes the latest edits, whether or not triggers know them already.
 """
 
 from typing import NamedTuple
@@ -25,9 +25,9 @@ from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot
 
 
 class CampaignAtBeacon(NamedTuple):
-    """A campaign, and the beacon at which it is asked about; None if it targets none.
+    """A campaign and the beacon that the question is about; None if it targets no beacon.
 
-    `target` has the campaign only if it is aimed at the beacon.
+    `target` has the campaign only if the campaign is aimed at the beacon.
     """
 
     campaign: CampaignSnapshot
@@ -38,8 +38,10 @@ class CampaignAtBeacon(NamedTuple):
 async def read_campaign_at_beacon(
     session: AsyncSession, company_id: int, venue_id: int, campaign_id: int, beacon_id: int | None
 ) -> CampaignAtBeacon | None:
-    """A campaign of a company's venue at a beacon of the company, or else at the first active one
-    that it targets. None if there is no such campaign."""
+    """A campaign of a company's venue at a beacon of the company; None without the campaign.
+
+    Without `beacon_id` it is the first active beacon that the campaign targets.
+    """
     wanted = and_(
         Campaign.id == campaign_id, Campaign.venue_id == venue_id, Venue.company_id == company_id
     )

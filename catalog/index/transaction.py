@@ -1,13 +1,13 @@
 """A transaction on the index: one writer at a time, each with a generation of its own.
 
-An index transaction is two SQL transactions. The first takes the next generation and commits it,
-so that no generation is given twice, even if the writer dies and the second rolls back. The second
+An index transaction is two SQL transactions. The first takes the next generation and commits it, so
+that no generation is given twice, even if the writer dies and the second rolls back. The second
 locks the row of `index_state` (on SQLite: the whole database) while Redis is written. A writer that
 has lost its lock without noticing is refused by the scripts once the next writer has written.
 
-Generations are above what the index says, too. An index that is ahead of its own catalog means
-that the database was restored from a copy. The catalog then takes a new identity, so that the
-index is another catalog's and is rebuilt.
+A new generation is also greater than those in the index. If the index is ahead of its own catalog,
+the database was restored from a copy. The catalog then takes a new identity, so that the index is
+another catalog's and is rebuilt.
 """
 
 from collections import Counter
@@ -32,12 +32,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(kw_only=True)
 class IndexTransaction:
-    """The only writer of the index. `marker` says which write of which generation is the last.
+    """The only writer of the index. `marker` has the generation and step of the last write.
 
-    `positions` is what each bucket must hold. Every write sends it to Redis, and the commit of
-    `session` stores it in SQL. So a bucket in Redis may be ahead of SQL, by a transaction that
-    failed, and is behind only when Redis has lost something. The methods raise what those of
-    IndexStore raise.
+    `positions` is the last write of each bucket. Every write sends it to Redis, and the commit of
+    `session` stores it in SQL. So a bucket in Redis may be ahead of SQL, after a transaction that
+    failed, and is behind only if Redis has lost a write. The methods raise the errors of
+    IndexStore.
     """
 
     session: AsyncSession
@@ -54,12 +54,12 @@ class IndexTransaction:
             self.positions[number] = self.marker.position
 
     async def fill(self, puts: Mapping[str, bytes]) -> None:
-        """Put fields into the rebuild that `store.begin` has begun."""
+        """Put fields into the rebuild that `store.begin` has started."""
         await self.store.fill(self.marker, puts)
         self.rebuilt.update(map(bucket, puts))
 
     async def finish(self) -> None:
-        """Replace the index by the rebuild."""
+        """Replace the index with the rebuild."""
         await self.store.finish(self.marker, self.rebuilt)
         self.positions = [self.marker.position] * BUCKETS
 
@@ -68,7 +68,7 @@ class IndexTransaction:
 async def index_transaction(
     database: Database, store: IndexStore, *, wait: bool
 ) -> AsyncIterator[IndexTransaction | None]:
-    """A transaction that commits when the block ends well; None while another writer has one.
+    """A transaction, committed when the block ends without an error; None if another is open.
 
     With `wait` it waits for the other writer, up to the database's command timeout. Raises
     SQLAlchemyError, RedisError, OSError or TimeoutError.

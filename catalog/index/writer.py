@@ -1,7 +1,7 @@
 """Writes the index to Redis. Generations fence it: a stale writer cannot change anything.
 
 The scripts are in `scripts/`. They are sent whole (EVAL), which works after a failover and in a
-cluster's pipeline. All of them may be sent twice.
+cluster's pipeline. Each of them may be sent twice.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _SCRIPT_ERRORS = {
 class IndexStore:
     """The index in one Redis. `deadline` (seconds) bounds each round trip.
 
-    Raises RedisError, OSError or TimeoutError when Redis does not do what it should.
+    Raises RedisError, OSError or TimeoutError if Redis fails or does not answer.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class IndexStore:
     ) -> set[int]:
         """Put and remove fields, then announce them to readers. Returns the buckets written.
 
-        `positions` is what the buckets must hold already: a write on top of a lost one would hide
-        the loss. Raises IndexMissingError, IndexBehindError, StaleWriterError.
+        `positions` is the last write that each bucket must have: a write after a lost one would
+        hide the loss. Raises IndexMissingError, IndexBehindError, StaleWriterError.
         """
         removed = list(removals)
         by_bucket: dict[int, tuple[list[str | bytes], list[str]]] = {}
@@ -93,7 +93,7 @@ class IndexStore:
         return set(by_bucket)
 
     async def begin(self, marker: Marker) -> None:
-        """Begin a rebuild beside the index that is read. Raises StaleWriterError."""
+        """Begin a rebuild beside the index that readers use. Raises StaleWriterError."""
         arguments = [marker.generation, encode(marker), _ABANDONED_SECONDS]
         await self._call("begin", [(self._both(number), arguments) for number in range(BUCKETS)])
 
@@ -107,10 +107,10 @@ class IndexStore:
         await self._call("fill", calls)
 
     async def finish(self, marker: Marker, counts: Mapping[int, int]) -> None:
-        """Put the rebuild in place, then announce it to readers.
+        """Replace the index with the rebuild, then announce it to readers.
 
-        `counts` is how many fields were put into each bucket: a Redis that was restored meanwhile
-        may hold only some of them. Raises IndexMissingError, StaleWriterError.
+        `counts` is how many fields were put into each bucket, because a Redis that was restored
+        meanwhile may hold only some of them. Raises IndexMissingError, StaleWriterError.
         """
         head = [marker.generation, encode(marker)]
         calls = [(self._both(n), [*head, counts.get(n, 0)]) for n in range(BUCKETS)]

@@ -14,6 +14,6 @@ as they are on an old one.
 """
 
 from catalog.load.loader import LoadError, load_document
-from catalog.load.writing import Count, LoadSummary
+from catalog.load.writing import LoadSummary, RecordCount
 
-__all__ = ["Count", "LoadError", "LoadSummary", "load_document"]
+__all__ = ["LoadError", "LoadSummary", "RecordCount", "load_document"]

@@ -1,6 +1,6 @@
-"""Faults that show beyond one record: in the document, beside the catalog, and once it is written.
+"""Finds faults that no single record shows: in the document, with the catalog, once written.
 
-Values that were refused may be missing from the records, so that all faults are found in one go.
+Values that were refused may be missing from the records, so that one run finds all faults.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -13,8 +13,8 @@ from catalog.fields.base import Faults
 from catalog.fields.venue import Triple
 from catalog.limits import CONTENT_FIELDS, CatalogLimits, check_content, check_venue_size
 from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue, triple_of
-from catalog.load.stored import Stored
-from catalog.load.writing import Writer
+from catalog.load.stored import StoredCompany
+from catalog.load.writing import RecordWriter
 from catalog.models import Beacon, Campaign, Company
 from catalog.open_campaigns import (
     CrowdedBeacon,
@@ -29,7 +29,7 @@ _KeyAndPlace = tuple[Hashable, str]
 
 
 def note_repeats(companies: Iterable[DocumentCompany], faults: Faults) -> None:
-    """Note each record whose natural key stands elsewhere in the document, and where."""
+    """Note each record whose natural key occurs twice in the document, with the other place."""
     first: dict[Hashable, str] = {}
     for key, place in _keys(companies):
         seen = first.setdefault(key, place)
@@ -64,13 +64,13 @@ _FOREIGN = "belongs to another company"
 
 def check(
     item: DocumentCompany,
-    stored: Stored,
+    stored: StoredCompany,
     *,
     encrypts: bool,
     limits: CatalogLimits,
     faults: Faults,
 ) -> None:
-    """Note what is wrong with a company; `encrypts` says whether there is a key."""
+    """Note the faults of a company. `encrypts` says whether there is a key to encrypt with."""
     for account in item.accounts:
         if stored.is_foreign(stored.accounts.get(account.values.get("email", ""))):
             faults.note(f"{account.place}.email", _FOREIGN, value=account.values["email"])
@@ -90,7 +90,9 @@ def check(
         _check_contents(venue, stored, limits, faults)
 
 
-def _check_venue(venue: DocumentVenue, stored: Stored, own: set[Triple], faults: Faults) -> None:
+def _check_venue(
+    venue: DocumentVenue, stored: StoredCompany, own: set[Triple], faults: Faults
+) -> None:
     name = venue.values.get("name", "")
     _check_single(stored.venues.get(name, []), "venues", venue, faults)
     for beacon in venue.beacons:
@@ -109,7 +111,7 @@ def _check_venue(venue: DocumentVenue, stored: Stored, own: set[Triple], faults:
 
 
 def _check_contents(
-    venue: DocumentVenue, stored: Stored, limits: CatalogLimits, faults: Faults
+    venue: DocumentVenue, stored: StoredCompany, limits: CatalogLimits, faults: Faults
 ) -> None:
     for campaign in venue.campaigns:
         key = (venue.values.get("name", ""), campaign.values.get("name", ""))
@@ -132,7 +134,7 @@ def _check_single(known: Sequence[Any], kind: str, item: DocumentRecord, faults:
 
 def _check_references(
     campaign: DocumentRecord,
-    stored: Stored,
+    stored: StoredCompany,
     own: set[Triple],
     fences: set[Any],
     faults: Faults,
@@ -147,9 +149,9 @@ def _check_references(
 
 
 async def check_room_left(
-    writer: Writer, company: Company, limits: CatalogLimits, faults: Faults
+    writer: RecordWriter, company: Company, limits: CatalogLimits, faults: Faults
 ) -> None:
-    """Note the places that pass a limit, of what was written since this was asked last."""
+    """Note the places that exceed a limit among the records written since the last call."""
     for place, (model, venue) in writer.added.items():
         try:
             await check_venue_size(writer.session, limits, model, venue.id)
@@ -165,7 +167,7 @@ async def check_room_left(
 
 
 class _Grown:
-    """The records that have grown; each is found in one crowd only."""
+    """The records that have grown. Each is reported for one crowded beacon only."""
 
     def __init__(self, grown: Iterable[tuple[str, Beacon | Campaign]]) -> None:
         self._beacons: dict[int, str] = {}

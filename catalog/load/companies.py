@@ -1,4 +1,4 @@
-"""Writes companies, and what they have besides places."""
+"""Writes companies and their accounts, applications, connectors and devices."""
 
 import asyncio
 from typing import Any
@@ -6,15 +6,17 @@ from typing import Any
 from catalog.errors import DecryptionError, SecretKeyError
 from catalog.fields.company import ALL_PERMISSIONS, AREAS, NOTHING
 from catalog.load.document import DocumentCompany
-from catalog.load.stored import Stored
-from catalog.load.writing import Writer
+from catalog.load.stored import StoredCompany
+from catalog.load.writing import RecordWriter
 from catalog.models import Account, Application, Company, Connector, Device
 from catalog.passwords import hash_password
 from catalog.secrets import MISSING_SECRET_KEY, Cipher
 
 
-async def write_company(writer: Writer, item: DocumentCompany, stored: Stored) -> Company:
-    """The company and its accounts, applications, connector and devices."""
+async def write_company(
+    writer: RecordWriter, item: DocumentCompany, stored: StoredCompany
+) -> Company:
+    """Write the company and its accounts, applications, connector and devices."""
     now = {"create_on": writer.now}
     company = writer.save("companies", stored.company, Company, item.values, on_create=now)
     owner = {"company": company}
@@ -37,13 +39,13 @@ async def write_company(writer: Writer, item: DocumentCompany, stored: Stored) -
 
 
 async def _write_account(
-    writer: Writer, company: Company, values: dict[str, Any], stored: Stored
+    writer: RecordWriter, company: Company, values: dict[str, Any], stored: StoredCompany
 ) -> None:
     password = values.pop("password")
     given = values.pop("permission", None)
     account = stored.accounts.get(values["email"])
     if account is not None:
-        # Its holder may have chosen another password since: a file does not take it back.
+        # The account holder may have changed the password: a file does not undo that.
         values["permission"] = account.permission | (given or {})
         writer.save("accounts", account, Account, values)
         return
@@ -58,7 +60,7 @@ async def _write_account(
 
 
 def encrypted(cipher: Cipher, stored: Connector | None, values: dict[str, Any]) -> dict[str, Any]:
-    """The values with parameters and secret as tokens; a stored token that says the same stays."""
+    """The values with `parameters` and `secret` encrypted; an unchanged value keeps its token."""
     tokens = dict(values)
     for name in ("parameters", "secret"):
         token = getattr(stored, name, None)

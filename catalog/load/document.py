@@ -1,4 +1,4 @@
-"""The document, read and checked as far as that goes without the database."""
+"""Reads a catalog document and finds the faults that need no database."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,14 +28,14 @@ from catalog.fields.venue import (
     names,
 )
 
-# Answers of the interface carry these; a file that was made from one may hold them: ignored.
+# Fields of the interface's answers. A file that was made from an answer may hold them; ignored.
 _READ_ONLY = ("id", "create_on", "update_on", "nb_beacon", "nb_campaign")
 _LISTED = "accepted: a list of objects"
 
 
 @dataclass
 class DocumentRecord:
-    """A record of the document: where it stands, and the attributes it gives."""
+    """A record of the document: its place, and the attributes that it gives."""
 
     place: str
     values: dict[str, Any]
@@ -43,7 +43,7 @@ class DocumentRecord:
 
 @dataclass
 class DocumentVenue(DocumentRecord):
-    """A venue and what is in it. A campaign's `beacons` are (place, triple) pairs."""
+    """A venue and its records. A campaign's `beacons` are (place, triple) pairs."""
 
     beacons: list[DocumentRecord] = field(default_factory=list)
     geofences: list[DocumentRecord] = field(default_factory=list)
@@ -52,7 +52,7 @@ class DocumentVenue(DocumentRecord):
 
 @dataclass
 class DocumentCompany(DocumentRecord):
-    """A company and what it has."""
+    """A company and its records."""
 
     accounts: list[DocumentRecord] = field(default_factory=list)
     applications: list[DocumentRecord] = field(default_factory=list)
@@ -62,20 +62,20 @@ class DocumentCompany(DocumentRecord):
 
 
 class LoadedBeacon(BeaconFields):
-    """A beacon with its tags, by their names."""
+    """A beacon with the names of its tags."""
 
     tags: Annotated[list[str], names] = ABSENT
 
 
 class LoadedCampaign(CampaignFields):
-    """A campaign with its tags and geofences, by their names; its beacons are read apart."""
+    """A campaign with the names of its tags and geofences; its beacons are read separately."""
 
     tags: Annotated[list[str], names] = ABSENT
     geofencings: Annotated[list[str], names] = ABSENT
 
 
 def read_document(raw: bytes, faults: Faults) -> list[DocumentCompany]:
-    """The companies of a document. Every fault is noted; with any, the result is incomplete."""
+    """The companies of a document. Every fault is noted; with faults the result is incomplete."""
     try:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -89,14 +89,14 @@ def read_document(raw: bytes, faults: Faults) -> list[DocumentCompany]:
 
 
 def triple_of(values: dict[str, Any]) -> Triple | None:
-    """The triple among a beacon's values, if they are all good."""
+    """The triple of a beacon's values, if all three are accepted."""
     if {"uuid", "major", "minor"} <= values.keys():
         return Triple(values["uuid"], values["major"], values["minor"])
     return None
 
 
 def triples_in(company: DocumentCompany) -> list[Triple]:
-    """Every triple that a company names, of its beacons and of its campaigns' targets, once."""
+    """Every triple that a company names, for its beacons and its campaigns' targets, once."""
     found: dict[Triple | None, None] = {}
     for venue in company.venues:
         found.update((triple_of(beacon.values), None) for beacon in venue.beacons)

@@ -1,4 +1,4 @@
-"""The load itself: read, check, write, all in one transaction."""
+"""Loads a document: reads, checks and writes it, all in one transaction."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,15 +15,15 @@ from catalog.load.companies import write_company
 from catalog.load.document import DocumentCompany, read_document
 from catalog.load.stored import find_stored
 from catalog.load.venues import write_venues
-from catalog.load.writing import LoadSummary, Writer
+from catalog.load.writing import LoadSummary, RecordWriter
 from catalog.secrets import Cipher
 
-# What is wrong with a connector's url, if anything is: not public, say.
+# The fault of a connector's url (it is not public, say), or None.
 UrlFault = Callable[[str], Awaitable[str | None]]
 
 
 class LoadError(Exception):
-    """A document was refused, and nothing was changed. `faults` names everything wrong with it."""
+    """A document was refused, and nothing was changed. `faults` has every fault in it."""
 
     def __init__(self, faults: Sequence[FieldFault]) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -39,11 +39,11 @@ async def load_document(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     url_fault: UrlFault | None = None,
 ) -> LoadSummary:
-    """Load a document (see the package) in one transaction, and count what it did.
+    """Load a document (see the package) in one transaction, and count what it changed.
 
-    `session_factory` is the database's `write`. A document with a connector needs `cipher`; its
-    url is shown to `url_fault`.
-    Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then nothing has changed.
+    `session_factory` is the database's `write`. A document with a connector needs `cipher`, and
+    `url_fault` checks its url. Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then
+    nothing has changed.
     """
     faults = Faults()
     companies = read_document(raw, faults)
@@ -55,7 +55,7 @@ async def load_document(
     summary = LoadSummary()
     try:
         async with session_factory.begin() as session:
-            writer = Writer(session=session, summary=summary, cipher=cipher, now=clock())
+            writer = RecordWriter(session=session, summary=summary, cipher=cipher, now=clock())
             await _load(writer, companies, limits, faults)
     except (IntegrityError, VenueDeletedError):
         raise LoadError([FieldFault("", "the catalog was changed meanwhile: load again")]) from None
@@ -67,7 +67,7 @@ async def _check_urls(
 ) -> None:
     found = [item.connector for item in companies if item.connector is not None]
     found = [connector for connector in found if "url" in connector.values]
-    # All at once: each has the deadline of its own look-up.
+    # All urls at once, because each look-up has its own deadline.
     answers = await asyncio.gather(*(url_fault(each.values["url"]) for each in found))
     for connector, answer in zip(found, answers, strict=True):
         if answer is not None:
@@ -75,7 +75,7 @@ async def _check_urls(
 
 
 async def _load(
-    writer: Writer,
+    writer: RecordWriter,
     companies: Sequence[DocumentCompany],
     limits: CatalogLimits,
     faults: Faults,

@@ -1,4 +1,4 @@
-"""What the catalog already has of a company in a document: the only SQL that a load reads."""
+"""Finds the stored records of a document's company: the only SQL that a load reads."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -33,11 +33,11 @@ InVenue = tuple[str, str]
 
 
 @dataclass
-class Stored:
-    """A company's records by what names them in a document.
+class StoredCompany:
+    """A company's stored records by the names that a document uses.
 
-    Accounts, applications and beacons are looked for on the whole platform, for their names are
-    unique there: they may be another company's. Names that need not be unique lead to lists.
+    Accounts, applications and beacons are searched on the whole platform, because their names are
+    unique there: a record may be another company's. Names that need not be unique lead to lists.
     """
 
     company: Company | None = None
@@ -52,19 +52,19 @@ class Stored:
     campaigns: dict[InVenue, list[Campaign]] = field(default_factory=dict)
 
     def is_foreign(self, record: Account | Application | Beacon | None) -> bool:
-        """Whether a record is there, and another company's."""
+        """Whether the record exists and belongs to another company."""
         if record is None:
             return False
         owner = record.venue.company_id if isinstance(record, Beacon) else record.company_id
         return self.company is None or owner != self.company.id
 
 
-async def find_stored(session: AsyncSession, item: DocumentCompany) -> Stored:
-    """Look a document's company up. Values that were refused may be missing from `item`."""
+async def find_stored(session: AsyncSession, item: DocumentCompany) -> StoredCompany:
+    """Find a document's company. Values that were refused may be missing from `item`."""
     # Locked, so that two loads of one company do not each create the same venue.
     query = select(Company).where(Company.name == item.values.get("name"))
     query = query.with_for_update(key_share=True)  # as catalog.limits.lock_company
-    stored = Stored(
+    stored = StoredCompany(
         company=await session.scalar(query),
         accounts=await _by_name(session, Account, Account.email, item.accounts),
         applications=await _by_name(session, Application, Application.api_key, item.applications),
@@ -76,7 +76,7 @@ async def find_stored(session: AsyncSession, item: DocumentCompany) -> Stored:
 
 
 async def _find_own(
-    session: AsyncSession, item: DocumentCompany, stored: Stored, company_id: int
+    session: AsyncSession, item: DocumentCompany, stored: StoredCompany, company_id: int
 ) -> None:
     own = Device.company_id == company_id
     stored.devices = await _by_name(session, Device, Device.udid, item.devices, own)

@@ -1,4 +1,4 @@
-"""Writes venues and what is in them: tags, beacons, geofences, campaigns."""
+"""Writes venues and their tags, beacons, geofences and campaigns."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from catalog.fields.campaign import campaign_columns
 from catalog.fields.venue import Triple
 from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue
-from catalog.load.stored import Stored
-from catalog.load.writing import Writer, in_order
+from catalog.load.stored import StoredCompany
+from catalog.load.writing import RecordWriter, in_order
 from catalog.models import EVERY_DAY, Beacon, Campaign, Company, Geofence, Tag, Venue
 from catalog.open_campaigns import scope_of
 
@@ -15,29 +15,31 @@ _HOURS = {"start_minute": 0, "end_minute": 24 * 60}
 
 
 @dataclass
-class Places:
-    """The records that a campaign may refer to: stored ones and new ones."""
+class ReferableRecords:
+    """The records, stored and new ones, that a campaign may refer to."""
 
     tags: dict[str, Tag]
     beacons: dict[Triple, Beacon]
     geofences: dict[str, Geofence] = field(default_factory=dict)
 
 
-def write_venues(writer: Writer, company: Company, item: DocumentCompany, stored: Stored) -> None:
-    """The venues of a company: all beacons first, for a campaign may target another venue's."""
-    places = Places(_write_tags(writer, company, item, stored), dict(stored.beacons))
+def write_venues(
+    writer: RecordWriter, company: Company, item: DocumentCompany, stored: StoredCompany
+) -> None:
+    """Write a company's venues; beacons first, since a campaign may target another venue's."""
+    referable = ReferableRecords(_write_tags(writer, company, item, stored), dict(stored.beacons))
     venues = [(venue, _write_venue(writer, company, venue, stored)) for venue in item.venues]
     for venue_item, venue in venues:
         for beacon in venue_item.beacons:
-            _write_beacon(writer, places, venue, beacon, f"{venue_item.place}.beacons")
+            _write_beacon(writer, referable, venue, beacon, f"{venue_item.place}.beacons")
     for venue_item, venue in venues:
-        places.geofences = _write_geofences(writer, venue, venue_item, stored)
+        referable.geofences = _write_geofences(writer, venue, venue_item, stored)
         for campaign in venue_item.campaigns:
-            _write_campaign(writer, places, venue, campaign, stored, venue_item.place)
+            _write_campaign(writer, referable, venue, campaign, stored, venue_item.place)
 
 
 def _write_tags(
-    writer: Writer, company: Company, item: DocumentCompany, stored: Stored
+    writer: RecordWriter, company: Company, item: DocumentCompany, stored: StoredCompany
 ) -> dict[str, Tag]:
     tags = dict(stored.tags)
     tagged = (part for venue in item.venues for part in (*venue.beacons, *venue.campaigns))
@@ -50,34 +52,40 @@ def _write_tags(
     return tags
 
 
-def _write_venue(writer: Writer, company: Company, item: DocumentVenue, stored: Stored) -> Venue:
+def _write_venue(
+    writer: RecordWriter, company: Company, item: DocumentVenue, stored: StoredCompany
+) -> Venue:
     known = next(iter(stored.venues.get(item.values["name"], [])), None)
     return writer.save("venues", known, Venue, item.values, on_create={"company": company})
 
 
 def _write_beacon(
-    writer: Writer, places: Places, venue: Venue, item: DocumentRecord, listed: str
+    writer: RecordWriter,
+    referable: ReferableRecords,
+    venue: Venue,
+    item: DocumentRecord,
+    listed: str,
 ) -> None:
-    values = item.values | _tags(places, item) | {"venue": venue}
+    values = item.values | _tags(referable, item) | {"venue": venue}
     triple = Triple(values["uuid"], values["major"], values["minor"])
-    known = places.beacons.get(triple)
+    known = referable.beacons.get(triple)
     carried = set() if known is None else set(known.tags)
     comes = known is None or known.venue is not venue
-    beacon = places.beacons[triple] = writer.save("beacons", known, Beacon, values)
+    beacon = referable.beacons[triple] = writer.save("beacons", known, Beacon, values)
     if comes:
         writer.added[listed] = (Beacon, venue)
     if comes or not carried.issuperset(beacon.tags):
         writer.grown.append((item.place, beacon))
 
 
-def _tags(places: Places, item: DocumentRecord) -> dict[str, Any]:
+def _tags(referable: ReferableRecords, item: DocumentRecord) -> dict[str, Any]:
     if "tags" not in item.values:
         return {}
-    return {"tags": in_order(places.tags[name] for name in item.values["tags"])}
+    return {"tags": in_order(referable.tags[name] for name in item.values["tags"])}
 
 
 def _write_geofences(
-    writer: Writer, venue: Venue, item: DocumentVenue, stored: Stored
+    writer: RecordWriter, venue: Venue, item: DocumentVenue, stored: StoredCompany
 ) -> dict[str, Geofence]:
     fences = {name: known[0] for (at, name), known in stored.geofences.items() if at == venue.name}
     for fence in item.geofences:
@@ -88,16 +96,16 @@ def _write_geofences(
 
 
 def _write_campaign(
-    writer: Writer,
-    places: Places,
+    writer: RecordWriter,
+    referable: ReferableRecords,
     venue: Venue,
     item: DocumentRecord,
-    stored: Stored,
+    stored: StoredCompany,
     place: str,
 ) -> None:
     known = next(iter(stored.campaigns.get((venue.name, item.values["name"]), [])), None)
     mask = known.weekdays if known else EVERY_DAY
-    values = campaign_columns(item.values, weekdays=mask) | _references(places, item)
+    values = campaign_columns(item.values, weekdays=mask) | _references(referable, item)
     before = scope_of(known) if known else None
     if known is None:
         values = _HOURS | values | {"venue": venue}
@@ -107,10 +115,12 @@ def _write_campaign(
         writer.grown.append((item.place, campaign))
 
 
-def _references(places: Places, item: DocumentRecord) -> dict[str, Any]:
-    found = _tags(places, item)
+def _references(referable: ReferableRecords, item: DocumentRecord) -> dict[str, Any]:
+    found = _tags(referable, item)
     if "beacons" in item.values:
-        found["beacons"] = in_order(places.beacons[triple] for _, triple in item.values["beacons"])
+        found["beacons"] = in_order(
+            referable.beacons[triple] for _, triple in item.values["beacons"]
+        )
     if "geofencings" in item.values:
-        found["geofencings"] = in_order(places.geofences[n] for n in item.values["geofencings"])
+        found["geofencings"] = in_order(referable.geofences[n] for n in item.values["geofencings"])
     return found

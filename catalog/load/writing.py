@@ -1,4 +1,4 @@
-"""How a record is written, and counted."""
+"""Writes and counts records."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from catalog.secrets import Cipher
 
 
 @dataclass
-class Count:
-    """Records of one kind."""
+class RecordCount:
+    """How many records of one kind were created, updated or left unchanged."""
 
     created: int = 0
     updated: int = 0
@@ -24,13 +24,14 @@ class Count:
 @dataclass
 class LoadSummary:
     """Counts by kind: companies, accounts, applications, connectors, devices, venues, tags,
-    beacons, geofences, campaigns."""
+    beacons, geofences, campaigns.
+    """
 
-    counts: dict[str, Count] = field(default_factory=dict)
+    counts: dict[str, RecordCount] = field(default_factory=dict)
 
-    def of(self, kind: str) -> Count:
-        """The count of a kind, to read or to add to."""
-        return self.counts.setdefault(kind, Count())
+    def of(self, kind: str) -> RecordCount:
+        """The count of a kind, to read or to increase."""
+        return self.counts.setdefault(kind, RecordCount())
 
     @property
     def changed(self) -> bool:
@@ -50,11 +51,12 @@ T = TypeVar("T", Beacon, Geofence, Tag)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writer:
-    """Writes records of a checked document. `now` is the load's instant.
+class RecordWriter:
+    """Writes the records of a checked document. `now` is the instant of the load.
 
-    `grown` are the beacons and campaigns that may pass a limit now, with their places, and `added`
-    the venues into which records came, with the places of the lists: see catalog.load.check.
+    `grown` has the beacons and campaigns that may exceed a limit now, with their places, and
+    `added` the venues to which records were added, with the places of the lists: see
+    catalog.load.check.
     """
 
     session: AsyncSession
@@ -74,9 +76,9 @@ class Writer:
         on_create: Mapping[str, Any] | None = None,
         on_change: Mapping[str, Any] | None = None,
     ) -> M:
-        """Set what differs from the stored record, or add a new one.
+        """Set the attributes that differ from the stored record, or add a new record.
 
-        A new record gets `on_create`, too, and a stored one `on_change`, if anything differs.
+        A new record gets `on_create` as well, and a stored one that differs gets `on_change`.
         """
         count = self.summary.of(kind)
         if stored is None:
@@ -96,7 +98,7 @@ class Writer:
 
 
 def in_order(records: Iterable[T]) -> list[T]:
-    """As a relationship loads them: stored ones by id, then new ones as they come."""
+    """Records in the order of a relationship: stored ones by id, then new ones as they come."""
     new: list[T] = []
     known: list[T] = []
     for record in dict.fromkeys(records):

@@ -1,4 +1,4 @@
-"""Alembic's entry. catalog.migrate hands the open connection over; alone it opens one itself."""
+"""Alembic's entry point. catalog.migrate passes its open connection; alone it opens one."""
 
 import asyncio
 import os

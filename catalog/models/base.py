@@ -1,4 +1,4 @@
-"""What the tables share: naming of constraints, ids, instants."""
+"""The base of all tables: names of constraints, ids, instants."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -81,7 +81,7 @@ def recorded_on() -> Mapped[datetime]:
 
 
 def at_offset(instant: datetime, minutes: int) -> datetime:
-    """The same instant in another offset, `minutes` east of UTC."""
+    """The same instant at another offset, `minutes` east of UTC."""
     return instant.astimezone(timezone(timedelta(minutes=minutes)))
 
 

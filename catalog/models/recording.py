@@ -1,7 +1,8 @@
-"""What the role recorder writes of devices: traces, receptions and the statistics of days.
+"""The tables that the recorder writes: traces, receptions and daily statistics.
 
-The tables have no foreign keys: rows are many, and what they point at may be deleted meanwhile and
-stays counted. The one index of a table of traces serves the one query: the newest of a device.
+The tables have no foreign keys: their rows are many, and a record that a row refers to may be
+deleted and stays counted. The single index of a trace table is for the single query: a device's
+newest rows.
 """
 
 import uuid
@@ -50,10 +51,10 @@ class AuthenticationTrace(Base):
 
 
 class Reception(Base):
-    """A notification that was counted. Its id is not counted again while the row is kept.
+    """A counted notification. While the row exists, its id is not counted again.
 
-    `create_on` is when the device detected the beacon, by any clock. `recorded_on` is SQL's clock
-    when the notification was counted; retention goes by that.
+    `create_on` is when the device detected the beacon, by the detection's clock. `recorded_on` is
+    when the notification was counted, by SQL's clock; retention goes by `recorded_on`.
     """
 
     __tablename__ = "reception"
@@ -67,7 +68,7 @@ class Reception(Base):
 
 
 class Presence(Base):
-    """The last trace of a device at a beacon, kept if not every detection leaves a trace."""
+    """The last trace of a device at a beacon; written if not every detection leaves a trace."""
 
     __tablename__ = "presence"
     __table_args__ = (Index(None, "recorded_on"),)
@@ -80,9 +81,10 @@ class Presence(Base):
 
 
 class Statistic(Base):
-    """A day of a venue, beacon or campaign (`kind`, its id is `ref`); no test devices.
+    """The figures of one day for a venue, beacon or campaign (`kind`, its id is `ref`).
 
-    `day` is in the venue's time zone; `devices` counts each device once a day.
+    `day` is in the venue's time zone. `devices` counts each device once a day. Test devices are
+    left out.
     """
 
     __tablename__ = "statistic"
@@ -101,7 +103,7 @@ class Statistic(Base):
 
 
 class StatisticDevice(Base):
-    """A device that is already counted in a day's figures."""
+    """A device that a day's figures count already."""
 
     __tablename__ = "statistic_device"
 

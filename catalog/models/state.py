@@ -1,4 +1,4 @@
-"""Where the processes keep how far they are: the index, sessions in memory, the recorder."""
+"""The progress of processes: the outbox and the index, access rights, the recorder."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from catalog.models.base import Base, HasId, Instant
 
 
 class Outbox(HasId, Base):
-    """A change that is not yet in the index. The kinds and their refs: catalog.outbox."""
+    """A change that is not yet in the index. catalog.outbox explains the kinds and their refs."""
 
     __tablename__ = "outbox"
 
@@ -18,11 +18,11 @@ class Outbox(HasId, Base):
 
 
 class IndexState(Base):
-    """One row. The process that holds its lock writes the index; `generation` counts the writers.
+    """A single row. The process that locks it writes the index; `generation` counts the writers.
 
     `catalog` is the identity of this database, written into the index's markers. `places` has the
-    (generation, step) of each bucket's last write. Up to `swept_at`, campaigns that begin or end
-    by time alone have been put into the outbox (catalog.index.content).
+    (generation, step) of each bucket's last write. Up to `swept_at`, campaigns that begin or end by
+    date alone have been put into the outbox (catalog.index.content).
     """
 
     __tablename__ = "index_state"
@@ -36,7 +36,7 @@ class IndexState(Base):
 
 
 class AccessState(Base):
-    """One row. `revision` counts the changes of access rights (catalog.access)."""
+    """A single row. `revision` counts the changes of access rights (catalog.access)."""
 
     __tablename__ = "access_state"
     __table_args__ = (CheckConstraint("id = 1", name="single"),)
@@ -46,11 +46,12 @@ class AccessState(Base):
 
 
 class RecorderOffset(Base):
-    """Everything before `next_offset` of the partition is recorded, and nothing behind it.
+    """All records before `next_offset` of the partition are recorded, and none behind it.
 
-    The transaction that writes the records' results advances it, and only from the value that the
-    writer has read. So nothing is written twice, even if two recorders believe that they own the
-    partition. `topic_id` tells a topic from an earlier one of the same name; NULL if unknown.
+    The transaction that writes a batch advances the offset, and only from the value that the writer
+    has read. So nothing is written twice, even if two recorders believe that they own the
+    partition. `topic_id` distinguishes a topic from an earlier one of the same name; NULL if
+    unknown.
     """
 
     __tablename__ = "recorder_offset"

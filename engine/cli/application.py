@@ -1,5 +1,7 @@
-"""The command `proximity`. Exit status 0, 1 (failed), 2 (usage), 130 (Ctrl-C); one line of error
-on stderr."""
+"""The command `proximity`.
+
+Its exit status is 0, 1 (failed), 2 (usage) or 130 (Ctrl-C); an error is one line on stderr.
+"""
 
 import asyncio
 import importlib
@@ -19,7 +21,7 @@ from engine.process.metrics import engine_version
 
 USAGE = 2
 FAILED = 1
-INTERRUPTED = 130  # as a shell says it of a program that SIGINT ended
+INTERRUPTED = 130  # a shell's status for a program that SIGINT ended
 _ENV_FILE = "--env-file"
 _COMMANDS = (
     "run",

@@ -1,4 +1,4 @@
-"""What `catalog load` and the demo share: a document into SQL, and from SQL into the index."""
+"""Loads a document into SQL and the index, for `catalog load` and for the demo."""
 
 import asyncio
 from contextlib import suppress
@@ -20,8 +20,10 @@ _PAUSE = 0.1
 
 
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
-    """Load the document `raw`. Nothing has changed when it raises SecretKeyError, LoadError,
-    SQLAlchemyError or OSError."""
+    """Load the document `raw`.
+
+    Raises SecretKeyError, LoadError, SQLAlchemyError or OSError; then nothing has changed.
+    """
     egress = EgressGuard(
         allow_networks=settings.connector_allow_networks,
         deadline=settings.connector_connect_timeout,
@@ -48,15 +50,17 @@ async def update_index(settings: Settings, database: Database) -> None:
         async with asyncio.timeout(_DRAIN_SECONDS):
             await rebuild_if_missing(database, store)
             while (outcome := await drain_once(database, store)) is not DrainResult.IDLE:
-                if outcome is DrainResult.BUSY:  # another process is at it
+                if outcome is DrainResult.BUSY:  # another process is writing the index
                     await asyncio.sleep(_PAUSE)
     finally:
         await redis.aclose()
 
 
 async def _url_fault(egress: EgressGuard, url: str) -> str | None:
-    """What is wrong with the url. As in the interface a name that does not resolve now is
-    accepted."""
+    """The fault of a connector's url, or None.
+
+    As in the interface, a name that does not resolve now is accepted.
+    """
     try:
         with suppress(HostUnresolvedError):
             await egress.check(url)

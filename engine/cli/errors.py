@@ -1,4 +1,4 @@
-"""How a command ends when its work could not be done: the message is the one line that is shown."""
+"""The errors that end a command; the message is the one line that is shown."""
 
 from catalog.errors import AccountError, DatabaseUrlError, RedisUrlError, SecretKeyError
 from connectors.errors import CertificatesError, NothingToTryError
@@ -14,7 +14,7 @@ class CommandInterruptedError(CommandError):
     """Ctrl-C ended a command; the message says what was done before."""
 
 
-# Errors that end a command like CommandError: their messages are for the user as they are.
+# Errors that end a command as CommandError does: their messages are shown unchanged.
 FAILURES = (
     CommandError,
     AccountError,

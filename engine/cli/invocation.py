@@ -1,4 +1,4 @@
-"""What every command is told before its own options: where the settings come from."""
+"""The options in front of a command's name: where its settings come from."""
 
 import logging
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Invocation:
 
 
 def settings_of(context: typer.Context) -> Settings:
-    """The settings of the call that `context` belongs to. Raises SettingsError."""
+    """The settings for the call of `context`. Raises SettingsError."""
     invocation: Invocation = context.find_root().obj
     return invocation.settings()
 
@@ -36,6 +36,6 @@ def begin_quietly(context: typer.Context) -> Settings:
     level = settings.log_level if is_chosen else "warning"
     configure_logs(settings.model_copy(update={"log_level": level}))
     if level != "debug":
-        # What aiokafka logs as errors it raises, too, and the command shows that in one line.
+        # aiokafka also raises the errors that it logs, and the command shows them in one line.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     return settings

@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, a plain line now and then elsewhere."""
+"""Shows the progress of a command: a bar on a terminal, a line every few seconds elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _EVERY = 5.0  # seconds between plain lines
 
 
 class PlainProgress:
-    """A line every five seconds. `verb` and `noun` are what is done to what: "read", "records"."""
+    """A line every five seconds. `verb` and `noun` name the work: "read", "records"."""
 
     def __init__(
         self, stream: TextIO, verb: str, noun: str, clock: Callable[[], float] = time.monotonic
@@ -32,12 +32,11 @@ class PlainProgress:
         self._total: int | None = None
 
     def expect(self, total: int | None) -> None:
-        """The whole of what `done` is a part of; None while that is unknown."""
+        """Set the total that `done` counts towards; None while it is unknown."""
         self._total = total
 
     def update(self, count: int, done: int | None = None) -> None:
-        """`count` records are done, which are `done` of the total (`count` itself, unless the
-        total is counted in something else)."""
+        """`count` records are done. `done` is the progress towards the total, if it differs."""
         now = self._clock()
         if now - self._printed < _EVERY:
             return
@@ -61,18 +60,18 @@ class BarProgress(PlainProgress):
         self._task = progress.add_task(verb, total=None, count="0")
 
     def expect(self, total: int | None) -> None:
-        """See PlainProgress."""
+        """As PlainProgress."""
         self._progress.update(self._task, total=total)
 
     def update(self, count: int, done: int | None = None) -> None:
-        """See PlainProgress."""
+        """As PlainProgress."""
         completed = count if done is None else done
         self._progress.update(self._task, completed=completed, count=f"{count:,}")
 
 
 @contextmanager
 def shown_progress(stream: TextIO, verb: str, noun: str) -> Iterator[PlainProgress]:
-    """The progress that suits `stream`, for as long as the context lasts."""
+    """The kind of progress that suits `stream`, while the context lasts."""
     console = Console(file=stream)
     if not console.is_terminal:
         yield PlainProgress(stream, verb, noun)

@@ -62,7 +62,7 @@ def _rows(invocation: Invocation) -> Iterable[_Row]:
 
 
 def _blocks(rows: Iterable[_Row]) -> Iterable[str]:
-    """For a narrow screen: a line with the name and its value, then what it means."""
+    """Lines for a narrow screen: the name and its value, then its meaning."""
     for row in rows:
         yield f"{row.name}={row.value}"
         changed = f" [{row.source}; default: {row.default or 'none'}]"

@@ -1,4 +1,4 @@
-"""Tables for people and lines for programs: whole at the width there is, harmless to a terminal."""
+"""Prints tables for people and lines for programs, whole at any width, and harmless."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _GAP = 2
 
 
 def echo_json(fields: Mapping[str, Any]) -> None:
-    """One JSON object on a line of its own; what would move a cursor is escaped, as JSON may be."""
+    """Print one JSON object on a line of its own, with control characters escaped."""
     import orjson
 
     typer.echo(for_terminal(orjson.dumps(fields).decode()))
@@ -20,8 +20,10 @@ def echo_json(fields: Mapping[str, Any]) -> None:
 def print_wrapped_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, width_of_file: int
 ) -> None:
-    """A table whose cells are wrapped where it does not fit the terminal; into a file or a pipe,
-    one of `width_of_file` columns."""
+    """Print a table whose cells are wrapped to the width of the terminal.
+
+    In a file or a pipe the table has `width_of_file` columns.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -42,8 +44,11 @@ def print_rows(
     narrow: Iterable[str],
     numbers: int = 0,
 ) -> None:
-    """A table with the last `numbers` columns to the right, where it fits the terminal or goes
-    into a file; else the lines of `narrow`, wrapped with their indent. Nothing is cut off."""
+    """Print a table with its last `numbers` columns on the right, if it fits the terminal.
+
+    A file always gets the table. On a narrower terminal the lines of `narrow` are printed, wrapped
+    with their indent. Nothing is cut off.
+    """
     from rich.console import Console
 
     console = Console()
@@ -69,7 +74,7 @@ def _print_wrapped(line: str, width: int) -> None:
         typer.echo(line)
         return
     indent = line[: len(line) - len(line.lstrip())]
-    # (A value without spaces that is wider than the screen stays in one piece: it is to be copied.)
+    # (A value without spaces that is wider than the screen stays in one piece, to be copied.)
     lines = textwrap.wrap(
         line.strip(),
         width=width,

@@ -1,1 +1,1 @@
-"""The pieces of the role `connector`: calls out of messages, results into messages and claims."""
+"""The role `connector`: turns messages into calls, and results into messages and claims."""

@@ -1,6 +1,6 @@
-"""The last outcomes of each company's connector calls, for its account holders to see.
+"""Stores the last outcomes of each company's connector calls for its account holders.
 
-Redis keeps a short list a company. Calls do not wait for it: outcomes are gathered and written a
+Redis has a short list for each company. Calls do not wait for it: outcomes are collected, written a
 few times a second, and dropped if they cannot be written.
 """
 
@@ -19,7 +19,7 @@ from engine.process.metrics import Metrics
 KEPT = 50
 _KEPT_SECONDS = 24 * 3600
 _GATHER_SECONDS = 0.25
-_MOST_COMPANIES = 2000  # gathered at a time
+_MOST_COMPANIES = 2000  # whose calls wait to be written
 _COMPANIES_A_WRITE = 100
 _WHAT = "past calls"
 
@@ -28,7 +28,7 @@ _decode = msgspec.msgpack.Decoder(PastCall).decode
 
 
 class CallHistoryWriter:
-    """Gathers outcomes and writes them. `run` must run. `deadline` (seconds) bounds one write."""
+    """Collects outcomes and writes them. `run` must be running. `deadline` (s) bounds one write."""
 
     def __init__(
         self, *, redis: RedisClient, prefix: str, deadline: float, metrics: Metrics
@@ -41,7 +41,7 @@ class CallHistoryWriter:
         self._arrived = asyncio.Event()
 
     def add(self, company_id: int, call: PastCall) -> None:
-        """Write the call soon; of each company only the newest KEPT are written."""
+        """Write the call soon; only the newest KEPT calls of each company are written."""
         calls = self._to_write.get(company_id)
         if calls is None:
             if len(self._to_write) >= _MOST_COMPANIES:
@@ -51,7 +51,7 @@ class CallHistoryWriter:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Write what is gathered until cancelled, and then the rest."""
+        """Write collected calls until cancelled, and then the rest."""
         try:
             while True:
                 await self._arrived.wait()
@@ -84,8 +84,10 @@ class CallHistoryWriter:
 async def read_call_history(
     redis: RedisClient, prefix: str, company_id: int, *, now: float, deadline: float
 ) -> CallHistory:
-    """The last calls, and the breaker as of `now` (epoch s). Raises RedisError, OSError or
-    TimeoutError."""
+    """The last calls, and the breaker as of `now` (epoch s).
+
+    Raises RedisError, OSError or TimeoutError.
+    """
     pipeline: Any = redis.pipeline(transaction=False)
     pipeline.lrange(_key(prefix, company_id), 0, KEPT - 1)
     pipeline.hmget(breaker_key(prefix, company_id), "w", "u")
@@ -96,7 +98,7 @@ async def read_call_history(
 
 
 def _read(written: bytes) -> PastCall | None:
-    """None for an entry of another version."""
+    """The call, or None for an entry of another version."""
     try:
         return _decode(written)
     except msgspec.DecodeError:
@@ -104,7 +106,7 @@ def _read(written: bytes) -> PastCall | None:
 
 
 def _breaker(outcomes: bytes | None, open_until: bytes | None, now: float) -> BreakerSummary:
-    """As scripts/breaker.lua keeps it."""
+    """The breaker's state, which scripts/breaker.lua writes."""
     kept = outcomes or b""
     if open_until is None:
         return BreakerSummary("closed", len(kept), kept.count(b"1"), 0.0)

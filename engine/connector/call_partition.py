@@ -1,5 +1,7 @@
-"""One partition of connector-calls: its calls begin in order, finish in any order, and are
-committed up to the first that has not finished."""
+"""One partition of connector-calls: its calls start in order and finish in any order.
+
+The offset before the first unfinished call is committed.
+"""
 
 import asyncio
 from collections import deque
@@ -13,14 +15,14 @@ from connectors.scheduler import CallScheduler
 from engine.connector.call_result import CompletedCall, UndecodableRecord
 from engine.connector.finished_calls import WasFinished
 from engine.kafka.offsets import OffsetTracker
-from engine.kafka.partition_worker import Records
+from engine.kafka.partition_worker import Records, exception_of
 from engine.process.cancelling import cancel
 
 _BATCH_RECORDS = 500
 
 
 class FinishedRecord(NamedTuple):
-    """A record of one assignment of a partition, and what came of it."""
+    """A record of one assignment of a partition, with its result."""
 
     partition: "CallPartition"
     completion: CompletedCall | UndecodableRecord
@@ -31,14 +33,14 @@ class FinishedRecord(NamedTuple):
 
 
 class ResultSink(Protocol):
-    """Publishes results, and calls `finish_offsets` when all that follows from them is done."""
+    """Publishes results, then calls `finish_offsets` when all consequences are done."""
 
     async def load_finished(self, partition: TopicPartition) -> WasFinished: ...
     def add(self, finished: FinishedRecord) -> None: ...
 
 
 class CallReceiver(Protocol):
-    """Begins the calls of a batch, after `partition.begin`."""
+    """Starts the calls of a batch, after `partition.begin`."""
 
     async def receive(self, partition: "CallPartition", records: Records) -> None: ...
 
@@ -84,7 +86,7 @@ class CallPartition:
 
     @property
     def failure(self) -> BaseException | None:
-        """What stopped this partition, once something has."""
+        """The error that stopped this partition, or None."""
         return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
@@ -94,31 +96,33 @@ class CallPartition:
         self._arrived.set()
 
     def begin(self, offsets: Sequence[int]) -> None:
-        """These records were received."""
+        """Note that records with these offsets were received."""
         for offset in offsets:
             self.offsets.begin(offset)
         self._queued -= len(offsets)
 
     def complete(self, completion: CompletedCall | UndecodableRecord) -> None:
-        """A record has its result: hand it on, unless the partition was lost meanwhile."""
+        """Pass a record's result on, unless the partition was lost meanwhile."""
         if self.is_open:
             self.results.add(FinishedRecord(self, completion))
 
     def finish_offsets(self, offsets: Sequence[int]) -> None:
-        """All that follows from these records is done."""
+        """Note that all consequences of these records are done."""
         for offset in offsets:
             self.offsets.finish(offset)
         self._progress.set()
         self._on_progress()
 
     async def finish(self, deadline: float) -> None:
-        """Let tries in flight end and results be published, within `deadline` seconds; drop the
-        calls that wait."""
+        """Await tries in flight and publish their results, within `deadline` seconds.
+
+        Waiting calls are dropped.
+        """
         await self._drain(deadline)
         await self.abandon()
 
     async def abandon(self) -> None:
-        """End at once. Calls without a result are repeated by the next owner."""
+        """End at once. The next owner repeats the calls without a result."""
         self._closing = True
         self.is_open = False
         await cancel([self._task])
@@ -133,7 +137,7 @@ class CallPartition:
             async with asyncio.timeout(deadline):
                 await asyncio.wait([self._task])
                 await self._scheduler.drain(list(self.scheduled.values()), deadline)
-                forgotten = len(self.scheduled)  # these will have no result
+                forgotten = len(self.scheduled)  # these calls get no result
                 while self.offsets.unfinished > forgotten:
                     self._progress.clear()
                     await self._progress.wait()
@@ -145,14 +149,9 @@ class CallPartition:
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
-                # All that was fetched meanwhile, in however many fetches: a batch asks Redis
-                # and SQL once, so a slow answer makes batches larger, and no call late.
+                # A batch is all records that were fetched meanwhile. It makes one look-up in Redis
+                # and SQL, so that a slow answer makes batches larger and delays no call.
                 size = min(len(self._queue), _BATCH_RECORDS)
                 await self._receiver.receive(self, [self._queue.popleft() for _ in range(size)])
             if not self._closing:
                 self._arrived.clear()
-
-
-def exception_of(task: asyncio.Task[None]) -> BaseException | None:
-    """What the task raised, once it has."""
-    return task.exception() if task.done() and not task.cancelled() else None

@@ -1,4 +1,4 @@
-"""A request and a reply for a person to read: clipped, with the secrets masked."""
+"""Shows a request and a reply to people: clipped, with the secrets masked."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -20,7 +20,7 @@ _SAFE = "/?:@!$'()*,;"
 
 
 def show_request(call: Call, *, agent: str, now: float) -> RequestReport:
-    """The request; parameters' values and the signature are masked."""
+    """The request, with the parameters' values and the signature masked."""
     masked = tuple((name, MASK) for name, _ in call.endpoint.parameters)
     endpoint = replace(call.endpoint, parameters=masked)
     request = build_request(replace(call, endpoint=endpoint), agent=agent, now=now)
@@ -36,7 +36,7 @@ def show_request(call: Call, *, agent: str, now: float) -> RequestReport:
 
 
 def show_reply(reply: Reply, secrets: Collection[str]) -> ReplyReport:
-    """The reply; the secrets that it repeats are masked."""
+    """The reply, with secrets masked that it repeats."""
     headers = ((name, masked(value, secrets)) for name, value in reply.headers.items())
     return ReplyReport(
         status=reply.status,
@@ -80,7 +80,7 @@ def show_content(content: Content, secrets: Collection[str]) -> Content:
 
 
 def request_lines(request: RequestReport) -> Iterator[str]:
-    """For a terminal."""
+    """The lines of the request for a terminal."""
     yield f"{request.method} {request.url}"
     yield from _message(request.headers, request.body)
     if request.left_out:
@@ -89,13 +89,13 @@ def request_lines(request: RequestReport) -> Iterator[str]:
 
 
 def reply_lines(reply: ReplyReport) -> Iterator[str]:
-    """For a terminal."""
+    """The lines of the reply for a terminal."""
     yield f"status {reply.status}"
     yield from _message(reply.headers, reply.body)
 
 
 def result_lines(result: Content | Declined) -> Iterator[str]:
-    """For a terminal."""
+    """The lines of the result for a terminal."""
     if isinstance(result, Declined):
         yield "no notification: the service declines"
         return
@@ -122,7 +122,7 @@ def _headers(pairs: Iterator[tuple[str, str]]) -> Pairs:
 
 
 def _body(raw: bytes) -> str:
-    """JSON is indented; of a body that is no text only the size is shown."""
+    """The body as text, JSON indented; for bytes that are no text only their number."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -135,7 +135,7 @@ def _body(raw: bytes) -> str:
 
 
 def _encodable(text: str) -> str:
-    """JSON may contain lone surrogates, which UTF-8 cannot encode."""
+    """The text without lone surrogates, which JSON may contain and UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""What a result leads to: a message, an update of the claim, an entry in the history."""
+"""The consequences of a result: a message, an update of the claim, an entry in the history."""
 
 from typing import Any
 
@@ -25,9 +25,11 @@ _COPIED_FIELDS = tuple(
 
 
 class CompletedCall(msgspec.Struct, gc=False):
-    """A call that has its result. `known` is the catalog's record of the device, if there is one;
-    `tries` is None if the call was never scheduled. `trace` are the headers of the trace that it is
-    part of."""
+    """A call with its result.
+
+    `known` is the catalog's record of the device, or None. `tries` is None if the call was never
+    scheduled. `trace` has the headers of the trace that the call is part of.
+    """
 
     received: ReceivedCall
     known: DeviceRecord | None
@@ -49,7 +51,7 @@ class CompletedCall(msgspec.Struct, gc=False):
 
     @property
     def outcome(self) -> str:
-        """The label that the call is counted under: published, declined, or the fault."""
+        """The label under which the call is counted: published, declined, or the fault."""
         if isinstance(self.result, Failed):
             return self.result.fault.value
         return "declined" if isinstance(self.result, Declined) else "published"
@@ -60,7 +62,7 @@ class CompletedCall(msgspec.Struct, gc=False):
         return self.result.size if isinstance(self.result, Content) else 0
 
     def notification(self, topic: str) -> Outgoing | None:
-        """The notification of a call that was answered with content."""
+        """The notification, if the reply has content; else None."""
         content, message = self.result, self.received.message
         if not isinstance(content, Content):
             return None
@@ -79,7 +81,7 @@ class CompletedCall(msgspec.Struct, gc=False):
         return Outgoing(topic, udid, _encode(notification), headers, self.record.timestamp)
 
     def dead_letter(self) -> DeadLetter | None:
-        """The dead letter of a call that failed."""
+        """The dead letter, if the call failed; else None."""
         if not isinstance(self.result, Failed):
             return None
         return DeadLetter(
@@ -87,14 +89,13 @@ class CompletedCall(msgspec.Struct, gc=False):
         )
 
     def too_large(self, size: int) -> "CompletedCall":
-        """The same call, failed because its topic refuses its notification of `size` bytes."""
+        """The call as a failure, because the topic refuses its notification of `size` bytes."""
         detail = f"the notification would have {size} bytes"
         failed = Failed(CallFault.TOO_LARGE, detail)
         return CompletedCall(self.received, self.known, failed, self.tries, self.trace)
 
     def claim_update(self) -> ClaimUpdate | None:
-        """Content keeps the claim as it is (None), a refusal shortens it, a failure gives it
-        back."""
+        """None keeps the claim, after content. Declining shortens it, a failure gives it back."""
         message = self.received.message
         keep = 0 if isinstance(self.result, Failed) else DECLINED_SECONDS
         if isinstance(self.result, Content) or message.delay <= keep:
@@ -102,14 +103,14 @@ class CompletedCall(msgspec.Struct, gc=False):
         return ClaimUpdate(
             campaign_id=message.campaign.id,
             udid=message.device.udid,
-            owner=self.received.notification_id,
+            notification_id=self.received.notification_id,
             detected_at=self.received.detected_at,
             delay=message.delay,
             keep=keep,
         )
 
     def past_call(self, now: float) -> PastCall:
-        """The call as the company's account holders see it. `now` in epoch seconds."""
+        """The call in the form for account holders. `now` in epoch seconds."""
         tries, seconds, status = self.tries or Tries()
         return PastCall(
             at=now,
@@ -124,7 +125,7 @@ class CompletedCall(msgspec.Struct, gc=False):
 
 
 class UndecodableRecord(msgspec.Struct, gc=False):
-    """A record of connector-calls that is no call: it takes the same way as a CompletedCall."""
+    """A record of connector-calls that cannot be decoded; handled as a CompletedCall is."""
 
     letter: DeadLetter
     id: str = ""

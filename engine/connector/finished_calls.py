@@ -1,8 +1,8 @@
-"""Which calls behind the committed offset are finished already, so that a crash repeats few.
+"""Stores which calls after the committed offset are finished, so that a crash repeats few.
 
-Calls finish in any order and commits have no gaps: one call that waits for its service's breaker
-holds the committed offset back, for minutes. Redis remembers the calls that finished behind it;
-without Redis they are repeated under the same id, which costs the customer's service only.
+Calls finish in any order, and a commit covers no gaps: one call that waits for its service's
+breaker can hold the committed offset back for minutes. Redis stores the calls that finished after
+it. Without Redis they are repeated under the same id, and the customer's service gets them twice.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from engine.process.metrics import Metrics
 _PAUSE_SECONDS = 1.0
 
 
-# By offset and id (None for a record that is no call): whether the record was finished before.
+# Whether the record of an offset and id (None if it is no call) was finished before.
 WasFinished = Callable[[int, str | None], bool]
 
 
 class PartitionProgress(NamedTuple):
-    """The ids of calls of one partition that have finished, by offset, and the offset to commit."""
+    """A partition's finished calls (ids by offset), and the offset to commit."""
 
     finished: Mapping[int, str]
     done: int | None = None
 
 
 class FinishedCallStore:
-    """One sorted set a partition: `<offset>:<id>`, by offset. `life` and `deadline` in seconds.
+    """One sorted set for each partition: `<offset>:<id>`, by offset. `life`, `deadline` in s.
 
     The id guards against a topic that was deleted and created again: its offsets start at 0.
     """
@@ -55,7 +55,10 @@ class FinishedCallStore:
         self._away_until = float("-inf")
 
     async def was_finished(self, partition: TopicPartition) -> WasFinished:
-        """As of now. Says no for all calls if Redis does not answer in time."""
+        """A test for finished calls, as of now.
+
+        It is False for all calls if Redis does not answer in time.
+        """
         finished = await self.load(partition)
         return lambda offset, id_: id_ is not None and finished.get(offset) == id_
 
@@ -88,7 +91,7 @@ class FinishedCallStore:
         try:
             async with asyncio.timeout(self._deadline):
                 answers = list(await pipeline.execute())
-        except Exception as error:  # sorted: goes without, or up and stops the process
+        except Exception as error:  # temporary errors are ignored, others stop the process
             if not redis_may_recover(error):
                 raise
             self._metrics.redis_errors.failed(error, "finished calls")

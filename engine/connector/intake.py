@@ -1,4 +1,4 @@
-"""From a record of connector-calls to the call that its company's service receives."""
+"""Turns a record of connector-calls into the call that the company's service receives."""
 
 import uuid
 from functools import lru_cache
@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder(ConnectorCall).decode
 
 
 class ReceivedCall(msgspec.Struct, gc=False):
-    """A decoded record. `notification_id` is the owner of its claim; `detected_at` in epoch s."""
+    """A decoded record. `notification_id` owns the claim; `detected_at` is epoch seconds."""
 
     record: ConsumerRecord[bytes, bytes]
     message: ConnectorCall
@@ -45,7 +45,7 @@ class ReceivedCall(msgspec.Struct, gc=False):
 
 
 def decode_call(record: ConsumerRecord[bytes, bytes]) -> ReceivedCall:
-    """One call. Raises one of decoding.UNDECODABLE."""
+    """One call. Raises the errors in decoding.UNDECODABLE."""
     message = _decode(record.value or b"")
     _check(message)
     notification_id = uuid.UUID(message.id)
@@ -55,7 +55,7 @@ def decode_call(record: ConsumerRecord[bytes, bytes]) -> ReceivedCall:
 
 
 def _check(message: ConnectorCall) -> None:
-    """Refuse what the types allow, but SQL, Redis or a notification cannot hold."""
+    """Refuse values that the types allow but SQL, Redis or a notification cannot hold."""
     device, connector = message.device, message.connector
     if "\0" in device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
@@ -78,9 +78,9 @@ def build_call(
     fresh_seconds: float,
     traceparent: str | None = None,
 ) -> Call:
-    """The call, to be tried while the detection is fresh.
+    """The call, which may be tried while the detection is fresh.
 
-    `known` is the catalog's record of the device: None where it has none. `traceparent` goes with
+    `known` is the catalog's record of the device, or None if it has none. `traceparent` goes with
     the request.
     """
     message = received.message
@@ -100,7 +100,7 @@ def build_call(
             name=device.name,
             version=device.version,
             model=device.model,
-            # A device that is not in the catalog is no test device.
+            # A device that the catalog does not have is no test device.
             test=None if known is NO_ANSWER else known is not None and known.test,
         ),
         detected_at=message.detected_at,
@@ -119,10 +119,10 @@ _decode_parameters = msgspec.json.Decoder(list[_Parameter]).decode
 
 
 class EndpointDecryptor:
-    """Decrypts a connector's parameters and secret. Without a cipher, connectors that have neither
-    can be used.
+    """Decrypts a connector's parameters and secret, and caches them.
 
-    Keeps what it decrypted: decrypting costs more than all other preparation of a call.
+    Without a cipher only connectors without parameters and secret can be used. Decrypting costs
+    more than all other preparation of a call.
     """
 
     def __init__(self, cipher: Cipher | None) -> None:
@@ -130,7 +130,7 @@ class EndpointDecryptor:
         self._decrypt = lru_cache(maxsize=_CACHED_SECRETS)(self._decrypt_uncached)
 
     def decrypt(self, endpoint: ConnectorEndpoint) -> Endpoint:
-        """Raises EndpointError."""
+        """The endpoint with plain parameters and secret. Raises EndpointError."""
         try:
             method = HttpMethod(endpoint.method.upper())
             place = ParameterPlace(endpoint.auth.lower())

@@ -1,15 +1,15 @@
 """The role `connector`: the way of a call, from its record to its notification, top to bottom.
 
-    receive         decode a batch, skip what was finished before a crash, look the devices up
-    schedule        hand each call to `connectors.scheduler`; from here each goes its own way
+    receive         decode a batch, skip calls that finished before a crash, look up devices
+    schedule        pass each call to `connectors.scheduler`; from here on calls are independent
     publish         the notification, or a dead letter
     update claims   a failed call gives its claim back, a declined one shortens it
-    remember        in Redis, the calls finished behind the offset that can be committed
+    remember        store in Redis the calls that finished after the offset to commit
     finish          the consumer commits the offset before which all calls are finished
 
-In this order a crash between two steps repeats calls and loses none: a repeat has the same id, and
-updates no claim that it does not own. With DELIVERY=exactly_once the steps behind `schedule` are
-those of engine/connector/transactional_results.py.
+In this order a crash between two steps repeats calls and loses none. A repeated call has the same
+id and updates no claim that it does not own. With DELIVERY=exactly_once the steps after `schedule`
+are in engine/connector/transactional_results.py.
 """
 
 from aiokafka import TopicPartition
@@ -65,7 +65,7 @@ class ConnectorRole:
         self._tracer = tracer or PassingTracer()
 
     async def receive(self, partition: CallPartition, records: Records) -> None:
-        """Begin every call of a batch. Raises what no retry mends."""
+        """Start every call of a batch. Raises permanent errors."""
         with self._step("decode"):
             calls, letters, _ = decode_records(records, decode_call, self._limit)
         with self._step("devices"):
@@ -88,7 +88,7 @@ class ConnectorRole:
     def _schedule(
         self, partition: CallPartition, received: ReceivedCall, known: DeviceRecord | None
     ) -> None:
-        """Schedule one call; its result completes the record, at once or whenever it comes."""
+        """Schedule one call; its result completes the record."""
         offset = received.record.offset
         device = None if known is NO_ANSWER else known
         span = self._tracer.begin("proximity.connector", received.record.headers, _about(received))
@@ -129,9 +129,9 @@ def _about(received: ReceivedCall) -> Attributes:
 
 
 class AtLeastOnceResults(ResultSink):
-    """What follows from the results of all partitions of a process. `run` must run.
+    """Handles the results of all partitions of a process. `run` must be running.
 
-    It raises what no retry mends. No step waits for a later one: while Redis is away calls are
+    `run` raises permanent errors. No step waits for a later one: while Redis is away results are
     still published.
     """
 
@@ -159,7 +159,7 @@ class AtLeastOnceResults(ResultSink):
         self._to_publish.put(finished)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the steps until cancelled."""
         await run_steps(
             self._to_publish.run(self._publish),
             self._to_update.run(self._update_claims),

@@ -1,4 +1,4 @@
-"""The breakers of customers' services in Redis: all processes share what each has found out."""
+"""Stores the breakers of customers' services in Redis, where all processes share them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _TAGS = 16  # slots over which a cluster spreads companies
 
 
 class RedisBreakers:
-    """A BreakerStore in Redis: one script call, in a cluster one a slot.
+    """A BreakerStore in Redis: one script call, or one for each slot of a cluster.
 
     `deadline` in seconds. Raises RedisError or TimeoutError.
     """

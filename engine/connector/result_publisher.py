@@ -1,4 +1,4 @@
-"""The steps that follow a result, for many results at once, whichever delivery is set."""
+"""The steps after a result, for many results at once, for both kinds of delivery."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 
 
 class BatchQueue(Generic[Item]):
-    """Items that are put while a batch is handled are the next batch."""
+    """A queue of items. Items that arrive while a batch is handled form the next batch."""
 
     def __init__(self) -> None:
         self._items: list[Item] = []
@@ -43,7 +43,7 @@ class BatchQueue(Generic[Item]):
             self._filled.set()
 
     async def run(self, handle: Callable[[list[Item]], Awaitable[None]]) -> None:
-        """Handle batch after batch until cancelled. Raises what `handle` raises."""
+        """Handle batch after batch until cancelled. Raises the errors of `handle`."""
         while True:
             await self._filled.wait()
             self._filled.clear()
@@ -52,7 +52,7 @@ class BatchQueue(Generic[Item]):
 
 
 async def run_steps(*steps: Coroutine[Any, Any, None]) -> None:
-    """Run all until cancelled. Raises what one of them raises; the others are cancelled."""
+    """Run all steps until cancelled. An error of one cancels the others and is raised."""
     tasks = [asyncio.create_task(step) for step in steps]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -75,7 +75,7 @@ class ResultMemory:
 
     @property
     def has_room(self) -> bool:
-        """Whether more calls may begin: not while Kafka is away and much content waits."""
+        """Whether more calls may start: not while much content waits for Kafka."""
         return self._bytes < self._most_bytes
 
     def take(self, size: int) -> None:
@@ -97,7 +97,7 @@ class CallNotification(NamedTuple):
 class ResultPublisher:
     """Publishes results, updates their claims, counts them. `clock` in epoch seconds.
 
-    Raises what no retry mends.
+    Raises permanent errors.
     """
 
     def __init__(
@@ -119,8 +119,10 @@ class ResultPublisher:
     async def publish(
         self, publisher: DeadLetterPublisher, batch: Sequence[FinishedRecord]
     ) -> list[FinishedRecord]:
-        """Publish notifications and dead letters. Returns the batch, in which calls whose
-        notification was too large have failed."""
+        """Publish notifications and dead letters.
+
+        Returns the batch, in which calls with too large a notification are replaced by failures.
+        """
         published = list(batch)
         notifications = [
             CallNotification(number, message, finished.completion.record)
@@ -137,14 +139,14 @@ class ResultPublisher:
         return published
 
     async def update_claims(self, updates: Sequence[ClaimUpdate]) -> None:
-        """Waits for Redis."""
+        """Update claims; waits while Redis is away."""
         with self.step("claims"):
             await retry(
                 lambda: self._claims.apply(updates), self._metrics.redis_errors, "claims to update"
             )
 
     def count(self, published: Sequence[FinishedRecord]) -> None:
-        """Metrics, the log, and the history that account holders see."""
+        """Add results to the metrics, the log, and the history for account holders."""
         metrics, now = self._metrics, self._clock()
         failed: Counter[tuple[int, str]] = Counter()
         for _, call in published:

@@ -1,11 +1,12 @@
 """DELIVERY=exactly_once: a call's result is published and its offset committed, or neither.
 
-Calls finish in any order and an offset has no gaps. So the transaction that publishes results
-commits the offset before which all calls are finished, and as its metadata which calls behind it
-are finished. Results for which the metadata has no room wait until an earlier call finishes.
+Calls finish in any order, and a committed offset covers no gaps. So the transaction that publishes
+results commits the offset before which all calls are finished, with metadata that names the calls
+after it that are finished. Results for which the metadata has no room wait until an earlier call
+finishes.
 
-Claims are updated before, because they are in Redis: after a crash in between, the call is repeated
-and updates no claim that it does not own.
+Claims are updated before the transaction, because they are in Redis. After a crash in between, the
+call is repeated and updates no claim that it does not own.
 """
 
 import asyncio
@@ -19,24 +20,27 @@ from engine.connector.call_partition import (
     CallReceiver,
     FinishedRecord,
     ResultSink,
-    exception_of,
 )
 from engine.connector.finished_calls import WasFinished
 from engine.connector.result_publisher import BatchQueue, ResultMemory, ResultPublisher, run_steps
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker
+from engine.kafka.partition_worker import exception_of
 from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel
 from engine.redis.claims import ClaimUpdate
 
-_MOST_RESULTS = 1000  # a transaction
+_MOST_RESULTS = 1000  # in a transaction
 _IDLE_SECONDS = 1.0
 
 
 class TransactionalResults(ResultSink):
-    """What follows from the results of one assignment of a partition: update claims, then publish
-    and commit in one transaction. `publisher` publishes with `transactions`. `run` must run."""
+    """Handles the results of one assignment of a partition. `run` must be running.
+
+    Updates claims, then publishes and commits in one transaction. `publisher` publishes with
+    `transactions`.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class TransactionalResults(ResultSink):
         self._committing = asyncio.Lock()
 
     async def load_finished(self, partition: TopicPartition) -> WasFinished:  # noqa: ARG002
-        """What the last owner of the partition committed beside the offset."""
+        """The finished calls that the last owner of the partition committed with the offset."""
         return lambda offset, _id: offset in self._finished_before
 
     def add(self, finished: FinishedRecord) -> None:
@@ -74,7 +78,7 @@ class TransactionalResults(ResultSink):
             self._to_update.put((finished, update))
 
     async def run(self) -> None:
-        """Until cancelled. Raises TransactionLostError."""
+        """Run the steps until cancelled. Raises TransactionLostError."""
         try:
             await run_steps(
                 self._to_update.run(self._update_claims),
@@ -106,7 +110,7 @@ class TransactionalResults(ResultSink):
         offsets = [finished.offset for finished in batch]
         with self._steps.step("publish"):
             published = await self._steps.publish(self._publisher, batch)
-            # A notification that was too large has become a failure, which gives its claim back.
+            # A call with too large a notification is a failure now, which gives its claim back.
             failed = [new for new, old in zip(published, batch, strict=True) if new is not old]
             updates = [each.completion.claim_update() for each in failed]
             if owned := [update for update in updates if update is not None]:
@@ -125,14 +129,16 @@ class TransactionalResults(ResultSink):
         self._committed = done
 
     def metadata(self, finishing: Sequence[int]) -> str:
-        """The offsets finished behind the committed one, those finished before this assignment and
-        not read again yet included."""
+        """The finished offsets after the committed one.
+
+        Offsets that were finished before this assignment and are not read again yet are included.
+        """
         _, finished = self.offsets.after(frozenset(finishing))
         beyond = self._finished_before.beyond(self.offsets.end or 0)
         return FinishedRanges([*finished, *beyond]).text()
 
     def fitting(self, offsets: list[int]) -> int:
-        """How many of the offsets, from the first on, can be committed as finished together."""
+        """How many of the offsets, from the first on, fit into the metadata of one commit."""
         fits, too_many = 0, len(offsets) + 1
         count = len(offsets)
         while fits + 1 < too_many:
@@ -144,7 +150,7 @@ class TransactionalResults(ResultSink):
         return fits
 
     async def _commit_when_idle(self) -> None:
-        """Calls that were finished before this assignment finish again without a result."""
+        """Commit the offsets of calls that were finished before this assignment."""
         while True:
             await asyncio.sleep(_IDLE_SECONDS)
             async with self._committing:
@@ -184,7 +190,7 @@ class TransactionalCallPartition(CallPartition):
 
     @property
     def done_offset(self) -> None:
-        """Nothing for the consumer to commit."""
+        """None, because the consumer has nothing to commit."""
         return None
 
     @property
@@ -197,7 +203,7 @@ class TransactionalCallPartition(CallPartition):
         await self._close()
 
     async def _drain(self, deadline: float) -> None:
-        """As CallPartition, but no longer than results can be published."""
+        """As CallPartition, but only while results can be published."""
         draining = asyncio.create_task(super()._drain(deadline))
         await asyncio.wait([draining, self._publishing], return_when=asyncio.FIRST_COMPLETED)
         await cancel([draining])

@@ -1,6 +1,6 @@
-"""One call about a sample detection, for a person to see what the company's service answers.
+"""Makes one call about a sample detection, so that people see how a company's service answers.
 
-It is published nowhere, never retried, and breakers do not count it.
+The result is not published, a failure is not retried, and breakers do not count the call.
 """
 
 import time
@@ -30,8 +30,10 @@ _FRESH_SECONDS = 300.0
 def company_trials(
     database: Database, decryptor: EndpointDecryptor, caller: ServiceCaller, *, agent: str
 ) -> Callable[[int], Awaitable[Trial]]:
-    """A function that tries the connector of a company by its id. It raises NothingToTryError and
-    SQLAlchemy's errors."""
+    """A function that tries the connector of a company by its id.
+
+    It raises NothingToTryError and SQLAlchemy's errors.
+    """
 
     async def try_connector(company_id: int) -> Trial:
         call = await sample_call(database, decryptor, company_id, SAMPLE_UDID)
@@ -44,7 +46,7 @@ def company_trials(
 
 
 async def make_trial(caller: ServiceCaller, call: Call, *, agent: str) -> Trial:
-    """Make the call once; whatever the service answers becomes a Trial."""
+    """Make the call once; every answer of the service becomes a Trial."""
     try:
         trial = Trial("", "", show_request(call, agent=agent, now=time.time()))
     except ValueError:

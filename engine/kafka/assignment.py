@@ -1,7 +1,7 @@
-"""The partitions that one member of a group owns: where each goes on, its worker, its end.
+"""The partitions that one member of a group owns: their positions, their workers, their end.
 
-Revoked and lost are different ends. A revoked partition finishes its batch and commits. A lost
-one (the group gave this member up) may be somebody else's already: it is dropped, uncommitted.
+A revoked partition finishes its batch and commits. A lost partition (the group gave this member up)
+may have another owner already: it is dropped without a commit.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ WorkerFactory = Callable[[TopicPartition, Callable[[], None]], PartitionWorker]
 class Assignment:
     """Gives each partition a position and a worker; until it has both, the partition is paused.
 
-    `on_progress` is called by the workers, and when partitions have their positions.
+    Workers call `on_progress`, and so does positioning when it is done.
     """
 
     def __init__(
@@ -66,12 +66,13 @@ class Assignment:
 
     def begin(self, partitions: Collection[TopicPartition]) -> None:
         """Find the positions in the background, then start the workers."""
-        # The group waits for its listener, and the servers that know may be away for long.
+        # In the background, because the group waits for its listener, and the servers that have
+        # the positions may be away for long.
         self._position(partitions, self._begin(partitions))
 
     async def end(self, revoked: Iterable[TopicPartition], *, lost: bool) -> None:
         """End the workers of partitions that this member no longer owns."""
-        # aiokafka revokes all before it assigns: what is still being positioned is assigned anew.
+        # aiokafka revokes all before it assigns: partitions without a position are assigned again.
         await self._cancel_positioning()
         gone = [self.partitions.pop(each) for each in revoked if each in self.partitions]
         if gone and lost:
@@ -82,7 +83,7 @@ class Assignment:
         self._forget(gone)
 
     async def end_all(self) -> None:
-        """Shutdown: workers finish the batches in flight, and their offsets are committed."""
+        """At shutdown: workers finish the batches in flight, and their offsets are committed."""
         await self._cancel_positioning()
         gone = list(self.partitions.values())
         await self._drain(gone)
@@ -90,12 +91,15 @@ class Assignment:
         self.partitions.clear()
 
     def go_on_behind_gap(self, partition: TopicPartition, position: int) -> None:
-        """The brokers have nothing at `position`: retention took it, or it is another topic."""
+        """The brokers have no record at `position`: it was deleted, or the topic is another."""
         if partition in self.partitions and self.is_placed(partition):
             self._position([partition], self._go_on_behind_gap(partition, position))
 
     def raise_failures(self) -> None:
-        """Raise what stopped a worker or a search for positions; restart what only has to."""
+        """Raise the first error of a worker or of positioning.
+
+        A partition that only needs a restart is restarted.
+        """
         for task in [task for task in self._positioning if task.done()]:
             self._positioning.discard(task)
             if not task.cancelled():
@@ -110,7 +114,7 @@ class Assignment:
                 raise failure
 
     async def watch_topics(self) -> None:
-        """Begin again where a topic was deleted and made anew, within seconds, until cancelled."""
+        """Restart partitions whose topic was deleted and created again, until cancelled."""
         while True:
             await asyncio.sleep(_IDENTITY_SECONDS)
             with suppress(KafkaError, OSError, TimeoutError):  # asked again soon
@@ -129,7 +133,7 @@ class Assignment:
     def _position(
         self, partitions: Collection[TopicPartition], work: Coroutine[None, None, None]
     ) -> None:
-        """Pause the partitions until `work` has placed them."""
+        """Pause the partitions until `work` has set their positions."""
         self._consumer.pause(*partitions)
         self._unplaced.update(partitions)
         task = asyncio.create_task(work, name=f"{self._role} positions")
@@ -155,7 +159,7 @@ class Assignment:
     async def _begin_again(
         self, partitions: Collection[TopicPartition], pause: float = 0.0
     ) -> None:
-        """Finish what is in hand and, after `pause`, find new positions: the old ones are void.
+        """Finish the batch in hand and, after `pause`, find new positions.
 
         (If another member owns the partition by now, the group revokes it meanwhile.)
         """

@@ -1,4 +1,4 @@
-"""Messages in batches, one request a partition, each within what its topic takes."""
+"""Sends messages in batches, one request for each partition, each within its topic's limit."""
 
 import asyncio
 import time
@@ -15,25 +15,28 @@ from engine.kafka.murmur2 import murmur2
 from engine.kafka.record_time import DatedBy, RecordTime
 
 LARGEST_MESSAGE = 32 * 1024 * 1024
-# A batch stays under the brokers' default message.max.bytes (1 MiB); a single message may be
-# larger, where the topic allows it.
+# A batch stays below the brokers' default message.max.bytes (1 MiB). A single message may be
+# larger, if the topic allows it.
 _BATCH_BYTES = 900_000
-# A larger message leaves alone, so that a refusal names it, and takes no other along.
+# A larger message is sent alone, so that its refusal affects no other message.
 _ALONE_BYTES = 256 * 1024
 _REMEMBERED = 60.0  # seconds: a topic's limit may be raised
 
-# Java's partitioner, so that a device keeps its partition whoever publishes; remembered because
+# Java's partitioner, so that a device has one partition whichever client publishes. Cached, because
 # it is computed in Python, byte by byte.
 _hash = lru_cache(maxsize=131_072)(murmur2)
-# A key that can be no udid (255 characters): it is neither remembered nor worked through in Python.
+# A longer key is no udid (255 characters): its hash is neither cached nor computed in Python.
 _LONGEST_KEY = 4 * 255
 
 Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
 
 
 class Outgoing(NamedTuple):
-    """One message to publish. A message without a key goes to partition 0. `timestamp` (epoch
-    milliseconds) is that of the record behind it: it is used where this host's clock is refused."""
+    """One message to publish.
+
+    A message without a key goes to partition 0. `timestamp` (epoch milliseconds) is that of the
+    record that caused the message; it is used if the brokers refuse this host's clock.
+    """
 
     topic: str
     key: bytes | None
@@ -53,10 +56,10 @@ class _Refusal(NamedTuple):
 
 
 class TopicLimits:
-    """What the brokers refused as too large, remembered for a minute, by topic.
+    """The sizes that the brokers refused, by topic, remembered for a minute.
 
-    A refusal costs the producer its place in the sequence of all its batches, so the same must
-    not be asked again and again. `clock` in seconds.
+    After a refusal the producer's sequence of batches has a gap and it must be replaced, so the
+    same message must not be tried again and again. `clock` in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,16 +68,12 @@ class TopicLimits:
         self._refusals: dict[str, _Refusal] = {}
 
     def joins(self, topic: str, size: int, others: int) -> bool:
-        """Whether a message of `size` may join a batch that has `others` bytes."""
+        """Whether a message of `size` may join a batch of `others` bytes."""
         return size <= _ALONE_BYTES and others + size <= self._batch_bytes.get(topic, _BATCH_BYTES)
-
-    def refuses(self, message: Outgoing) -> bool:
-        """Whether the topic refused a message of this size, or less, a short while ago."""
-        return message_size(message) >= self.refused_from(message.topic)
 
     def refused_from(self, topic: str) -> int:
         """The size from which on messages of the topic are refused now."""
-        most = LARGEST_MESSAGE + 1  # the builder would refuse it without a word
+        most = LARGEST_MESSAGE + 1  # the batch builder refuses such a message without an error
         refusal = self._refusals.get(topic)
         if refusal is not None and self._clock() < refusal.until:
             return min(most, refusal.size)
@@ -100,8 +99,10 @@ class _MessageBatch(NamedTuple):
 
 
 class FailedBatch(NamedTuple):
-    """Messages that went together and were not taken, and why. `dated` is whose time they carried,
-    where the brokers have answered."""
+    """Messages that were sent together and refused, and the error.
+
+    `dated` says which clock dated them, if the brokers have answered.
+    """
 
     messages: list[Outgoing]
     error: BaseException
@@ -109,12 +110,12 @@ class FailedBatch(NamedTuple):
 
     @property
     def is_one_too_large(self) -> bool:
-        """Whether it is a single message, which no smaller batch can carry."""
+        """Whether it is a single message that is too large."""
         return len(self.messages) == 1 and isinstance(self.error, MessageSizeTooLargeError)
 
     @property
     def is_final(self) -> bool:
-        """Whether it was refused for its date and cannot be dated otherwise."""
+        """Whether it was refused for its timestamp and no other timestamp can be tried."""
         if not isinstance(self.error, InvalidTimestampError):
             return False
         undated = any(message.timestamp is None for message in self.messages)
@@ -122,9 +123,9 @@ class FailedBatch(NamedTuple):
 
 
 class BatchSender:
-    """Sends lists of messages with the producer it is given, each dated by `record_time`.
+    """Sends lists of messages with a given producer; `record_time` gives their timestamps.
 
-    What the brokers refuse is noted in `limits` and `record_time`, which may be shared by many.
+    Refusals are noted in `limits` and `record_time`, which several senders may share.
     """
 
     def __init__(self, limits: TopicLimits, record_time: RecordTime) -> None:
@@ -135,7 +136,7 @@ class BatchSender:
     async def send(
         self, producer: AIOKafkaProducer, messages: Sequence[Outgoing]
     ) -> list[FailedBatch]:
-        """Send all in batches; those that failed. Refusals for size or date are remembered."""
+        """Send all messages in batches. Returns the failed batches; notes refusals."""
         for topic in {message.topic for message in messages}:
             self._partitions[topic] = len(await producer.partitions_for(topic))
         batches = self._batches(producer, messages)
@@ -159,7 +160,7 @@ class BatchSender:
     def _batches(
         self, producer: AIOKafkaProducer, messages: Iterable[Outgoing]
     ) -> list[_MessageBatch]:
-        """Messages in batches by topic, partition and whose time they carry, each in order."""
+        """Messages in batches by topic, partition and dating, each in order."""
         by_topic: dict[str, list[Outgoing]] = {}
         for message in messages:
             by_topic.setdefault(message.topic, []).append(message)
@@ -184,7 +185,7 @@ class BatchSender:
             if batch is None or not joins(topic, size, batch.builder.size()):
                 batch = _MessageBatch(producer.create_batch(), topic, *place, [])
                 batches.append(batch)
-                # A large one stays alone.
+                # A large message is a batch of its own.
                 if joins(topic, size, 0):
                     open_batches[place] = batch
                 else:

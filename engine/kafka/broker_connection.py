@@ -1,4 +1,4 @@
-"""One connection to one broker, for questions that aiokafka's clients do not ask."""
+"""One connection to one broker, for requests that aiokafka's clients do not make."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,8 +17,10 @@ _SECONDS = 5.0
 
 @asynccontextmanager
 async def any_broker(settings: Settings) -> AsyncIterator[Any]:
-    """Of the bootstrap addresses the first that answers. Raises KafkaError, OSError, TimeoutError;
-    connecting, and each answer, take 5 s at most."""
+    """A connection to the first bootstrap address that answers.
+
+    Raises KafkaError, OSError, TimeoutError. Connecting, and each answer, take 5 s at most.
+    """
     failure: Exception | None = None
     for host, port in bootstrap_addresses(settings.kafka_bootstrap_servers):
         try:
@@ -36,7 +38,7 @@ async def any_broker(settings: Settings) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def broker_at(settings: Settings, host: str, port: int) -> AsyncIterator[Any]:
-    """The one at this address. Raises as `any_broker` does."""
+    """A connection to the broker at this address. Raises as `any_broker` does."""
     connection = await _connect(settings, host, port)
     try:
         yield connection

@@ -1,7 +1,7 @@
-"""Whether Kafka answers now: a broker is asked for real, on a connection of its own.
+"""Checks whether Kafka answers now, by a request on a connection of its own.
 
-Nothing is remembered: a producer or a consumer that has nothing to send learns of a broker that
-hangs only after its request timeout.
+No result is cached. A producer or consumer that has nothing to send notices a broker that hangs
+only after its request timeout.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class BrokerProbe:
-    """Asks any one broker for its cluster. Callers who ask at once share one request.
+    """Sends any one broker a request. Concurrent callers share one request.
 
     `errors` counts each request that no broker answered. `deadline` in seconds.
     """
@@ -37,11 +37,11 @@ class BrokerProbe:
         self._asking: asyncio.Task[bool] | None = None
 
     async def answers(self) -> bool:
-        """Whether a broker answers within the deadline. Does not raise what aiokafka raises."""
+        """Whether a broker answers within the deadline. Raises no errors of aiokafka."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(), name="kafka probe")
-        # The request goes on past the deadline, to the end of aiokafka's own: a connection that
-        # is cancelled while it is made stays open for ever.
+        # The request continues after the deadline until aiokafka's own deadline: a connection that
+        # is cancelled while it is being made stays open for ever.
         await asyncio.wait([self._asking], timeout=self._deadline)
         if self._asking.done() and self._asking.result():
             self._errors.answered(PROBE)

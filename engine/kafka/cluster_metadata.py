@@ -1,8 +1,8 @@
-"""What brokers say of a cluster: its topics with their ids, and what this login may do.
+"""Reads a cluster's metadata: its topics with their ids, and the rights of this login.
 
-aiokafka speaks Metadata up to version 5. What a login may do is in version 8; the ids, by which a
-topic made anew under an old name is told apart, are in version 10 (Kafka 2.8). Unlike aiokafka's
-own requests, this one never makes a topic.
+aiokafka speaks Metadata up to version 5. The rights of a login are in version 8. Topic ids, which
+distinguish a topic from an earlier one of the same name, are in version 10 (Kafka 2.8). Unlike
+aiokafka's own requests, this one never creates a topic.
 """
 
 import uuid
@@ -145,8 +145,8 @@ class _ClusterRequest(Request[_Request8 | _Request10]):  # type: ignore[misc]
 async def topic_ids(client: AIOKafkaClient, topics: Collection[str]) -> dict[str, str]:
     """The ids of those of `topics` that exist, as 32 hexadecimal digits.
 
-    Empty where the brokers know no ids. The caller sets a deadline. Raises KafkaError, OSError
-    and TimeoutError.
+    Empty if the brokers know no ids. The caller sets a deadline. Raises KafkaError, OSError and
+    TimeoutError.
     """
     last: Exception = NodeNotReadyError("no broker is known")
     for broker in client.cluster.brokers():
@@ -166,7 +166,7 @@ async def topic_ids(client: AIOKafkaClient, topics: Collection[str]) -> dict[str
 
 
 class Rights(NamedTuple):
-    """What the login may do; None where the cluster does not say."""
+    """The operations that the login may perform; None if the cluster does not say."""
 
     bits: int
 
@@ -176,7 +176,11 @@ class Rights(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """`error` is Kafka's number, 0 for none; `leaderless` partitions take nothing now."""
+    """The state of a topic.
+
+    `error` is Kafka's number, 0 for none; `leaderless` is the number of partitions without a
+    leader, which accept no messages now.
+    """
 
     error: int
     partitions: int
@@ -193,8 +197,11 @@ class ClusterState(NamedTuple):
 
 
 async def ask_cluster(settings: Settings, topics: Collection[str]) -> ClusterState:
-    """The first of several addresses that answers. Raises KafkaError, OSError, TimeoutError, and
-    NotImplementedError where the broker is older than Kafka 2.3."""
+    """The state of the cluster, from the first bootstrap address that answers.
+
+    Raises KafkaError, OSError, TimeoutError, and NotImplementedError for a broker older than Kafka
+    2.3.
+    """
     async with any_broker(settings) as connection:
         return _read(await connection.send(_ClusterRequest(topics, operations=True)))
 

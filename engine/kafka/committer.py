@@ -1,8 +1,8 @@
-"""Commits what is done at once, so that a crash repeats little.
+"""Commits offsets as soon as their records are done, so that a crash repeats little.
 
-One request at a time, with all partitions in it: what is finished while one is under way leaves
-with the next. What is done and not committed still counts as in flight, so that a crash repeats no
-more than the bound on that, however slow the group's coordinator is.
+One request at a time commits all partitions; offsets that become done meanwhile are in the next
+request. Records that are done and not committed count as in flight, so a slow coordinator does not
+increase the number of records that a crash repeats.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _RETRY_SECONDS = 0.5
 
 
 class AssignedPartition:
-    """One assignment of one partition: its worker, its topic, and how far it is committed."""
+    """One assignment of one partition: its worker, its topic, and its committed offset."""
 
     def __init__(self, worker: PartitionWorker, position: Position) -> None:
         """The worker begins at `position`, which need not be committed."""
@@ -36,12 +36,12 @@ class AssignedPartition:
 
     @property
     def partition(self) -> TopicPartition:
-        """Topic and number."""
+        """The topic and number of the partition."""
         return self.worker.partition
 
     @property
     def to_commit(self) -> int | None:
-        """The offset to commit; None where that has been done."""
+        """The offset to commit; None if it is committed already."""
         done = self.worker.done_offset
         return None if done == self._committed else done
 
@@ -88,11 +88,11 @@ class OffsetCommitter:
         self._progress = asyncio.Event()
 
     def note_progress(self) -> None:
-        """A worker may have come further."""
+        """A worker may have finished more records."""
         self._progress.set()
 
     async def run(self, partitions: Callable[[], Collection[AssignedPartition]]) -> None:
-        """Commit whenever there is something to commit, until cancelled."""
+        """Commit whenever there is an offset to commit, until cancelled."""
         backoff = Backoff(_RETRY_SECONDS, _RETRY_SECONDS)
         while True:
             await self._progress.wait()
@@ -104,10 +104,10 @@ class OffsetCommitter:
                 await backoff.pause()
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
-        """Commit how far each partition is done; False if that failed.
+        """Commit the done offsets; False if that failed.
 
-        A commit that the group refuses is not repeated for long: the partitions are about to be
-        revoked, and the next owner begins where the last commit was.
+        A commit that the group refuses is not retried for long: the partitions are about to be
+        revoked, and the next owner begins at the last commit.
         """
         offsets = {each: each.to_commit for each in partitions}
         positions = {
@@ -138,7 +138,7 @@ class OffsetCommitter:
         return True
 
     def _note_refusal(self, error: Exception) -> None:
-        """Log the first one until a commit succeeds."""
+        """Log the first refusal; the next success resets that."""
         self._errors.inc()
         if not self._is_refused:
             log.warning("commit refused", role=self._role, error=describe(error))

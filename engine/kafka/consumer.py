@@ -1,6 +1,6 @@
-"""The consumer of one role: fetches, hands records to a worker a partition, commits offsets.
+"""The consumer of one role: fetches records, passes them to workers, commits offsets.
 
-What becomes of each partition between its assignment and its end is in assignment.py.
+assignment.py handles each partition from its assignment to its end.
 """
 
 import asyncio
@@ -28,9 +28,10 @@ _LAG_SECONDS = 1.0
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Consumes `topics` as one member of the consumer's group until told to stop.
 
-    `worker_for` makes the worker of one assignment of one partition. `positions`, if given, says
-    where partitions go on, whatever the group has committed; those that it leaves out go on from
-    their beginning. Nothing is fetched while `has_room` says no; progress of a worker asks again.
+    `worker_for` makes the worker of one assignment of one partition. `positions`, if given, has the
+    positions at which partitions begin, whatever the group has committed; other partitions begin at
+    their first record. Nothing is fetched while `has_room()` is false; it is called again when a
+    worker makes progress.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._in_flight_records = in_flight_records
         self._drain_timeout = drain_timeout
         self._has_room = has_room
-        # With positions of another store a crash repeats nothing that waits for the group's commit.
+        # With another store of positions the group's commits do not decide what a crash repeats.
         self._waits_for_commits = positions is None
         self._progress = asyncio.Event()
         self._assigned_once = False
@@ -95,7 +96,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop` is set or a worker fails; then drain, commit, leave the group.
 
-        Raises what a worker raised, and KafkaError when the brokers refuse for good.
+        Raises the errors of workers, and KafkaError if the brokers refuse permanently.
         """
         self._consumer.subscribe(list(self._topics), listener=self)
         background = [
@@ -123,7 +124,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         log.info("partitions assigned", role=self._role, partitions=names)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """The group takes these partitions away, or has done so already."""
+        """The group takes these partitions away, or has taken them already."""
         await self._assignment.end(revoked, lost=self._is_lost())
 
     async def _run_until(self, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
@@ -144,8 +145,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         while True:
             await self._await_room()
             fetched = await self._fetch()
-            # Nothing awaits between aiokafka's buffer and the queue: what was fetched in one
-            # assignment can never reach the worker of the next.
+            # There is no await between aiokafka's buffer and the queue, so records that were
+            # fetched in one assignment can never reach the worker of the next.
             for partition, records in fetched.items():
                 if partition in self.partitions:
                     self.partitions[partition].worker.offer(records)
@@ -165,7 +166,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         return fetched
 
     async def _await_room(self) -> None:
-        """Backpressure: full partitions are paused; over the bound in all, nothing is fetched."""
+        """Backpressure: full partitions are paused; over the total bound nothing is fetched."""
         while True:
             self._progress.clear()
             self._pause_full_partitions()
@@ -176,7 +177,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             await self._progress.wait()
 
     def _in_flight(self, assigned: AssignedPartition) -> int:
-        """Records of a partition that would be read again after a crash."""
+        """The records of a partition that a crash would repeat."""
         uncommitted = assigned.uncommitted if self._waits_for_commits else 0
         return assigned.worker.pending + uncommitted
 
@@ -186,11 +187,13 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     def _make_room(self) -> None:
         self._progress.set()
-        self._pause_full_partitions()  # now: getmany may wait on others while this one has room
+        self._pause_full_partitions()  # at once, because getmany may wait for other partitions
 
     def _pause_full_partitions(self) -> None:
-        """Pause at two batches, resume at one: aiokafka throws away what it holds of a paused
-        partition, so that it must not happen often."""
+        """Pause at two batches, resume at one.
+
+        aiokafka discards the fetched records of a paused partition, so a pause must be rare.
+        """
         paused = self._consumer.paused() if self.partitions else set()
         for partition, assigned in self.partitions.items():
             if not self._assignment.is_placed(partition):
@@ -202,11 +205,11 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 self._consumer.pause(partition)
 
     async def _measure_lag(self) -> None:
-        """Set the lag of every partition that has a known position, until cancelled."""
+        """Set the lag of every partition with a known position, until cancelled."""
         while True:
             await asyncio.sleep(_LAG_SECONDS)
             for partition, assigned in list(self.partitions.items()):
-                # Revoked meanwhile, or no position yet: the next round knows.
+                # Revoked meanwhile, or without a position yet: the next round measures it.
                 with suppress(IllegalStateError, TimeoutError):
                     await self._measure(partition, assigned)
 
@@ -224,7 +227,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._metrics.lag.labels(*labels).set(lag)
 
     async def _leave(self) -> None:
-        """Shutdown: finish the batches in hand, commit, leave the group."""
+        """At shutdown: finish the batches in hand, commit, leave the group."""
         await self._assignment.end_all()
         try:
             async with asyncio.timeout(self._drain_timeout):
@@ -235,7 +238,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     def _is_lost(self) -> bool:
         """Whether the group has given this member up: it has no generation any more.
 
-        aiokafka calls one listener for revoked and lost; its coordinator knows the difference.
+        aiokafka calls one listener for revoked and lost partitions; only its coordinator knows the
+        difference.
         """
         coordinator = self._consumer._coordinator  # noqa: SLF001  # no public way to ask
         return getattr(coordinator, "generation", 0) < 0

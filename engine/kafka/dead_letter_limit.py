@@ -1,8 +1,8 @@
-"""The limit on dead letters: a bad deployment must not pour a topic into them.
+"""The limit on dead letters: a bad deployment must not fill the topic with them.
 
-One sender can invent records, and keys, without end; what it cannot do is make the others fail.
-So the limit looks at keys, not at records, and at those that were understood before. Decision 0030
-says why.
+One sender can invent any number of records and keys, but it cannot make other senders' records
+fail. So the limit counts keys, not records, and looks at keys whose records were good before.
+Decision 0030 gives the reasons.
 """
 
 import time
@@ -15,17 +15,18 @@ from engine.kafka.errors import TooManyDeadLettersError
 from engine.kafka.partition_worker import Records
 
 PATIENCE = 10.0  # seconds without one good record
-_KNOWN = 1000  # keys understood before that are remembered
-_NOTED_OF_A_BATCH = 16  # a sample: the good records are the many
+_KNOWN = 1000  # remembered keys whose records were good
+_NOTED_OF_A_BATCH = 16  # a sample, because nearly all records are good
 _MOST_RUN = 100_000
 _BYTES_OF_A_VALUE = 256
 
 
 class DeadLetterLimit:
-    """Stops a role where `run` different keys fail and nobody is understood, or where of the
-    last 1000 keys that were understood more than `share` fail now.
+    """Stops a role when too many different senders fail.
 
-    One for all partitions of a topic. A record that comes again counts once. `clock` in seconds.
+    That is when `run` different keys fail and no record is good, or when more than the part `share`
+    of the last 1000 good keys fail now. All partitions of a topic share a limit. A record that is
+    delivered again counts once. `clock` in seconds.
     """
 
     def __init__(
@@ -41,9 +42,9 @@ class DeadLetterLimit:
         self._next: dict[TopicPartition, int] = {}
 
     def note(self, records: Records, dead_positions: Sequence[int]) -> None:
-        """Count a batch of one partition, of which those at `dead_positions` (ascending) failed.
+        """Count a batch of one partition; the records at `dead_positions` (ascending) failed.
 
-        Raises TooManyDeadLettersError; call it before anything of the batch is published.
+        Raises TooManyDeadLettersError. Call it before anything of the batch is published.
         """
         if not records or not self._is_new(records[-1]):
             return
@@ -58,7 +59,7 @@ class DeadLetterLimit:
             self._judge()
 
     def _is_new(self, last: ConsumerRecord[bytes, bytes]) -> bool:
-        """Whether the batch was not counted before: it is read again while SQL is away."""
+        """Whether the batch was not counted yet; while SQL is away a batch is read repeatedly."""
         place = TopicPartition(last.topic, last.partition)
         if last.offset < self._next.get(place, 0):
             return False
@@ -66,8 +67,11 @@ class DeadLetterLimit:
         return True
 
     def _note_good(self, records: Records, dead: set[int]) -> None:
-        """Remember a few of the good keys; where some fail, look at all that are remembered, and
-        do not replace those by others that happen to be good."""
+        """Remember a few of the good keys.
+
+        If some records failed, look for all remembered keys, and do not replace those by other good
+        ones.
+        """
         step = 1 if dead else max(1, len(records) // _NOTED_OF_A_BATCH)
         for position in range(0, len(records), step):
             name = _name(records[position])
@@ -113,7 +117,7 @@ class DeadLetterLimit:
 
 
 def _name(record: ConsumerRecord[bytes, bytes]) -> int:
-    """A sender: its key, or without one how its record begins."""
+    """The sender of a record: its key, or without a key the beginning of its value."""
     if record.key is not None:
         return hash(record.key)
     return hash((record.value or b"")[:_BYTES_OF_A_VALUE])

@@ -1,4 +1,4 @@
-"""Decoding a batch. A record that cannot be decoded becomes a dead letter with a reason."""
+"""Decodes batches. A record that cannot be decoded becomes a dead letter with a reason."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,16 +14,18 @@ from engine.kafka.partition_worker import Records
 Message = TypeVar("Message")
 Record: TypeAlias = ConsumerRecord[bytes, bytes]
 
-# What a decoder raises for a record that no retry can mend: it is not JSON, a field is wrong, or
-# its JSON is nested too deep to be read.
+# The errors of a decoder for an invalid record: it is not JSON, a field is wrong, or its JSON is
+# nested too deep to be read.
 UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 AT_ONCE = 64  # records of many messages each
 
 
 class DecodedBatch(NamedTuple, Generic[Message]):
-    """A decoded batch, in the order of its records. `dead_positions` are those of the dead
-    letters in the batch."""
+    """A decoded batch, in the order of its records.
+
+    `dead_positions` are the positions of the dead letters' records in the batch.
+    """
 
     messages: list[Message]
     dead_letters: list[DeadLetter]
@@ -33,10 +35,9 @@ class DecodedBatch(NamedTuple, Generic[Message]):
 def decode_records(
     records: Records, decode: Callable[[Record], Message], limit: DeadLetterLimit | None = None
 ) -> DecodedBatch[Message]:
-    """Decode every record. `decode` raises one of UNDECODABLE for a record that becomes a dead
-    letter.
+    """Decode every record. A record for which `decode` raises UNDECODABLE becomes a dead letter.
 
-    Raises TooManyDeadLettersError past the limit, before anything of the batch is published.
+    Raises TooManyDeadLettersError over the limit, before anything of the batch is published.
     """
     decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
     messages, dead_letters, dead_positions = decoded
@@ -59,10 +60,10 @@ async def decode_each(
     *,
     prepare: Callable[[Records], Awaitable[None]],
 ) -> DecodedBatch[Message]:
-    """The same where a record holds any number of messages. It is decoded whole or becomes a dead
-    letter: one that is put back counts nothing twice.
+    """Decode records that each hold any number of messages.
 
-    `prepare` is awaited for each AT_ONCE records; between them the event loop has its turn.
+    A record is decoded whole or becomes a dead letter, so that a replay counts no message twice.
+    `prepare` is awaited for each AT_ONCE records; between them other tasks have their turn.
     """
     decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
     messages, dead_letters, dead_positions = decoded
@@ -81,7 +82,7 @@ async def decode_each(
 
 
 def failure_reason(error: Exception) -> DeadLetterReason:
-    """Why a record could not be decoded."""
+    """The reason of the dead letter for an error of a decoder."""
     if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
         return DeadLetterReason.MALFORMED_JSON
     if isinstance(error, UnicodeDecodeError | RecursionError):

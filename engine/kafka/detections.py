@@ -1,4 +1,4 @@
-"""From a Kafka record to a detection that the rules understand, or to a dead letter."""
+"""Turns a record's message into a detection for the rules, or into a dead letter."""
 
 import re
 from functools import lru_cache
@@ -33,8 +33,8 @@ class BeaconKey(NamedTuple):
 class DecodedDetection(msgspec.Struct, gc=False):
     """A decoded detection. `detected_at` in epoch seconds: the message's, else the record's.
 
-    `index` is its place in a record of several (engine/kafka/formats); with the record's own place
-    it is the identity of the detection.
+    `index` is its position in a record of several detections (engine/kafka/formats). The record's
+    position and `index` identify the detection.
     """
 
     record: ConsumerRecord[bytes, bytes]
@@ -70,7 +70,7 @@ def decode_record(
 def detection_of(
     record: ConsumerRecord[bytes, bytes], message: Detection, path_loss_exponent: float
 ) -> DecodedDetection:
-    """The detection that a record's message tells of. Raises ValueError (a field is wrong)."""
+    """The detection in a record's message. Raises ValueError (a field is wrong)."""
     if "\0" in message.device.udid:
         raise ValueError("a udid has no NUL character - at `$.device.udid`")
     proximity, detected_at = message.proximity, message.detected_at
@@ -86,13 +86,13 @@ def detection_of(
 
 @lru_cache(maxsize=65_536)
 def _beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
-    """Remembered as written: few beacons are new."""
+    """The key of a triple as written. Cached, because few beacons are new."""
     return BeaconKey(canonical_uuid(uuid), _number(major), _number(minor))
 
 
 @lru_cache(maxsize=65_536)
 def canonical_uuid(text: str) -> str:
-    """Lower case with dashes, from any case with or without them. Raises ValueError."""
+    """The UUID in lower case with dashes, from any accepted form. Raises ValueError."""
     lower = text.strip().lower()
     if not _UUID.fullmatch(lower):
         raise ValueError("32 hexadecimal digits, with or without dashes - at `$.uuid`")

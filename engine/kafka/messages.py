@@ -1,7 +1,7 @@
 """The messages on Kafka, as types. The published schemas are generated from these (schemas.py).
 
-Decoders ignore unknown fields. What a type cannot say (a uuid's form, a timestamp's, a zone's
-name) is checked in decode.py.
+Decoders ignore unknown fields. Checks that a type cannot express (the forms of a uuid, a timestamp
+and a zone's name) are in detections.py.
 """
 
 from typing import Annotated, Literal

@@ -1,6 +1,6 @@
-"""The hash of Java's partitioner: every client that uses it puts a device on the same partition.
+"""The hash of Java's partitioner: clients that use it put a device on the same partition.
 
-aiokafka computes it byte by byte. No package that is kept up brings this one (32 bits, version 2).
+aiokafka computes it byte by byte, and no maintained package has this variant (32 bits, version 2).
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ def _words(count: int) -> Struct:
 
 
 def murmur2(data: bytes) -> int:
-    """32 bits of a key."""
+    """The hash of a key, 32 bits."""
     length = len(data)
     whole = length >> 2
     hashed = _SEED ^ length

@@ -1,19 +1,19 @@
-"""How far a partition is done when its records are finished in any order. Pure."""
+"""Tracks the offset to commit when records finish in any order. Pure."""
 
 import base64
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-# The brokers' offset.metadata.max.bytes is 4096, and the topic's id stands beside.
+# The brokers' offset.metadata.max.bytes is 4096, and the topic's id is part of the metadata.
 MOST_CHARACTERS = 3900
 
 
 class OffsetTracker:
-    """Offsets begun and not finished, in their order.
+    """Tracks the unfinished offsets of a partition, in order.
 
-    What may be committed is what is finished without a gap. Only what is open takes memory,
-    however much behind it is finished.
+    The offset to commit is that of the first unfinished record. Memory grows with the number of
+    unfinished records only.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class OffsetTracker:
         self._first: int | None = None
 
     def begin(self, offset: int) -> None:
-        """A record was read; offsets come in ascending order, not always without gaps."""
+        """Add an offset that was read. Offsets ascend, not always without gaps."""
         if self._end is not None and offset < self._end:
             raise ValueError(f"offset {offset} comes after {self._end - 1}")
         if self._first is None:
@@ -31,19 +31,19 @@ class OffsetTracker:
         self._end = offset + 1
 
     def begin_all(self, offsets: Sequence[int]) -> None:
-        """The same for several, in ascending order."""
+        """Add several offsets, in ascending order."""
         if offsets:
             self.begin(offsets[0])
             self._open.update(dict.fromkeys(offsets))
             self._end = offsets[-1] + 1
 
     def finish(self, offset: int) -> None:
-        """It is done with. Raises KeyError for one that is not open."""
+        """Note the offset as finished. Raises KeyError for one that is not unfinished."""
         del self._open[offset]
 
     @property
     def unfinished(self) -> int:
-        """How many are open."""
+        """How many offsets are unfinished."""
         return len(self._open)
 
     @property
@@ -53,19 +53,19 @@ class OffsetTracker:
 
     @property
     def end(self) -> int | None:
-        """Behind the last offset that was begun."""
+        """The offset after the last one that was added."""
         return self._end
 
     @property
     def done(self) -> int | None:
-        """The offset to commit, behind which everything is yet to be done; None for none yet."""
+        """The offset to commit, before which everything is finished; None if there is none yet."""
         oldest = next(iter(self._open), self._end)
         return None if oldest == self._first else oldest
 
     def after(self, finishing: Collection[int]) -> tuple[int | None, list[range]]:
-        """What `done` will be when these are finished, and what is then finished behind it.
+        """The value of `done` once these are finished too, and the finished offsets after it.
 
-        (Offsets that were never begun, between others that were, count as finished.)
+        (Offsets that were never added, between others that were, count as finished.)
         """
         left = [offset for offset in self._open if offset not in finishing]
         if not left or self._end is None:
@@ -81,7 +81,7 @@ def _between(edges: list[int]) -> Iterator[range]:
 
 
 class FinishedRanges:
-    """Offsets that are finished, in ascending ranges. As text they fit into a commit."""
+    """Finished offsets, as ascending ranges. Their text fits into the metadata of a commit."""
 
     def __init__(self, ranges: Sequence[range] = ()) -> None:
         self._ranges = ranges
@@ -94,11 +94,11 @@ class FinishedRanges:
         return at >= 0 and offset in self._ranges[at]
 
     def beyond(self, end: int) -> list[range]:
-        """What of them lies behind `end`."""
+        """The ranges from `end` on."""
         return [range(max(each.start, end), each.stop) for each in self._ranges if each.stop > end]
 
     def text(self) -> str:
-        """Distances and lengths in turn, seven bits a byte, in base64."""
+        """The distances and lengths in turn, seven bits a byte, in base64."""
         raw, position = bytearray(), 0
         for each in self._ranges:
             for number in (each.start - position, len(each)):
@@ -111,7 +111,7 @@ class FinishedRanges:
 
     @classmethod
     def read(cls, text: str) -> "FinishedRanges":
-        """What `text` gave; empty for what nobody here has written."""
+        """The ranges that `text` wrote; empty for any other text."""
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except ValueError:

@@ -1,7 +1,7 @@
-"""One partition's worker: takes what was fetched in order, handles it in batches, knows how far.
+"""One partition's worker: handles fetched records in order, in batches.
 
-What is handled counts; what only waits in the queue does not, and is read again by whoever owns
-the partition next.
+A handled record is done. A record that only waits in the queue is not, and the partition's next
+owner reads it again.
 """
 
 import asyncio
@@ -17,23 +17,24 @@ Records = list[ConsumerRecord[bytes, bytes]]
 
 
 class BatchHandler(Protocol):
-    """What a role does with the records of one partition.
+    """Handles the records of one partition for a role.
 
-    `handle` returns when every record of the batch is decided and what it led to is acknowledged:
-    the offset behind it may then be committed. It tries again by itself what may pass. What it
-    raises stops the process. One handler belongs to one assignment of one partition: what it
-    remembers dies with the assignment.
+    `handle` returns when every record of the batch is decided and its results are acknowledged:
+    then the offset behind the batch may be committed. It retries temporary errors itself; an error
+    that it raises stops the process. A handler belongs to one assignment of one partition, and its
+    memory ends with the assignment.
     """
 
     async def handle(self, records: Records) -> None: ...
 
 
 class PartitionWorker(Protocol):
-    """What a consumer needs of whatever works on one assignment of one partition.
+    """The consumer's view of a worker for one assignment of one partition.
 
-    `pending` counts what was offered and is not finished: at two batches the partition is paused.
-    `done_offset` is how far the consumer may commit, None for nothing yet; `failure` what stopped
-    the worker. `finish` ends it in good order within `deadline` seconds, `abandon` at once.
+    `pending` counts the records that were offered and are not finished: at two batches the
+    partition is paused. `done_offset` is the offset that the consumer may commit, None for none
+    yet; `failure` is the error that stopped the worker. `finish` ends it in order within `deadline`
+    seconds, `abandon` at once.
     """
 
     @property
@@ -51,13 +52,26 @@ class PartitionWorker(Protocol):
 
 @runtime_checkable
 class NotesCommits(Protocol):
-    """A worker that wants to know how far its partition is committed."""
+    """A worker that needs to know the committed offset of its partition."""
 
     def note_committed(self, offset: int) -> None: ...
 
 
+def next_batch(queue: deque[Records], most: int) -> Records:
+    """All waiting records up to `most`, so that a worker that is behind has larger batches."""
+    batch = queue.popleft()
+    while queue and len(batch) + len(queue[0]) <= most:
+        batch = batch + queue.popleft()
+    return batch
+
+
+def exception_of(task: asyncio.Task[None]) -> BaseException | None:
+    """The error of a task that has ended, or None."""
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
 class BatchWorker:
-    """Runs its handler over a queue of fetched records. One task, strictly in order."""
+    """Runs its handler over a queue of fetched records, in a single task and strictly in order."""
 
     def __init__(
         self,
@@ -81,10 +95,8 @@ class BatchWorker:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the handler raised, once it has."""
-        if self._task.done() and not self._task.cancelled():
-            return self._task.exception()
-        return None
+        """The error that the handler has raised, or None."""
+        return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
         """Queue fetched records; the caller keeps `pending` within its bound by pausing."""
@@ -93,9 +105,9 @@ class BatchWorker:
         self._arrived.set()
 
     async def finish(self, deadline: float) -> None:
-        """Finish the batch in hand, drop what waits, and end within `deadline` seconds.
+        """Finish the batch in hand, drop the queue, and end within `deadline` seconds.
 
-        Past the deadline the batch is abandoned: it is not done, so it is not committed.
+        After the deadline the batch is abandoned: it is not done, so it is not committed.
         """
         self._closing = True
         self._queue.clear()
@@ -104,7 +116,7 @@ class BatchWorker:
         await self.abandon()
 
     async def abandon(self) -> None:
-        """End at once, whatever is in hand. Does not raise what the handler raised."""
+        """End at once, without finishing the batch in hand. Does not raise the handler's error."""
         self._closing = True
         await cancel([self._task])
 
@@ -112,17 +124,10 @@ class BatchWorker:
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
-                batch = self._next_batch()
+                batch = next_batch(self._queue, self._batch_records)
                 await self._handler.handle(batch)
                 self.done_offset = batch[-1].offset + 1
                 self.pending -= len(batch)
                 self._on_progress()
             if not self._closing:
                 self._arrived.clear()
-
-    def _next_batch(self) -> Records:
-        """All that waits, up to the bound: larger batches when behind, small ones when not."""
-        batch = self._queue.popleft()
-        while self._queue and len(batch) + len(self._queue[0]) <= self._batch_records:
-            batch = batch + self._queue.popleft()
-        return batch

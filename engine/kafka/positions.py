@@ -1,8 +1,8 @@
-"""Where a partition goes on, and in which topic: an offset alone does not say.
+"""Positions of partitions: an offset together with the id of its topic.
 
-A topic that is deleted and made anew counts from 0 again under the old name, and when it has
-outgrown the old one its offsets look as if they fitted. So the topic's id stands beside the offset:
-for a consumer group in the metadata of the commit, for the recorder in SQL.
+A topic that is deleted and created again counts from 0 under the old name, and once it is longer
+than the old topic, old offsets seem to fit. So the topic's id is stored with the offset: for a
+consumer group in the metadata of the commit, for the recorder in SQL.
 """
 
 import re
@@ -27,9 +27,9 @@ _METADATA = re.compile(
 
 
 class Position(NamedTuple):
-    """The first record that is yet to be done. `topic_id` is None where nobody knows it.
+    """The first record that is not done yet. `topic_id` is None if it is not known.
 
-    `finished_ranges` is the text of FinishedRanges: what a role has done already behind the offset.
+    `finished_ranges` is the text of FinishedRanges: the records after the offset that are done.
     """
 
     offset: int
@@ -45,42 +45,42 @@ class Position(NamedTuple):
 
     @classmethod
     def from_commit(cls, committed: OffsetAndMetadata) -> "Position":
-        """The position of a commit. Metadata that another program wrote name no topic."""
+        """The position in a commit. Metadata of another program name no topic."""
         found = _METADATA.fullmatch(committed.metadata or "")
         if found is None:
             return cls(committed.offset)
         return cls(committed.offset, found["topic"], found["finished"] or "")
 
     def may_belong_to(self, topic_id: str | None) -> bool:
-        """Whether the position is one in the topic of this id, as far as is known."""
+        """Whether the position may be in the topic of this id; an unknown id may be any."""
         return self.topic_id is None or topic_id is None or self.topic_id == topic_id
 
     def topic_ended_before(self, new: "Position") -> bool:
-        """Whether the topic of this position is no more, since the partition goes on at `new`."""
+        """Whether this position's topic was deleted, if the partition continues at `new`."""
         return new.offset < self.offset or not self.may_belong_to(new.topic_id)
 
 
 class PositionStore(Protocol):
-    """Remembers where partitions go on."""
+    """Stores the positions at which partitions continue."""
 
     async def load(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Position]:
-        """The position of each; a new partition is left out. May wait as long as it takes."""
+        """The position of each partition; a new partition is left out. May wait without a bound."""
 
     async def replace(
         self,
         old: Mapping[TopicPartition, Position],
         new: Mapping[TopicPartition, Position],
     ) -> bool:
-        """Partitions go on at `new`, which is not what `old` (of `load`) said.
+        """Partitions continue at `new`, which differs from `old` (of `load`).
 
-        False if `old` is not true any more: load again.
+        False if `old` is out of date: load again.
         """
 
 
 class GroupOffsets:
-    """Implements PositionStore with what the consumer's group has committed."""
+    """Implements PositionStore with the commits of the consumer's group."""
 
     def __init__(self, consumer: AIOKafkaConsumer, metrics: Metrics) -> None:
         self._consumer = consumer
@@ -89,7 +89,7 @@ class GroupOffsets:
     async def load(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Position]:
-        """The positions that are committed. Waits for brokers that are away."""
+        """The committed positions. Waits for brokers that are away."""
 
         async def ask() -> Mapping[TopicPartition, OffsetAndMetadata]:
             coordinator = self._consumer._coordinator  # noqa: SLF001  # committed() has no metadata
@@ -108,7 +108,7 @@ class GroupOffsets:
 
 
 class Extent(NamedTuple):
-    """What the brokers have of partitions: first offset, the one behind the last, topic ids."""
+    """The brokers' data on partitions: first offset, the offset after the last, topic ids."""
 
     begin: Mapping[TopicPartition, int]
     end: Mapping[TopicPartition, int]
@@ -129,10 +129,11 @@ class Positioner:
     async def seek(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Position]:
-        """Move each partition to its position; the positions. Waits for brokers that are away.
+        """Move each partition to its position, and return the positions. Waits for brokers.
 
-        A topic that is another one than the position's is read from its beginning. Records that
-        are gone are left out. Both are logged, and the latter counted. Raises what the store does.
+        If a topic is another one than the position's, it is read from its beginning. Records that
+        are gone are skipped. Both are logged, and skipped records are counted. Raises the store's
+        errors.
         """
         while True:
             known = await self._store.load(partitions)
@@ -146,7 +147,7 @@ class Positioner:
         return found
 
     async def extent(self, partitions: Collection[TopicPartition]) -> Extent:
-        """What the brokers have. Waits for those that are away."""
+        """The extent of partitions. Waits for brokers that are away."""
 
         async def ask() -> Extent:
             ids = await self.topic_ids({partition.topic for partition in partitions})
@@ -156,11 +157,11 @@ class Positioner:
         return await retry(ask, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """The ids of topics that exist, where brokers know ids. Raises what aiokafka raises."""
+        """The ids of topics that exist, if the brokers know ids. Raises the errors of aiokafka."""
         return await topic_ids(self._consumer._client, topics)  # noqa: SLF001  # a request of ours
 
     def note_skipped(self, partition: TopicPartition, missing: int) -> None:
-        """Count and log records that were gone before they were read."""
+        """Count and log records that were deleted before they were read."""
         self._say("records are gone that were never read", partition, missing=missing)
         self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
 

@@ -1,4 +1,4 @@
-"""Publishing in whole batches: one request a partition, no await per message."""
+"""Publishes lists of messages: one request for each partition, no await for each message."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,9 +41,9 @@ _ROOM_FOR_HEADERS = 1024 * 1024
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
-# The brokers refuse whatever this producer sends next: it lost count when they refused a batch as
-# too large or for its date, or they have forgotten it. (Closed: another task has gone on with a
-# fresh one.)
+# Errors after which the brokers refuse everything that this producer sends: its sequence has a gap
+# since they refused a batch for its size or timestamp, or they no longer know it. (Closed: another
+# task has replaced it already.)
 _COUNT_LOST = (
     MessageSizeTooLargeError,
     InvalidTimestampError,
@@ -60,8 +60,8 @@ _PUBLISHING = "publishing"
 class Publisher:
     """Publishes lists of messages and returns when the brokers have acknowledged all of them.
 
-    Safe to share between tasks. `make` gives a producer that is not started yet, `record_time` the
-    time that each record carries; `limits` know what the topics refused.
+    Tasks may share it. `make` returns a producer that is not started yet, `record_time` gives the
+    timestamps of records, and `limits` knows the sizes that topics refused.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class Publisher:
         errors: ServerErrors | None = None,
         record_time: RecordTime | None = None,
     ) -> "Publisher":
-        """A publisher with its own idempotent producer; `start` connects it. `errors` counts each
-        try that another one follows."""
+        """A publisher with its own idempotent producer; `start` connects it.
+
+        `errors` counts each failed try that is followed by another one.
+        """
         make = partial(
             AIOKafkaProducer,
             **connection_options(settings),
@@ -106,7 +108,7 @@ class Publisher:
             await self._producer.start()
 
     async def close(self) -> None:
-        """Disconnect within the deadline. What `publish` has returned for is acknowledged."""
+        """Disconnect within the deadline. Messages of finished `publish` calls are acknowledged."""
         try:
             async with asyncio.timeout(self._deadline):
                 await self._producer.stop()
@@ -114,10 +116,10 @@ class Publisher:
             log.warning("closing took too long", what="producer", seconds=self._deadline)
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
-        """Publish all, trying again while the error may pass; repeats keep their content.
+        """Publish all, with retries after temporary errors; repeats keep their content.
 
-        Raises MessageTooLargeError when all others are published, and KafkaError for what no
-        retry mends (authorisation; this host's clock, where a message has no other time).
+        Raises MessageTooLargeError after all other messages are published, and KafkaError for
+        permanent errors (authorisation; this host's clock, if a message has no other time).
         """
         unsent, too_large = self._split(messages)
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -148,19 +150,19 @@ class Publisher:
     async def _attempt(
         self, producer: AIOKafkaProducer, messages: list[Outgoing]
     ) -> list[FailedBatch]:
-        """Send them once; those that failed. Raises what no other date mends."""
+        """Send the messages once and return the failed ones. Raises a final timestamp refusal."""
         try:
             async with asyncio.timeout(self._deadline):
                 failed = await self._sender.send(producer, messages)
         except (KafkaError, TimeoutError) as error:
-            return [FailedBatch(messages, error)]  # nothing is known about any of them
+            return [FailedBatch(messages, error)]  # the state of all messages is unknown
         final = next((each.error for each in failed if each.is_final), None)
         if final is not None:
             raise final
         return failed
 
     def _split(self, messages: Sequence[Outgoing]) -> tuple[list[Outgoing], list[Outgoing]]:
-        """Those that their topics may take, and those that are known to be too large."""
+        """The messages that their topics may accept, and those that are known to be too large."""
         refused_from = self._sender.limits.refused_from
         bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
         fitting, too_large = list[Outgoing](), list[Outgoing]()
@@ -170,12 +172,14 @@ class Publisher:
         return fitting, too_large
 
     async def _renew(self, worn: AIOKafkaProducer) -> None:
-        """Go on with a fresh producer. The numbers by which the brokers know this one's batches
-        have a gap that never closes; what other tasks have under way on it fails and is sent again.
+        """Replace the producer.
+
+        Its sequence of batches has a gap that the brokers never accept. Batches of other tasks that
+        are under way fail and are sent again.
         """
         async with self._renewing:
             if self._producer is not worn:
-                return  # another task has
+                return  # another task has replaced it
             fresh = self._make()
             try:
                 async with asyncio.timeout(self._deadline):
@@ -187,12 +191,12 @@ class Publisher:
                 self._errors.failed(error, _PUBLISHING)
                 return
             self._producer = fresh
-        with suppress(KafkaError, TimeoutError):  # its senders have been told
+        with suppress(KafkaError, TimeoutError):  # its senders have seen the error
             async with asyncio.timeout(self._deadline):
                 await worn.stop()
 
 
 def _deciding(failed: Sequence[FailedBatch]) -> BaseException:
-    """The error that decides how to go on: a fresh producer is the least of it."""
+    """The error that decides what happens next; a mere replacement of the producer comes last."""
     errors = [each.error for each in failed]
     return next((error for error in errors if not isinstance(error, _COUNT_LOST)), errors[0])

@@ -1,9 +1,10 @@
-"""The time that an outgoing record carries: this host's, its cause's, or none.
+"""The timestamp of an outgoing record: this host's time, its cause's timestamp, or none.
 
-Brokers refuse records dated too far from their own clock (message.timestamp.after.max.ms, an hour
-by default since Kafka 4.0). A host whose clock is wrong must not stop for that: it publishes with
-the time of the record behind the message, as Kafka Streams does, and where that is refused too
-without a time, which every topic takes. Consumers then see the timestamp -1.
+Brokers refuse records whose timestamp is too far from their own clock
+(message.timestamp.after.max.ms, an hour by default since Kafka 4.0). A wrong clock must not stop
+this host: it publishes with the timestamp of the record that caused the message, as Kafka Streams
+does, and if that is refused too without a timestamp, which every topic accepts. Consumers then see
+the timestamp -1.
 """
 
 import time
@@ -21,7 +22,7 @@ _REMEMBERED = 60.0  # seconds: the clock may be put right
 
 
 class DatedBy(IntEnum):
-    """Whose time a record carries, in the order in which they are tried."""
+    """The source of a record's timestamp, in the order in which the sources are tried."""
 
     HOST = 0
     CAUSE = 1
@@ -35,10 +36,10 @@ class _DateRefusal(NamedTuple):
 
 
 class RecordTime:
-    """Which time each topic takes, remembered for a minute.
+    """Knows for each topic which source of timestamps it accepts, for a minute.
 
-    A refusal costs the producer its place in the sequence of all its batches, so the same must
-    not be asked again and again. `clock` in epoch seconds, `steady` in monotonic ones.
+    After a refusal the producer must be replaced, so the same source must not be tried again and
+    again. `clock` in epoch seconds, `steady` in monotonic ones.
     """
 
     def __init__(
@@ -51,8 +52,11 @@ class RecordTime:
         self._refusals: dict[str, _DateRefusal] = {}
 
     def of(self, topic: str, cause: int | None) -> tuple[DatedBy, int]:
-        """How a message for `topic` is dated, in epoch milliseconds. `cause` is the timestamp of
-        the record behind it; a message without one carries this host's time."""
+        """The source and the timestamp (epoch ms) for a message to `topic`.
+
+        `cause` is the timestamp of the record that caused the message; a message without one gets
+        this host's time.
+        """
         refusal = self._refusals.get(topic)
         if cause is None or refusal is None or self._steady() >= refusal.until:
             return DatedBy.HOST, int(self._clock() * 1000)
@@ -61,12 +65,12 @@ class RecordTime:
         return DatedBy.NOBODY, NO_TIMESTAMP
 
     def refused(self, topic: str, dated: DatedBy) -> None:
-        """The brokers refused a batch so dated: the next one is dated otherwise."""
+        """The brokers refused a batch with this source: the next batch uses the next source."""
         if dated is DatedBy.NOBODY:
             return
         known = self._refusals.get(topic)
         if known is None or self._steady() >= known.until:
             log.error("Kafka refuses this host's clock: it is wrong", topic=topic)
         elif known.next_try > dated:
-            return  # another task has been told already
+            return  # another task has noted the refusal already
         self._refusals[topic] = _DateRefusal(DatedBy(dated + 1), self._steady() + _REMEMBERED)

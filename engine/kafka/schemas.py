@@ -95,7 +95,7 @@ def asyncapi(version: str) -> dict[str, Any]:
 
 
 def _require_proximity_or_rssi(definitions: dict[str, Any]) -> None:
-    """What decode.py checks and the type cannot say."""
+    """Add the rule that detections.py checks and the type cannot express."""
     definitions["Detection"]["anyOf"] = [{"required": ["proximity"]}, {"required": ["rssi"]}]
 
 

@@ -1,4 +1,4 @@
-"""Timestamps as they travel: `2026-11-20T10:00:00+0100`, RFC 3339, or epoch milliseconds."""
+"""Timestamps in messages: `2026-11-20T10:00:00+0100`, RFC 3339, or epoch milliseconds."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ _LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a dat
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-# Devices report whole seconds and pipelines batch them, so few spellings are new.
+# Devices report whole seconds and pipelines batch them, so most timestamps are in the cache.
 _REMEMBERED = 16_384
 
 
@@ -20,7 +20,7 @@ _REMEMBERED = 16_384
 def parse_text(text: str) -> float:
     """Epoch seconds of a written timestamp, to the millisecond. Raises ValueError.
 
-    No finer: Redis keeps claims in milliseconds, and memory must give the same answers as it.
+    No finer, because Redis keeps claims in milliseconds, and memory must give the same answers.
     """
     if not _FORM.fullmatch(text):
         raise ValueError(
@@ -45,5 +45,5 @@ def _format_second(second: int) -> str:
 
 
 def format_instant(epoch: float) -> str:
-    """The first form, in UTC and whole seconds (rounded down)."""
+    """The timestamp in the first form, in UTC and whole seconds (rounded down)."""
     return _format_second(int(epoch // 1))

@@ -1,4 +1,4 @@
-"""Names of the topics, and their creation where a broker does not create them by itself."""
+"""The names of the topics, and their creation if a broker does not create them by itself."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -18,8 +18,10 @@ _FORBIDDEN, _ALREADY_EXISTS, _INVALID_REPLICATION = 29, 36, 38
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Full topic names, but for `more_detections` under one prefix. Those are the topics that
-    DETECTION_TOPICS adds."""
+    """Full topic names. All but `more_detections` have one prefix.
+
+    `more_detections` are the topics that DETECTION_TOPICS adds.
+    """
 
     detections: str
     authentications: str
@@ -30,7 +32,7 @@ class Topics:
 
     @classmethod
     def of(cls, settings: Settings) -> "Topics":
-        """Those of a process."""
+        """The topics of a process."""
         named = cls.named(settings.topic_prefix)
         every = (topic.name for topic in settings.detection_topics)
         return replace(
@@ -39,7 +41,7 @@ class Topics:
 
     @classmethod
     def named(cls, prefix: str) -> "Topics":
-        """The five topics behind `prefix` (`proximity.` by default)."""
+        """The five topics with `prefix` (`proximity.` by default)."""
         return cls(
             detections=f"{prefix}detections",
             authentications=f"{prefix}authentications",
@@ -65,8 +67,11 @@ class Topics:
 
 
 def detection_topics(settings: Settings) -> tuple[DetectionTopic, ...]:
-    """The topics of detections with their formats. <prefix>detections is one of them, in this
-    project's own format if the setting does not say another."""
+    """The topics of detections with their formats.
+
+    <prefix>detections is one of them, in this project's own format unless the setting names
+    another.
+    """
     listed = {topic.name: topic for topic in settings.detection_topics}
     names = Topics.of(settings).all_detections
     return tuple(listed.get(name, DetectionTopic(name)) for name in names)
@@ -75,8 +80,8 @@ def detection_topics(settings: Settings) -> tuple[DetectionTopic, ...]:
 async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:
     """Create those of `names` that are missing.
 
-    A cluster on which this process may not create topics is no error as long as they exist.
-    Raises KafkaError when one is missing and cannot be created, TimeoutError past the deadline.
+    If this process may not create topics on the cluster, that is no error as long as they exist.
+    Raises KafkaError if a topic is missing and cannot be created, TimeoutError after the deadline.
     """
     admin = AIOKafkaAdminClient(**connection_options(settings))
     async with asyncio.timeout(settings.kafka_request_timeout * 2):

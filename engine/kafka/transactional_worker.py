@@ -1,4 +1,4 @@
-"""DELIVERY=exactly_once: a worker of a role, with a transaction around each batch."""
+"""DELIVERY=exactly_once: a worker of a role, with a transaction for each batch."""
 
 import asyncio
 import time
@@ -7,22 +7,27 @@ from collections.abc import Callable
 
 from aiokafka import TopicPartition
 
-from engine.kafka.partition_worker import PartitionWorker, Records
+from engine.kafka.partition_worker import (
+    PartitionWorker,
+    Records,
+    exception_of,
+    next_batch,
+)
 from engine.kafka.positions import Position
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.cancelling import cancel
 
-# Without a message a transaction only moves the offset: that can wait for the next one.
+# A transaction without a message only moves the offset, which can wait for the next transaction.
 _IDLE_SECONDS = 0.5
 
 
 class TransactionalWorker:
-    """Implements PartitionWorker: one batch after another, each with a transaction around it.
+    """Implements PartitionWorker: handles one batch after another, each in a transaction.
 
-    The batch goes through a worker of the role. It is done when that one has finished all of it,
-    and committed when the transaction is: this worker's own offsets are never left to the
-    consumer's commits. What the role remembers of a batch dies with the worker if it fails.
-    `hold` counts the records that wait here (sign 1), and those that do not any more (-1).
+    The batch goes through a worker of the role. It is done when that worker has finished all of it,
+    and committed with the transaction; the consumer never commits this worker's offsets. If a batch
+    fails, the worker ends and with it the role's memory of the batch. `hold` counts the records
+    that wait here (sign 1), and subtracts those that no longer do (-1).
     """
 
     done_offset = None
@@ -57,10 +62,8 @@ class TransactionalWorker:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the role or the transaction raised, once it has."""
-        if self._task.done() and not self._task.cancelled():
-            return self._task.exception()
-        return None
+        """The error of the role or of the transaction, or None."""
+        return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
@@ -91,11 +94,11 @@ class TransactionalWorker:
                 await self._commit()
             self._arrived.clear()
             while self._queue and not self._closing:
-                await self._handle(self._next_batch())
+                await self._handle(next_batch(self._queue, self._batch_records))
         await self._commit()
 
     async def _something_arrived(self) -> bool:
-        """Wait for it; if something is to be committed, not for long."""
+        """Wait for records; not for long if an offset is to be committed."""
         try:
             async with asyncio.timeout(None if self._uncommitted is None else _IDLE_SECONDS):
                 await self._arrived.wait()
@@ -127,9 +130,3 @@ class TransactionalWorker:
         if self._uncommitted is not None:
             await self._publisher.commit(Position(self._uncommitted, self._topic_id))
             self._uncommitted = None
-
-    def _next_batch(self) -> Records:
-        batch = self._queue.popleft()
-        while self._queue and len(batch) + len(self._queue[0]) <= self._batch_records:
-            batch = batch + self._queue.popleft()
-        return batch

@@ -1,13 +1,13 @@
-"""Publishing in transactions: what is published, and the offset behind its cause, or neither.
+"""Publishes in transactions: messages and the offset of their cause together, or neither.
 
-A producer a partition, whose transactional id is `<group>-<topic>-<partition>`. When the next owner
-of the partition starts its producer under the same id, the brokers end what the last one left open
-and refuse whatever that one sends from then on. That is the fence: aiokafka's offsets in a
-transaction carry no generation of the group.
+Each partition has a producer with the transactional id `<group>-<topic>-<partition>`. When the next
+owner of the partition starts its producer under the same id, the brokers abort the last owner's
+open transaction and refuse everything that it sends later. This is the fence: aiokafka's offsets in
+a transaction carry no generation of the group.
 
 Nothing is repaired here. After any error the producer is given up with its transaction, and the
-partition begins again as if it were newly assigned: with a fresh producer, from what is committed
-then. So it does not matter whether a commit whose answer was lost has happened.
+partition begins again as if it were newly assigned: with a fresh producer, from the committed
+offset. So it does not matter whether a commit with a lost answer has happened.
 """
 
 import asyncio
@@ -34,23 +34,23 @@ from engine.process.failures import describe
 
 log = structlog.get_logger(__name__)
 
-# A person has to mend these.
+# Permanent errors, which a person has to mend.
 REFUSALS = (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
-# The last two are what aiokafka says of a transaction that has failed already.
+# aiokafka raises the last two for a transaction that has failed already.
 _LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
 
 
 class TransactionalPublisher(Publisher):
     """Publishes within a transaction, which begins with the first message, until `commit`.
 
-    For one assignment of `partition` to a member of `group`. A refusal for size or date ends the
-    transaction too. `limits` and `record_time` remember it for all partitions, so that no second
-    transaction ends of the same message. `timed` is around each commit.
-    Raises TransactionLostError, and what a person has to mend (authorisation).
+    For one assignment of `partition` to a member of `group`. A refusal for size or timestamp ends
+    the transaction too; `limits` and `record_time` remember it for all partitions, so that the same
+    message does not end a second transaction. `timed` is around each commit. Raises
+    TransactionLostError, and permanent errors (authorisation).
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TransactionalPublisher(Publisher):
             raise MessageTooLargeError(too_large)
 
     async def commit(self, place: Position) -> None:
-        """Commit the transaction, with `place` as where the partition goes on."""
+        """Commit the transaction; the partition continues at `place`."""
         try:
             with self._timed():
                 async with asyncio.timeout(self._deadline):
@@ -103,11 +103,11 @@ class TransactionalPublisher(Publisher):
         self.is_open = False
 
     async def close(self) -> None:
-        """Disconnect within the deadline. An open transaction is ended by the next owner."""
+        """Disconnect within the deadline. The next owner aborts an open transaction."""
         await super().close()
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(self._deadline):
-                await self._producer.client.close()  # stop() leaves it open when it is cut short
+                await self._producer.client.close()  # a stop() that is cancelled leaves it open
         _forget_errors(self._producer)
 
     async def _begin(self) -> None:
@@ -118,7 +118,7 @@ class TransactionalPublisher(Publisher):
 
 
 def _forget_errors(producer: Any) -> None:
-    """Whoever published was told; asyncio must not tell again what aiokafka keeps of it."""
+    """Retrieve the errors that aiokafka stores; the publisher has raised them already."""
     kept = [producer._txn_manager.wait_for_transaction_end()]  # noqa: SLF001
     for batches in producer._message_accumulator._batches.values():  # noqa: SLF001
         kept += [batch._drain_waiter for batch in batches]  # noqa: SLF001
@@ -128,7 +128,7 @@ def _forget_errors(producer: Any) -> None:
 
 
 def _sorted(error: Any) -> Exception:
-    """The error itself if a person has to mend it."""
+    """The error itself if it is permanent, else TransactionLostError."""
     if isinstance(error, REFUSALS):
         return cast(Exception, error)
     return TransactionLostError(describe(error))

@@ -11,7 +11,7 @@ _EXEMPLAR_SECONDS = 5.0  # from one to the next: Prometheus reads them less ofte
 
 
 class BatchHistogram(Histogram):
-    """Each `observe` takes a lock and looks at the buckets in turn: dear for every notification."""
+    """Each `observe` takes a lock and searches the buckets, too slow for every notification."""
 
     _next_exemplar = 0.0
 
@@ -26,7 +26,7 @@ class BatchHistogram(Histogram):
         bucket.set_exemplar(Exemplar(dict(labels), value, now))
 
     def observe_counts(self, counts: Mapping[float, int]) -> None:
-        """Observe each value so many times."""
+        """Observe each value as often as its count says."""
         self._raise_if_not_observable()  # type: ignore[no-untyped-call]
         by_bucket: Counter[int] = Counter()
         for value, count in counts.items():

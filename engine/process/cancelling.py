@@ -1,4 +1,4 @@
-"""Cancelling tasks for certain."""
+"""Cancels tasks reliably."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ _AGAIN_SECONDS = 0.2
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel and wait for the end of all. Does not raise what they raise.
+    """Cancel all tasks and await their end. Raises none of their errors.
 
-    A cancellation can get lost: redis-py's cluster client swallows one that comes while it looks
-    up its nodes. So each task is cancelled again until it ends.
+    A cancellation can get lost: redis-py's cluster client swallows one that comes while it looks up
+    its nodes. So each task is cancelled again until it ends.
     """
     tasks = set(tasks)
     pending = {task for task in tasks if not task.done()}
@@ -21,4 +21,4 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
         _, pending = await asyncio.wait(pending, timeout=_AGAIN_SECONDS)
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # asked for, or asyncio would log that nobody did
+            task.exception()  # retrieved, so that asyncio does not log it

@@ -1,7 +1,7 @@
-"""How far this process's clock is from those of the servers.
+"""Measures how far this process's clock is from the servers' clocks.
 
-Rules look at detected_at and now: a trigger whose clock is minutes off takes every detection for
-stale or for one from the future, fires nothing, and its offsets move.
+Rules compare detected_at with the current time. If a trigger's clock is minutes off, every
+detection seems stale or from the future: nothing fires, and the offsets move on.
 """
 
 import time
@@ -18,9 +18,10 @@ ReadClock = Callable[[], Awaitable[float]]
 
 
 class ClockSkew:
-    """Compares the clock with those of servers; `read` gives each one's epoch seconds by name.
+    """Compares the clock with those of servers; `read` has a reader of epoch seconds by name.
 
-    A line when one begins to differ by more than `limit` seconds, and when it no longer does.
+    Logs when a server's clock begins to differ by more than `limit` seconds, and when it no longer
+    does.
     """
 
     def __init__(
@@ -41,31 +42,27 @@ class ClockSkew:
         self._reported: set[str] = set()
 
     def agreed(self) -> float:
-        """Seconds by which this clock is ahead of all servers (below 0: behind all of them).
+        """The seconds by which this clock is ahead of all servers (below 0: behind all of them).
 
-        The smallest difference counts; 0 when servers disagree, or when none has answered: one
-        server whose own clock is wrong does not make this one wrong.
+        The smallest difference counts. It is 0 if servers disagree or none has answered: one server
+        with a wrong clock does not make this clock wrong.
         """
         skews = self._skews.values()
         if not skews or min(skews) < 0 < max(skews):
             return 0.0
         return min(skews, key=abs)
 
-    def is_large(self) -> bool:
-        """Whether this clock is wrong by more than the limit, as far as is known."""
-        return not self.agrees_within(self.limit)
-
     def agrees_within(self, seconds: float) -> bool:
-        """Whether this clock is right to so many seconds, or nothing is known against it."""
+        """Whether this clock is not known to be wrong by more than so many seconds."""
         return abs(self.agreed()) <= seconds
 
     async def measure(self, server: str) -> None:
-        """Ask one server. Raises what its reader raises, and TimeoutError."""
+        """Ask one server for its time. Raises the errors of its reader, and TimeoutError."""
         began, tick = self._clock(), time.monotonic()
         there = await within(self._deadline, self._read[server]())
         took = time.monotonic() - tick
         skew = began + took / 2 - there
-        # The answer was on its way for an unknown part of that time; only the rest is certain.
+        # The answer travelled for an unknown part of the request's time; only the rest is certain.
         certain = max(0.0, abs(skew) - took / 2)
         self._note(server, certain if skew > 0 else -certain)
 

@@ -1,9 +1,11 @@
-"""The errors of this room: each message is for a person, names what to change, and is one line."""
+"""The errors of this room. Each message is for people, on one line, and names what to change."""
 
 
 class ProcessError(Exception):
-    """The process cannot begin or go on. The command prints the message and exits with 1 (with 2
-    for SettingsError)."""
+    """The process cannot begin or go on.
+
+    The command prints the message and exits with 1 (with 2 for SettingsError).
+    """
 
 
 class SettingsError(ProcessError):
@@ -23,5 +25,7 @@ class ServiceDiedError(ProcessError):
 
 
 class SchemaRegistryError(ProcessError):
-    """The schema registry does not answer, or not what it was asked. A role asks it again; a
-    command ends."""
+    """The schema registry does not answer, or gives a wrong answer.
+
+    A role retries; a command ends.
+    """

@@ -1,8 +1,8 @@
-"""One HTTP connection, on which a caller cannot take more than a share: of memory, or of time.
+"""One HTTP connection whose memory and time are bounded, so that no client takes too much.
 
-uvicorn's own protocol holds a head of any size, waits for it for ever, parses every request of a
-pipeline at once, and leaves the connection of a reader who does not read open; here each of them
-has a bound. What an application does between a head and its answer is bounded by the application.
+uvicorn's own protocol accepts a head of any size, waits for it for ever, parses every request of a
+pipeline at once, and leaves the connection of a client that does not read open. Here each of these
+has a bound. The application bounds the time between a head and its answer.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ _NOT_HTTP = (400, "this is not HTTP/1.1")
 class BoundedProtocol(HttpToolsProtocol):
     """One connection within `limits`.
 
-    Bytes go to the parser in pieces, and none while a request of the pipeline waits: what is
-    parsed and unanswered is at most one piece, what is not parsed at most what was read.
-    `is_admitted` says whether the server has a place for the connection; `refusals` counts, by
-    status or reason, what is refused or closed.
+    Bytes go to the parser in pieces, and none while a request of the pipeline waits. So at most one
+    piece is parsed and unanswered, and at most one read is not parsed. `is_admitted` says whether
+    the server has room for the connection; `refusals` counts refused requests and closed
+    connections by status or reason.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection if there is a place, or one can be made."""
+        """Accept the connection if there is room, or if room can be made."""
         super().connection_made(transport)
         if not self._is_admitted(self):
             self._refuse(503, "too many connections; try again")
@@ -74,12 +74,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(413, "too much was sent before the answer to what came before")
 
     def pause_writing(self) -> None:
-        """The reader is slow."""
+        """The client reads slowly."""
         super().pause_writing()
         self._write_stalled_since = self.loop.time()
 
     def resume_writing(self) -> None:
-        """The reader has taken what was written."""
+        """The client has read the written bytes."""
         super().resume_writing()
         self._write_stalled_since = None
 
@@ -97,19 +97,19 @@ class BoundedProtocol(HttpToolsProtocol):
         self._size.add_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer: those count as headers, and are dropped."""
+        """A header, or a trailer: trailers count as headers and are dropped."""
         self._size.add_header(name, value)
         if self._size.in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """The head is complete."""
         self._size.end_head()
         self._head_since = None
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The body is whole; another head may follow."""
+        """The body is complete; another head may follow."""
         self._size.end_body()
         self._head_since = None
         super().on_message_complete()
@@ -123,7 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._refused and not more:
             self.transport.close()
         elif self._held:
-            # Not from within the application that is just ending.
+            # Later, because the application has not returned yet.
             self.loop.call_soon(self._parse)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
@@ -133,7 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # Calls of the server.
 
     def sweep(self, now: float) -> None:
-        """Close the connection if one of its times is up."""
+        """Close the connection if one of its deadlines has passed."""
         limits = self._limits
         if self.transport.is_closing():
             self._closing_since = self._closing_since or now
@@ -154,7 +154,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._waits_since if self._waiting and not self.transport.is_closing() else None
 
     def give_way(self) -> None:
-        """Close at once, so that another connection has a place."""
+        """Close at once, to make room for another connection."""
         self._abort("gave_way")
 
     @property
@@ -163,7 +163,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _answered(self) -> bool:
-        """Whether every request so far is."""
+        """Whether every request so far is answered."""
         last: RequestResponseCycle | None = self.cycle  # None until the first one
         return last is None or last.response_complete
 
@@ -176,7 +176,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._size.add_piece(len(piece))
                 self.parser.feed_data(piece)
             except httptools.HttpParserUpgrade:
-                # No other protocol is spoken here: the request is answered, and is the last.
+                # A change of protocol is refused: the request is answered, and is the last one.
                 self._refused = True
                 self._held.clear()
                 self.cycle.keep_alive = False
@@ -191,7 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _refuse(self, status: int, message: str) -> None:
-        """Read no further; say why, unless an answer is being written: that one is the last."""
+        """Stop reading, and answer with the reason, unless another answer is being written."""
         self._refused = True
         self._held.clear()
         self._refusals[str(status)] += 1
@@ -200,10 +200,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(refusal(status, message))
             self.transport.close()
         elif answered or not self._size.in_head:
-            # In the middle of a body: of one that is answered, or of one that will not be.
+            # In the middle of a body, whose request is answered or will not be.
             self.transport.close()
         else:
-            # What waits in the pipeline is dropped: the answer in hand is the last.
+            # Waiting requests are dropped: the answer in hand is the last.
             self.flow.pause_reading()
             self.pipeline.clear()
 

@@ -1,4 +1,4 @@
-"""What one HTTP connection may take, and how much its current request has taken. Pure."""
+"""The limits of an HTTP connection, and the size of its current request. Pure."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -11,11 +11,11 @@ _HEADER_OVERHEAD = len(": \r\n")
 
 @dataclass(frozen=True, kw_only=True)
 class HttpLimits:
-    """What one connection may take, and how many there may be.
+    """The limits of one connection, and the number of connections.
 
-    `head_bytes` and `headers` bound a request's head, trailers included; `message_bytes` is what
-    a body may take with its framing. `head_seconds` is the time for a head from its first byte,
-    `idle_seconds` for its first byte, `stall_seconds` for a reader to take what is written.
+    `head_bytes` and `headers` bound a request's head, trailers included; `message_bytes` bounds a
+    body with its framing. `head_seconds` is the time for a head from its first byte, `idle_seconds`
+    for its first byte, `stall_seconds` for a client to read what is written.
     """
 
     head_bytes: int = 64 * 1024
@@ -28,7 +28,7 @@ class HttpLimits:
 
 
 class RequestRefusedError(Exception):
-    """A request that is not read on. `status` and `message` are the answer."""
+    """A request is refused and not read on. `status` and `message` are the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -37,9 +37,9 @@ class RequestRefusedError(Exception):
 
 
 class RequestSize:
-    """Counts what the requests of a connection take, one after the other.
+    """Counts the size of a connection's requests, one after the other.
 
-    `in_head` is unset while a body is read. Beyond a limit the methods raise RequestRefusedError.
+    `in_head` is False while a body is read. Over a limit the methods raise RequestRefusedError.
     """
 
     def __init__(self, limits: HttpLimits) -> None:
@@ -65,18 +65,21 @@ class RequestSize:
         self._add_to_head(len(name) + len(value) + _HEADER_OVERHEAD)
 
     def end_head(self) -> None:
-        """The head is whole: what follows is its body."""
+        """The head is complete: the body follows."""
         self.in_head = False
         self._piece_bytes = 0
 
     def end_body(self) -> None:
-        """The body is whole: what follows is another head."""
+        """The body is complete: another head may follow."""
         self.in_head = True
         self._piece_bytes = 0
 
     def add_piece(self, size: int) -> None:
-        """So many bytes go to the parser, at most PIECE_BYTES: it holds half a header back, and
-        framing, and says nothing of them."""
+        """Count bytes before they go to the parser, at most PIECE_BYTES.
+
+        The parser holds back half a header, and framing, without a callback, so both are counted
+        here.
+        """
         self._piece_bytes += size
         if self.in_head:
             if self._piece_bytes > self._limits.head_bytes + PIECE_BYTES:
@@ -95,7 +98,7 @@ class RequestSize:
 
 
 def refusal(status: int, message: str) -> bytes:
-    """The whole answer to a request that is not read on."""
+    """The whole answer to a refused request."""
     body = msgspec.json.encode({"status": "error", "message": message, "code": status})
     phrase = HTTPStatus(status).phrase
     head = (

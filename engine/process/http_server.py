@@ -1,4 +1,4 @@
-"""The HTTP server of both ports of a process: bounded in connections, as each connection is."""
+"""The HTTP server of both ports of a process, with a bounded number of bounded connections."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _TICKS_A_REPORT = 100
 
 
 def listen(host: str, port: int, *, setting: str) -> socket.socket:
-    """A listening TCP socket; port 0 takes any that is free. `setting` is named in the error.
+    """A listening TCP socket; port 0 takes any free port. The error names `setting`.
 
     Raises PortInUseError.
     """
@@ -80,10 +80,11 @@ class BoundedServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _admit(self, new: BoundedProtocol) -> bool:
-        """Whether there is a place for a connection that has just been counted.
+        """Whether there is room for a connection that was just counted.
 
-        When there is none, the connection that has waited longest for a head gives way: a caller
-        who opens many silent ones loses those, a caller who sends a request at once loses none.
+        If there is none, the connection that has waited longest for a head is closed. A client that
+        opens many silent connections loses those; a client that sends its request at once loses
+        none.
         """
         if len(self.server_state.connections) <= self._limits.connections:
             return True

@@ -11,15 +11,15 @@ from catalog.plain_text import for_terminal
 from engine.process.settings import Settings
 
 _REPEAT_SECONDS = 10.0
-# Whether Kafka answers is said by ourselves, once; aiokafka has a dozen sentences for it.
+# ServerErrors logs once whether Kafka answers; aiokafka has a dozen messages about it.
 _KAFKA_REPEAT_SECONDS = 120.0
 _QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic", "opentelemetry")
 
 
 class RepeatFilter(logging.Filter):
-    """Lets the same sentence of a library through once in 10 seconds; of aiokafka, in 2 minutes.
+    """Passes the same message of a library once in 10 seconds; of aiokafka, once in 2 minutes.
 
-    While a broker is away aiokafka says so many times a second, for as long as it lasts.
+    While a broker is away, aiokafka logs so many times a second, for as long as it lasts.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class RepeatFilter(logging.Filter):
         self._last: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is news. Sentences are told apart by their form, not their values."""
+        """Whether the record is new. Messages are compared by their format, not their values."""
         if not record.name.startswith(_QUIET):
             return True
         key, now = (record.name, str(record.msg)), self._clock()
@@ -83,10 +83,10 @@ def configure_logs(settings: Settings) -> None:
 def _harmless(
     _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Text from outside does nothing to the terminal, and begins no line that looks like ours."""
+    """Escape text from outside, so that it neither controls the terminal nor fakes a line."""
     for name, value in event.items():
         if not isinstance(value, str):
-            continue  # shown as Python writes it, which is harmless
+            continue  # its repr, which is harmless
         lines = value.split("\n") if name == "exception" else [value]
         event[name] = "\n".join(map(for_terminal, lines))
     return event

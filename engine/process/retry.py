@@ -1,4 +1,4 @@
-"""The one way in which a call to a server is tried again (docs/decisions/0065)."""
+"""The only retry of calls to servers (docs/decisions/0065)."""
 
 import asyncio
 import random
@@ -14,10 +14,10 @@ _LAST_SECONDS = 2.0
 
 
 class Backoff:
-    """Pauses between tries: each twice as long as the one before, from `first` to `last` seconds.
+    """Pauses between tries, each twice as long as the one before, from `first` to `last` seconds.
 
-    Up to half of each is left out at random, so that the processes of a cluster do not come back
-    to a server all at once. `sleep` is the clock.
+    Up to half of each pause is left out at random, so that the processes of a cluster do not return
+    to a server at the same time. `sleep` is the clock.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ async def retry(
     deadline: float | None = None,
     backoff: Backoff | None = None,
 ) -> Result:
-    """The result of `call`, which is tried again for as long as its errors may pass.
+    """The result of `call`, which is retried after temporary errors without an end.
 
-    The caller's partition waits meanwhile: backpressure, not loss. So `call` must be idempotent,
-    and each try needs a bound: `deadline` (seconds), or the call's own. `errors` sorts the errors
-    of its server (unless `may_recover` does), and says once that the server is away and once that
-    it is back; `what` names the kind of call. Raises what no retry mends. A cancellation goes
-    through at once.
+    The caller's partition waits meanwhile, which is backpressure and loses nothing. So `call` must
+    be idempotent, and each try needs a bound: `deadline` (seconds), or the call's own. `errors`
+    sorts the errors of its server (unless `may_recover` does), and logs once that the server is
+    away and once that it is back; `what` names the kind of call. Raises permanent errors. A
+    cancellation takes effect at once.
     """
     backoff = backoff or Backoff()
     may_recover = may_recover or errors.may_recover
@@ -64,7 +64,7 @@ async def retry(
         try:
             async with asyncio.timeout(deadline):
                 result = await call()
-        except Exception as error:  # sorted: tried again, or up to stop the process
+        except Exception as error:  # temporary errors are retried, others are raised
             if not may_recover(error):
                 raise
             errors.failed(error, what)

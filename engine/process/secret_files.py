@@ -1,5 +1,7 @@
-"""Secrets from files, as Kubernetes, systemd and Docker hand them out: `PROXIMITY_<NAME>_FILE`
-names a file that holds what `PROXIMITY_<NAME>` would be."""
+"""Secrets from files, as Kubernetes, systemd and Docker provide them.
+
+`PROXIMITY_<NAME>_FILE` names a file that holds the value of `PROXIMITY_<NAME>`.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -28,9 +30,11 @@ def file_variable(name: str) -> str:
 
 
 def secret_files(written: Mapping[str, str]) -> dict[str, Path]:
-    """The file of each secret setting that is to be read from one. `written` has what stands in the
-    --env-file, which the environment overrides. Raises SettingsError where a secret is given
-    twice in one place."""
+    """The file of each secret setting that a file provides.
+
+    `written` has the lines of the --env-file; the environment overrides them. Raises SettingsError
+    if a secret is given twice in one place.
+    """
     found = {}
     environment = {name.upper(): value for name, value in os.environ.items()}
     for name in secret_settings():
@@ -46,8 +50,10 @@ def secret_files(written: Mapping[str, str]) -> dict[str, Path]:
 
 
 def read_secret(name: str, path: Path) -> str:
-    """What the file holds, without the line ends behind it. Raises SettingsError, which never
-    quotes it."""
+    """The content of the file, without line ends after it.
+
+    Raises SettingsError, which never quotes the content.
+    """
     fault = f"{file_variable(name)}: {path}: "
     try:
         with path.open("rb") as stream:

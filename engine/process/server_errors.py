@@ -1,4 +1,4 @@
-"""Whether a server answers: its failures are counted, and an outage is said once."""
+"""Tracks whether a server answers: failures are counted, and an outage is logged once."""
 
 import time
 from collections.abc import Callable
@@ -15,12 +15,12 @@ _FORGOTTEN_SECONDS = 60.0
 
 
 class ServerErrors:
-    """The failed calls to one server: a counter, one line when it goes, one when it is back.
+    """The failed calls to one server: a counter, a log line for the outage and one for its end.
 
-    `what` names a kind of call. Some kinds may fail while others succeed (a Redis that is full
-    answers a ping), so the server is back when each kind that failed has succeeded, or was not
-    tried for a minute. A server that comes and goes has a line every 10 s at most. `may_recover`
-    is the sort of failures.py for this server; without `counter` nothing is counted.
+    `what` names a kind of call. Some kinds may fail while others succeed (a full Redis answers a
+    ping). So the outage ends when each kind that failed has succeeded, or was not tried for a
+    minute. A server that comes and goes is logged every 10 s at most. `may_recover` is the function
+    of failures.py for this server. Without `counter` nothing is counted.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class ServerErrors:
         self._back_at = float("-inf")
 
     def inc(self) -> None:
-        """Count a failed call, and leave the log alone."""
+        """Count a failed call without a log line."""
         if self._counter is not None:
             self._counter.inc()
 
     def failed(self, error: BaseException, what: str) -> None:
-        """A call failed and will be tried again."""
+        """Count a failed call that will be retried, and log the beginning of an outage."""
         self.inc()
         self.lost(what, describe(error))
 
     def lost(self, what: str, error: str) -> None:
-        """The same for a call that is counted already."""
+        """As `failed`, for a call that is counted already."""
         now = self._clock()
         if not self._failing:
             self._since, self._failures, self._said = now, 0, False
@@ -63,7 +63,7 @@ class ServerErrors:
             log.error("server failed, trying again", server=self._server, what=what, error=error)
 
     def answered(self, what: str) -> None:
-        """A call succeeded. Costs nothing while none has failed."""
+        """A call succeeded. Costs nothing unless a call failed before."""
         if not self._failing:
             return
         now = self._clock()

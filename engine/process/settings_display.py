@@ -1,4 +1,4 @@
-"""Settings as a log or a screen may show them: without secrets."""
+"""Shows settings in logs and on screens, without secrets."""
 
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -11,7 +11,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "ssl_password", "sentinel_passw
 
 
 def shown(value: object) -> str:
-    """A setting's value. Of a secret it shows that it is set, of a URL all but the password."""
+    """The text for a setting's value: only that a secret is set, and a URL without its password."""
     if isinstance(value, SecretStr):
         secret = value.get_secret_value()
         return shown_url(secret) if "://" in secret else HIDDEN * bool(secret)
@@ -21,7 +21,7 @@ def shown(value: object) -> str:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password. One that is not written as URLs are is hidden whole."""
+    """The URL without its password. A text that is no valid URL is hidden whole."""
     try:
         parts = urlsplit(url)
         for place in parts.netloc.rpartition("@")[2].split(","):  # several behind Sentinel
@@ -30,10 +30,10 @@ def shown_url(url: str) -> str:
     except ValueError:
         return HIDDEN
     if "@" in parts.path or "@" in parts.query or "@" in parts.fragment:
-        return HIDDEN  # a password with a slash, say: where it ends is not certain
+        return HIDDEN  # for example a password with a slash: its end is not certain
     user, at, host = parts.netloc.rpartition("@")
     name, colon, _password = user.partition(":")
-    # Without a colon it may be a password in the wrong place.
+    # Without a colon the user may be a password in the wrong place.
     shown_user = f"{name}:{HIDDEN}" if colon else HIDDEN
     place = f"{shown_user}@{host}" if at else host
     written = url.replace(parts.netloc, place, 1) if at else url
@@ -50,7 +50,7 @@ def _without(query: list[tuple[str, str]]) -> str:
 
 
 def shown_servers(settings: Settings) -> dict[str, str]:
-    """The servers of a process, for its first line of log."""
+    """The servers of a process, for its first log line."""
     security = settings.kafka_security_protocol
     kafka = settings.kafka_bootstrap_servers
     return {

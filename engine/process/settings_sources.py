@@ -1,5 +1,7 @@
-"""Settings as they are given: overrides, environment, file, and the files that these name for
-secrets; an unknown name is refused."""
+"""Reads settings from overrides, the environment, the --env-file and secret files.
+
+An unknown name is refused.
+"""
 
 import difflib
 import os
@@ -19,10 +21,10 @@ from engine.process.secret_files import (
 )
 from engine.process.settings import PREFIX, Settings, variable_name
 
-# The names by which the project's own tests are told of servers; they are no settings.
+# The prefix of the variables that name servers for the project's tests; they are no settings.
 _TEST_PREFIX = "TEST_"
 _ENCODING = "utf-8-sig"  # an editor's byte order mark is no part of the first name
-# What Kubernetes writes into every container for a service whose name begins like ours.
+# Variables that Kubernetes sets in every container for a service whose name begins with the prefix.
 _LINK = re.compile(
     r"([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
@@ -44,7 +46,7 @@ def load_settings(env_file: Path | None = None, **overrides: object) -> Settings
 
 
 def _known_names() -> set[str]:
-    """What may stand behind the prefix, in upper case."""
+    """The names that may follow the prefix, in upper case."""
     of_files = {file_variable(name).removeprefix(PREFIX) for name in secret_settings()}
     return of_files | {name.upper() for name in Settings.model_fields}
 
@@ -66,8 +68,7 @@ def _one_line(error: ValidationError, files: Collection[str]) -> str:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The names of the file's lines, in upper case, with what is written behind them. Raises
-    SettingsError."""
+    """The names in the file, in upper case, with their values. Raises SettingsError."""
     try:
         with path.open(encoding=_ENCODING) as stream:
             bindings = list(parse_stream(stream))
@@ -88,13 +89,13 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def _line_of(text: str, first: int) -> int:
-    """Where the statement itself begins: blank lines before it belong to it."""
+    """The line on which the statement itself begins, after any blank lines."""
     blank = len(text) - len(text.lstrip())
     return first + text.count("\n", 0, blank)
 
 
 def _refuse_unknown(names: Collection[str], file: Mapping[str, str]) -> None:
-    """Raise SettingsError for a name with the prefix that is none of `names` (upper case)."""
+    """Raise SettingsError for a name with the prefix that is not in `names` (upper case)."""
     places: Iterable[tuple[str, Mapping[str, str]]] = (
         ("", {name.upper(): value for name, value in os.environ.items()}),
         (" (in the --env-file)", file),

@@ -1,1 +1,1 @@
-"""From batches of records to rows in SQL: what is counted, and how it is written."""
+"""Turns batches of records into rows in SQL: what is counted, and how it is written."""

@@ -1,4 +1,4 @@
-"""What batches of all topics add up to: updates of devices, trace rows, figures of days.
+"""Adds up batches of all topics: updates of devices, trace rows, daily figures.
 
 Pure. Instants are epoch seconds.
 """
@@ -27,7 +27,7 @@ ChangesByDevice = dict[DeviceIdentity, DeviceChanges]
 StoredDevices = Mapping[DeviceIdentity, StoredDevice]
 
 _LONGEST_NAME = 255
-_LONGEST_IP = 64  # an address, with a port and a zone
+_LONGEST_IP = 64  # enough for an address with a port and a zone
 _LONGEST_TOKEN = 4096
 _INT64 = 2**63
 # A timestamp with an offset may lie a few hours beyond year 1 or 9999.
@@ -37,14 +37,14 @@ _MINUTE = timedelta(minutes=1)
 
 
 class Statistics:
-    """What to add to the figures of days, and the devices that are counted in them."""
+    """Additions to daily figures, and the devices that are counted in them."""
 
     def __init__(self) -> None:
         self.figures: dict[StatisticKey, FigureIncrements] = {}
         self.devices: set[StatisticDeviceRow] = set()
 
     def count(self, key: StatisticKey, venue_id: int, device_id: int) -> FigureIncrements:
-        """Count the device under `key`, and give the figures to add to."""
+        """Count the device under `key`, and return the figures to increase."""
         self.devices.add(StatisticDeviceRow(*key, device_id))
         figures = self.figures.get(key)
         if figures is None:
@@ -53,8 +53,11 @@ class Statistics:
 
 
 class NewRows(NamedTuple):
-    """What a batch adds to SQL besides its devices. With `only_changes` a detection leaves a row
-    only if it says something new (see rows_of_changes)."""
+    """The rows that a batch adds to SQL besides its devices.
+
+    With `only_changes` a detection leaves a row only if it says something new (see
+    rows_of_changes).
+    """
 
     detections: Sequence[DetectionRow] = ()
     authentications: Sequence[AuthenticationRow] = ()
@@ -66,9 +69,9 @@ class NewRows(NamedTuple):
 def update_device(
     updates: ChangesByDevice, identity: DeviceIdentity, facts: Device
 ) -> DeviceChanges:
-    """The device's update, with the facts that a message tells of it, as far as SQL can keep them.
+    """The device's update, with the facts that a message has about it and SQL can store.
 
-    A token is kept whole or not at all: cut off it would be the token of nobody.
+    A push token is stored whole or not at all, because a shortened token would lead to no device.
     """
     update = updates.get(identity)
     if update is None:
@@ -90,8 +93,11 @@ def update_device(
 def rows_of_changes(
     rows: Iterable[DetectionRow], states: dict[PresenceKey, PresenceState]
 ) -> list[DetectionRow]:
-    """The rows, in their order, at which the zone of a device at a beacon has changed or whose
-    last row lies a minute or more before. `states` is brought up to date."""
+    """The rows, in order, that differ from the previous row of the device at the beacon.
+
+    A row differs if it has another zone or is a minute or more later. `states` has the previous
+    rows and is updated.
+    """
     kept = []
     for row in rows:
         key = PresenceKey(row.device_id, row.beacon_id)
@@ -103,20 +109,20 @@ def rows_of_changes(
 
 
 def arrived_at(record: Record) -> float:
-    """The record's own timestamp."""
+    """The record's timestamp."""
     return float(record.timestamp) / 1000
 
 
 def stored_instant(epoch: float) -> datetime:
-    """An instant as SQL keeps it; beyond the calendar in UTC, its first or last second."""
+    """An instant in SQL's form; outside of the calendar in UTC, its first or last second."""
     return datetime.fromtimestamp(min(max(epoch, _FIRST), _LAST), UTC)
 
 
 def stored_address(ip: str | None) -> str | None:
-    """An address as SQL keeps it."""
+    """An address in SQL's form."""
     return None if ip is None else _storable(ip, _LONGEST_IP)
 
 
 def _storable(text: str, longest: int) -> str:
-    """Without NUL characters, which PostgreSQL has no place for, and not too long for a column."""
+    """The text, cut to the column's length, without NUL characters (PostgreSQL has none)."""
     return text.replace("\0", "")[:longest]

@@ -1,4 +1,4 @@
-"""Authentications: a device opened the application of a company."""
+"""Reads and counts authentications: a device opened an application of a company."""
 
 from typing import NamedTuple
 
@@ -27,8 +27,10 @@ _decode = msgspec.json.Decoder(Authentication).decode
 
 
 class AcceptedAuthentication(NamedTuple):
-    """An authentication whose key is good. `arrived_at` is the time of its record; both instants
-    are epoch seconds."""
+    """An authentication with a valid key.
+
+    `arrived_at` is the time of its record; both instants are epoch seconds.
+    """
 
     message: Authentication
     authenticated_at: float
@@ -37,12 +39,12 @@ class AcceptedAuthentication(NamedTuple):
 
     @property
     def device(self) -> DeviceIdentity:
-        """The device, as the company of the application knows it."""
+        """The device, identified within the application's company."""
         return DeviceIdentity(self.application.company_id, self.message.device.udid)
 
 
 class AuthenticationReader:
-    """Reads authentications, of all partitions under one `limit`."""
+    """Reads authentications of all partitions, which share one `limit`."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class AuthenticationReader:
         self._rule = rule
 
     async def read(self, records: Records) -> list[AcceptedAuthentication]:
-        """Decode the records. One whose key opens no application becomes a dead letter too."""
+        """Decode the records. A record whose key is no application's becomes a dead letter."""
         decoded, dead, _ = decode_records(records, _decode_authentication, self._limit)
         keys = {message.api_key for _, message, _ in decoded}
         applications = await self._ledger.applications(keys)
@@ -69,7 +71,7 @@ class AuthenticationReader:
                 arrived = arrived_at(record)
                 accepted.append(AcceptedAuthentication(message, at, arrived, application))
             else:
-                # Never the key itself: dead letters are read by people.
+                # The message never quotes the key, because people read dead letters.
                 detail = "the api_key opens no application that is active and not expired"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
         await self._dead_letters.publish(dead)
@@ -90,14 +92,14 @@ class CountedAuthentications:
         self._rule = rule
 
     def device_updates(self) -> ChangesByDevice:
-        """The last that is said of each device."""
+        """The last known facts of each device."""
         updates: ChangesByDevice = {}
         for each in self._accepted:
             update_device(updates, each.device, each.message.device)
         return updates
 
     def rows(self, devices: StoredDevices, now: float) -> NewRows:
-        """The trace. `now` is SQL's clock."""
+        """The trace rows. `now` is SQL's clock."""
         return NewRows(
             authentications=[
                 AuthenticationRow(

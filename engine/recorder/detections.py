@@ -1,4 +1,4 @@
-"""Detections: nb_beacon, the trace, the figures of venues and beacons."""
+"""Reads and counts detections: nb_beacon, the trace, the figures of venues and beacons."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ _STATUS = {zone: zone.name.lower() for zone in Zone}
 
 
 class DetectionReader:
-    """Decodes what the trigger decodes, in the same way: the trigger makes the dead letters.
+    """Decodes detections as the trigger does; the trigger makes the dead letters.
 
     `rule` says for which day a detection counts, `trace` which detections leave a trace row.
     """
@@ -65,7 +65,7 @@ class DetectionReader:
     async def count(
         self, transaction: LedgerTransaction, batch: list[DecodedDetection]
     ) -> "CountedDetections":
-        """Those of active beacons at active venues."""
+        """The detections of active beacons at active venues."""
         beacons = await transaction.active_beacons({each.key for each in batch})
         return CountedDetections(batch, beacons, rule=self._rule, trace=self._trace)
 
@@ -77,7 +77,7 @@ class _CountedDetection(NamedTuple):
 
 
 class CountedDetections:
-    """The detections of a batch that were made at `beacons`, which are active. Pure."""
+    """The detections of a batch at `beacons`, which are active. Pure."""
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class CountedDetections:
         ]
 
     def device_updates(self) -> ChangesByDevice:
-        """nb_beacon by device, and the last that is said of it."""
+        """nb_beacon and the last known facts of each device."""
         updates: ChangesByDevice = {}
         for detection, _, device in self._detections:
             update_device(updates, device, detection.message.device).nb_beacon += 1
         return updates
 
     def rows(self, devices: StoredDevices, now: float) -> NewRows:
-        """The trace, and the figures of venues and beacons. `now` is SQL's clock."""
+        """The trace rows, and the figures of venues and beacons. `now` is SQL's clock."""
         return NewRows(
             detections=() if self._trace == "none" else self._trace_rows(devices, now),
             statistics=self._statistics(devices, now),

@@ -1,4 +1,4 @@
-"""What can go wrong between the topics and SQL, and what follows from each."""
+"""The errors between the topics and SQL, and what the recorder does about each."""
 
 
 class RecorderError(Exception):
@@ -10,7 +10,7 @@ class OffsetsError(RecorderError):
 
 
 class WriteAgainError(RecorderError):
-    """The same batch can be written, in a new transaction. Nothing of it is written yet."""
+    """The batch can be written again in a new transaction. None of it is written yet."""
 
     reason = "conflict"
 
@@ -22,20 +22,22 @@ class AlreadyCountedError(WriteAgainError):
 
 
 class DayPartitionCreatedError(WriteAgainError):
-    """A day's partition was created while rows of that day were on their way elsewhere."""
+    """The partition of a day was created while rows of that day were being written elsewhere."""
 
     reason = "day_partition_created"
 
 
 class ReadAgainError(RecorderError):
-    """The batch is no longer true: its records have to be read again. Nothing of it is written."""
+    """The batch is out of date and its records must be read again. None of it is written."""
 
     reason = "stale"
 
 
 class OffsetMovedError(ReadAgainError):
-    """The offset in SQL is not the one that this recorder knows: another recorder has written, or
-    this one has and the answer to its commit was lost."""
+    """The offset in SQL is not the one that this recorder expects.
+
+    Another recorder has written, or this one has and the answer to its commit was lost.
+    """
 
     reason = "offset_moved"
 
@@ -47,6 +49,6 @@ class CompanyDeletedError(ReadAgainError):
 
 
 class TransactionTooSlowError(ReadAgainError):
-    """Again and again a transaction did not end in its time: the batch may be too large."""
+    """A transaction has timed out several times: the batch may be too large."""
 
     reason = "too_slow"

@@ -1,8 +1,8 @@
 """The port to SQL: one transaction that writes a batch and moves the partition's offset.
 
-Both ledgers (postgresql.py, sqlite.py) keep the same promises, tested by the same suite: they run
-the same statements, each in its own dialect and with its own way of passing rows. Their methods
-raise what the driver raises; engine.process.failures says which of it passes.
+Both ledgers (postgresql.py, sqlite.py) behave alike, and one test suite checks both. They run the
+same statements, each in its own dialect and with its own way of passing rows. Their methods raise
+the driver's errors; engine.process.failures says which of them are temporary.
 """
 
 from abc import ABC, abstractmethod
@@ -46,8 +46,10 @@ class LedgerTransaction(ABC):
     duplicate_error: type[Exception]
 
     async def advance_offset(self, topic: str, partition: int, old: int | None, new: int) -> bool:
-        """Move the offset from `old` (None: there is none yet) to `new`; False if it is not
-        `old`. Later writers of the partition wait for this transaction."""
+        """Move the offset from `old` (None: there is none yet) to `new`; False if it is not `old`.
+
+        Later writers of the partition wait for this transaction.
+        """
         if old is None:
             return await self._has_changed_one("begin_offset", topic, partition, new)
         return await self._has_changed_one("advance_offset", topic, partition, new, old)
@@ -55,8 +57,10 @@ class LedgerTransaction(ABC):
     async def move_position(
         self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
-        """Replace the position `old` (None: there is none); False if it is not `old`. That the
-        topic of `old` is no more is noted for `verify`."""
+        """Replace the position `old` (None: there is none); False if it is not `old`.
+
+        If `new` is of another topic, `verify` is told that the topic of `old` was deleted.
+        """
         if old is None:
             return await self._has_changed_one("first_position", topic, partition, *new[:2])
         if not await self._has_changed_one("move_position", topic, partition, *new[:2], *old[:2]):
@@ -66,12 +70,12 @@ class LedgerTransaction(ABC):
         return True
 
     async def now(self) -> datetime:
-        """The present on SQL's clock; the same for all rows of the transaction."""
+        """The time on SQL's clock; the same for all rows of the transaction."""
         ((now,),) = await self._fetch("now")
         return self._instant(now)
 
     async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, ActiveBeacon]:
-        """The beacons that are active, at an active venue."""
+        """The active beacons at active venues among `keys`."""
         found = await self._fetch("active_beacons", *self._table(keys, 3))
         return {
             BeaconKey(uuid, major, minor): ActiveBeacon(*beacon)
@@ -81,9 +85,9 @@ class LedgerTransaction(ABC):
     async def add_devices(
         self, updates: Mapping[DeviceIdentity, DeviceChanges], now: datetime
     ) -> Mapping[DeviceIdentity, StoredDevice]:
-        """Create or update devices and add to their counters; what is None stays as it is.
+        """Create or update devices and increase their counters.
 
-        Raises CompanyDeletedError.
+        Fields that are None stay unchanged. Raises CompanyDeletedError.
         """
         rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
         try:
@@ -96,11 +100,11 @@ class LedgerTransaction(ABC):
         }
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
-        """Append to the trace. Raises DayPartitionCreatedError."""
+        """Append rows to the trace. Raises DayPartitionCreatedError."""
         await self._append("add_detections", rows)
 
     async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
-        """Append to the trace. Raises DayPartitionCreatedError."""
+        """Append rows to the trace. Raises DayPartitionCreatedError."""
         await self._append("add_authentications", rows)
 
     async def counted_notifications(self, ids: Collection[UUID]) -> set[UUID]:
@@ -109,7 +113,7 @@ class LedgerTransaction(ABC):
         return {self._uuid(number) for (number,) in found}
 
     async def add_receptions(self, rows: Sequence[ReceptionRow]) -> None:
-        """Note notifications as counted. Raises AlreadyCountedError."""
+        """Store notifications as counted. Raises AlreadyCountedError."""
         try:
             await self._append("add_receptions", sorted(rows))
         except self.duplicate_error as error:
@@ -132,7 +136,7 @@ class LedgerTransaction(ABC):
         figures: Mapping[StatisticKey, FigureIncrements],
         devices: Collection[StatisticDeviceRow],
     ) -> None:
-        """Add to the figures of days; a device that is new in a day's figures is counted there."""
+        """Add to daily figures. A device that is new in a day's figures is counted there."""
         added = await self._fetch("add_statistic_devices", *self._table(sorted(devices), 4))
         new_devices: Counter[StatisticKey] = Counter()
         for day, kind, ref, count in added:
@@ -145,7 +149,7 @@ class LedgerTransaction(ABC):
 
     @abstractmethod
     async def _fetch(self, name: str, *parameters: object) -> list[Any]:
-        """Run a statement; its rows."""
+        """Run a statement and return its rows."""
 
     @abstractmethod
     async def _has_changed_one(self, name: str, *parameters: object) -> bool:
@@ -157,17 +161,17 @@ class LedgerTransaction(ABC):
 
     @abstractmethod
     async def _append(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows, the quickest way there is."""
+        """Insert rows in the fastest way."""
 
     @abstractmethod
     def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:
-        """Rows of `width` values, as parameters of a statement."""
+        """Rows of `width` values as parameters of a statement."""
 
     @abstractmethod
     def _list(self, values: Collection[Any]) -> object:
-        """Values, as one parameter of a statement."""
+        """Values as one parameter of a statement."""
 
-    # How the database writes and reads values; without an override, as they are.
+    # Conversions between Python's values and the database's; the default is no conversion.
 
     def _written(self, value: Any) -> Any:
         return value
@@ -186,22 +190,22 @@ class LedgerTransaction(ABC):
 
 
 class Ledger(ABC):
-    """SQL, as the recorder sees it."""
+    """The recorder's port to SQL."""
 
     @abstractmethod
     def transaction(self) -> AbstractAsyncContextManager[LedgerTransaction]:
         """A transaction: committed at the end, rolled back by an error."""
 
     async def positions(self, topic: str) -> Mapping[int, Position]:
-        """The first record that is not recorded, by partition, where any is recorded."""
+        """The position of the first record that is not recorded, by partition with any records."""
         return {number: Position(*place) for number, *place in await self._find("positions", topic)}
 
     async def existing_companies(self, ids: Collection[int]) -> set[int]:
-        """The companies that exist."""
+        """The ids among `ids` whose companies exist."""
         return {number for (number,) in await self._find("existing_companies", ids)}
 
     async def venue_time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
-        """The time zones of venues that exist."""
+        """The time zones of the venues that exist."""
         return dict(map(tuple, await self._find("venue_time_zones", venues)))
 
     @abstractmethod
@@ -210,13 +214,16 @@ class Ledger(ABC):
 
     @abstractmethod
     async def _find(self, name: str, parameter: str | Collection[Any]) -> list[Any]:
-        """Run a statement outside of a transaction; its rows."""
+        """Run a statement outside of a transaction and return its rows."""
 
 
 @cache
 def statements(dialect: str) -> dict[str, str]:
-    """The statements of a dialect, by name: `sql/` has a file of them, in which each begins with a
-    line `-- name: <its name>`."""
+    """The statements of a dialect, by name.
+
+    `sql/` has one file for each dialect. Each statement in it begins with a line `-- name: <its
+    name>`.
+    """
     text = (files("engine.recorder") / "sql" / f"{dialect}.sql").read_text(encoding="utf-8")
     found = {}
     for part in text.split(_STATEMENT_MARK)[1:]:

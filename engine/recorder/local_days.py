@@ -1,4 +1,4 @@
-"""The day on which something happened, on the wall clock of its venue."""
+"""Determines the local day of an event: the date at its venue."""
 
 from datetime import date, timedelta
 from functools import lru_cache
@@ -17,14 +17,13 @@ _LAST = (date.max - _EPOCH).days
 
 
 class DayRule(NamedTuple):
-    """Which day's figures a record belongs to, if it belongs to any. All instants are epoch
-    seconds; `arrived_at` is the record's own timestamp, `now` SQL's clock.
+    """Decides for which day a record counts, if for any. All instants are epoch seconds.
 
-    A record that arrives within `max_age` seconds of its detection counts for the day of the
-    detection. Any other one counts only if the detection says that it was made on the very day on
-    which the record arrived. So whatever a device's clock says, no figures are written of a day
-    that is not now. `retention` (seconds) is how long a record may have waited for a recorder, and
-    how long traces are kept.
+    `arrived_at` is the record's own timestamp, `now` SQL's clock. A record that arrives within
+    `max_age` seconds of its detection counts for the day of the detection. A later record counts
+    only if its detection was on the day on which the record arrived. So a device with a wrong clock
+    adds figures to no other day. `retention` (seconds) is how long a record may have waited for a
+    recorder, and how long traces are kept.
     """
 
     max_age: float
@@ -41,14 +40,19 @@ class DayRule(NamedTuple):
         return None
 
     def leaves_trace(self, detected_at: float, arrived_at: float, now: float) -> bool:
-        """Whether a trace row is written. One of a day before the retention would be deleted at
-        once, and one of a day far ahead not for years."""
+        """Whether a trace row is written.
+
+        A row from before the retention would be deleted at once, and a row far in the future not
+        for years.
+        """
         latest = self._credible(arrived_at, now) + _DAY
         return now - self.retention - _DAY <= detected_at <= latest
 
     def _credible(self, arrived_at: float, now: float) -> float:
-        """`arrived_at`, or `now` where no record can have arrived then: its producer or broker had
-        no clock."""
+        """`arrived_at`, or `now` if no record can have arrived at that time.
+
+        The clock of the producer or the broker was not set.
+        """
         return arrived_at if now - self.retention <= arrived_at <= now + self.max_age else now
 
 
@@ -62,7 +66,7 @@ def local_day(instant: float, time_zone: str | None) -> date:
 
 @lru_cache(maxsize=1024)
 def _known_clock(time_zone: str) -> LocalClock | None:
-    """The clock, or None where this host lacks the zone: a venue's name must not stop everybody."""
+    """The clock, or None if this host lacks the zone: one venue must not stop the recorder."""
     try:
         return zone_clock(time_zone)
     except ValueError:

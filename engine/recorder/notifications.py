@@ -1,4 +1,4 @@
-"""Notifications: nb_campaign once per id, the receptions, the figures of a day."""
+"""Reads and counts notifications: nb_campaign once per id, receptions, daily figures."""
 
 from typing import Annotated, NamedTuple
 from uuid import UUID
@@ -32,7 +32,7 @@ from engine.recorder.rows import (
     StatisticKey,
 )
 
-# What SQL can hold: nothing has a greater id.
+# Ids that SQL can store: no record has a greater id.
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -55,8 +55,10 @@ class PublishedNotification(msgspec.Struct, frozen=True, kw_only=True, gc=False)
 
 
 class ReceivedNotification(NamedTuple):
-    """A notification, when it was detected and when its record arrived (in epoch seconds), and the
-    time zone of its venue."""
+    """A notification with the times of its detection and its record, and its venue's time zone.
+
+    The times are epoch seconds.
+    """
 
     message: PublishedNotification
     detected_at: float
@@ -73,7 +75,7 @@ _decode = msgspec.json.Decoder(PublishedNotification).decode
 
 
 class NotificationReader:
-    """Reads what was published, of all partitions under one `limit`."""
+    """Reads notifications of all partitions, which share one `limit`."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class NotificationReader:
         self._rule = rule
 
     async def read(self, records: Records) -> list[ReceivedNotification]:
-        """Decode the records. One whose company does not exist becomes a dead letter too."""
+        """Decode the records. A record whose company does not exist becomes a dead letter."""
         decoded, dead, _ = decode_records(records, _decode_notification, self._limit)
         messages = [message for _, message, _ in decoded]
         companies = await self._ledger.existing_companies({each.company.id for each in messages})
@@ -112,7 +114,7 @@ class NotificationReader:
     async def count(
         self, transaction: LedgerTransaction, batch: list[ReceivedNotification]
     ) -> "CountedNotifications":
-        """Those that are new, each once."""
+        """The notifications that are new, each once."""
         by_id = {each.message.id: each for each in batch}
         known = await transaction.counted_notifications(by_id)
         new = [each for id_, each in by_id.items() if id_ not in known]
@@ -122,14 +124,14 @@ class NotificationReader:
 
 
 class CountedNotifications:
-    """The notifications of a batch that are new. Pure."""
+    """The new notifications of a batch. Pure."""
 
     def __init__(self, notifications: list[ReceivedNotification], rule: DayRule) -> None:
         self._notifications = notifications
         self._rule = rule
 
     def device_updates(self) -> ChangesByDevice:
-        """nb_campaign by device, and the last that is said of it."""
+        """nb_campaign and the last known facts of each device."""
         updates: ChangesByDevice = {}
         for each in self._notifications:
             update_device(updates, each.device, each.message.device).nb_campaign += 1
@@ -138,7 +140,7 @@ class CountedNotifications:
     def rows(self, devices: StoredDevices, now: float) -> NewRows:
         """The receptions, and the figures of venues, beacons and campaigns. `now` is SQL's clock.
 
-        Test devices are left out of figures, and what has no day by the rule.
+        The figures leave out test devices, and notifications that count for no day.
         """
         receptions = []
         statistics = Statistics()

@@ -37,26 +37,31 @@ class CountedBatch(Protocol):
     """The records of a batch that count. Pure."""
 
     def device_updates(self) -> ChangesByDevice:
-        """What they add to the counters of devices, and say of devices."""
+        """The additions to the counters of devices, and the known facts of devices."""
 
     def rows(self, devices: StoredDevices, now: float) -> NewRows:
-        """What they add besides. `now` is SQL's clock in epoch seconds."""
+        """The other rows to write. `now` is SQL's clock in epoch seconds."""
 
 
 class RecordReader(Protocol[Batch]):
-    """What is done with the records of one topic. Shared by all of its partitions."""
+    """Reads and counts the records of one topic. All partitions share it."""
 
     async def read(self, records: Records) -> Batch:
-        """Decode the records, publish dead letters, and look up what the transaction need not see.
-        Raises what the database raises."""
+        """Decode the records and publish dead letters.
+
+        Also makes the look-ups that the transaction need not see. Raises the database's errors.
+        """
 
     async def count(self, transaction: LedgerTransaction, batch: Batch) -> CountedBatch:
-        """Look up what of the batch counts. Called again when the transaction is tried again."""
+        """Find the records of the batch that count. Called again if the transaction is repeated."""
 
 
 class Recorder:
-    """What the partitions of one process share. `deadline` (seconds) bounds one transaction,
-    `largest_pieces` by topic the records that it takes."""
+    """The objects that the partitions of one process share.
+
+    `deadline` (seconds) bounds one transaction; `largest_pieces` has the most records that a
+    transaction takes, by topic.
+    """
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class PartitionRecorder:
         self._largest_piece = self._limit = shared.largest_pieces.get(self._topic, _UNLIMITED)
 
     async def handle(self, records: Records) -> None:
-        """Record each of the records once. Raises what no retry can mend."""
+        """Record each of the records once. Raises permanent errors."""
         rest = await self._unrecorded(records)
         while rest:
             piece = rest[: self._largest_piece]
@@ -115,7 +120,7 @@ class PartitionRecorder:
                 rest = rest[len(piece) :]
 
     async def _unrecorded(self, records: Records) -> Records:
-        """The records from the offset in SQL on, which is read unless it is known."""
+        """The records from the offset in SQL on. The offset is read from SQL unless it is known."""
         if not self._knows_next:
             ledger, sql = self._shared.ledger, self._shared.sql
             positions = await sql.until_answered(lambda: ledger.positions(self._topic))
@@ -134,7 +139,7 @@ class PartitionRecorder:
         self._next, self._knows_next = found, True
 
     async def _record(self, records: Records) -> None:
-        """Read and write, trying again while SQL does not answer. Raises ReadAgainError."""
+        """Read and write the records, with retries while SQL is away. Raises ReadAgainError."""
         sql, end = self._shared.sql, records[-1].offset + 1
         with self._step("read"):
             batch = await sql.until_answered(lambda: self._reader.read(records))
@@ -144,9 +149,9 @@ class PartitionRecorder:
         self._shared.metrics.batch_size.observe(len(records))
 
     async def _write(self, batch: object, end: int) -> None:
-        """One transaction: the offset and everything that the batch leads to."""
+        """Write the offset and all rows of the batch in one transaction."""
         metrics, begin = self._shared.metrics, self._shared.clock()
-        self._knows_next = False  # until the commit is answered
+        self._knows_next = False  # until the commit has been acknowledged
         async with self._shared.ledger.transaction() as transaction:
             if not await transaction.advance_offset(self._topic, self._partition, self._next, end):
                 raise OffsetMovedError
@@ -159,7 +164,7 @@ class PartitionRecorder:
 
 
 async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> dict[str, int]:
-    """Write the devices, and what depends on their ids; the rows written, by table."""
+    """Write the devices and the rows that need their ids. Returns the number of rows by table."""
     updates = counted.device_updates()
     if not updates:
         return {}
@@ -185,7 +190,7 @@ async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> 
 async def _only_changes(
     transaction: LedgerTransaction, rows: Sequence[DetectionRow]
 ) -> list[DetectionRow]:
-    """The rows that say something new, which are noted as the last ones."""
+    """The rows that say something new; they are stored as the last rows."""
     states = await transaction.presences({PresenceKey(r.device_id, r.beacon_id) for r in rows})
     kept = rows_of_changes(rows, states)
     changed = {PresenceKey(row.device_id, row.beacon_id) for row in kept}

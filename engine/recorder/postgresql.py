@@ -1,4 +1,4 @@
-"""The ledger on PostgreSQL, through asyncpg: whole columns in, COPY for the traces."""
+"""The ledger on PostgreSQL, through asyncpg: columns as arrays, and COPY for the traces."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -23,7 +23,7 @@ from engine.recorder.rows import (
 )
 
 _SQL = statements("postgresql")
-# By the name of the statement that COPY stands in for: the table and its columns.
+# The table and columns of COPY, by the name of the statement that it replaces.
 _COPIES = {
     "add_detections": ("detection_trace", DetectionRow._fields),
     "add_authentications": ("authentication_trace", AuthenticationRow._fields),
@@ -32,7 +32,7 @@ _COPIES = {
 
 
 class PostgresLedger(Ledger):
-    """`engine` is asyncpg's; its pool and its deadlines hold here too."""
+    """`engine` uses asyncpg. The ledger shares its pool and its deadlines."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -45,8 +45,8 @@ class PostgresLedger(Ledger):
             try:
                 yield PostgresTransaction(connection)
             except BaseException:
-                # A COPY that was broken off takes no statement any more: then the connection ends,
-                # and the server rolls back.
+                # After an interrupted COPY the connection accepts no statement: it is closed, and
+                # the server rolls back.
                 with suppress(Exception):
                     await transaction.rollback()
                 raise
@@ -64,14 +64,14 @@ class PostgresLedger(Ledger):
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         async with self._engine.connect() as pooled:
-            # SQLAlchemy begins a transaction with its first statement, and is given none.
+            # SQLAlchemy would begin a transaction with its first statement, but gets none.
             connection = (await pooled.get_raw_connection()).driver_connection
             assert connection is not None  # noqa: S101  # only a detached one is
             try:
                 yield connection
             except BaseException as error:
-                # A rollback that is cancelled may be half done, which the pool does not know. The
-                # next user of the connection would be in a transaction that never ends.
+                # A cancelled rollback may be half done, and the pool does not know it. The next
+                # user of the connection would be in a transaction that never ends.
                 is_broken_off = isinstance(error, InternalClientError) or not isinstance(
                     error, Exception
                 )
@@ -81,7 +81,7 @@ class PostgresLedger(Ledger):
 
 
 class PostgresTransaction(LedgerTransaction):
-    """Rows go in as arrays, one a column, and by COPY."""
+    """Passes rows as arrays, one for each column, and by COPY."""
 
     foreign_key_error = ForeignKeyViolationError
     duplicate_error = UniqueViolationError
@@ -108,7 +108,7 @@ class PostgresTransaction(LedgerTransaction):
                 table, records=rows, columns=columns, timeout=None
             )
         except CheckViolationError as error:
-            # The default partition took these rows when COPY began, and does not take them now.
+            # The default partition accepted these rows when COPY began, and refuses them now.
             raise DayPartitionCreatedError from error
 
     def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:

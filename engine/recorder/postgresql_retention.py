@@ -12,9 +12,9 @@ TRACES = ("detection_trace", "authentication_trace")
 _OTHERS = ("reception", "presence")
 _DAY = timedelta(days=1)
 _ROWS = 10_000
-# Every process takes this lock: one creates and drops at a time.
+# Every process takes this lock, so that one at a time creates and drops partitions.
 _LOCK = text("SELECT pg_advisory_xact_lock(7076921)")
-# A transaction that waits for these locks stops all that write behind it: better to fail soon.
+# A transaction that waits for these locks blocks all later writers, so it fails soon instead.
 _BRIEFLY = text("SET LOCAL lock_timeout = '2s'")
 _PARTITIONS = text(
     "SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid "
@@ -23,7 +23,7 @@ _PARTITIONS = text(
 
 
 class PostgresRetentionStore:
-    """Implements RetentionStore. Names of tables are this module's own, never a user's."""
+    """Implements RetentionStore. Table names come from this module, never from a user."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -65,7 +65,7 @@ class PostgresRetentionStore:
         return len(old)
 
     async def _delete(self, table: str, condition: str, limit: date) -> int:
-        """In pieces, so that no transaction is long."""
+        """Delete rows in pieces, so that no transaction is long."""
         rows = f"SELECT ctid FROM {table} WHERE {condition} LIMIT {_ROWS}"  # noqa: S608  # see the class
         statement = text(f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({rows}))")  # noqa: S608
         deleted = 0
@@ -79,7 +79,7 @@ class PostgresRetentionStore:
 
 
 async def _partitions(connection: AsyncConnection, parent: str) -> set[str]:
-    """The names of the parent's partitions; nobody changes them until the transaction ends."""
+    """The names of the parent's partitions, which cannot change until the transaction ends."""
     await connection.execute(_LOCK)
     await connection.execute(_BRIEFLY)
     return set((await connection.execute(_PARTITIONS, {"parent": parent})).scalars())

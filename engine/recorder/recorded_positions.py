@@ -1,4 +1,4 @@
-"""The offsets from which the recorder's partitions are read on, as SQL has them."""
+"""Reads and replaces the positions in SQL from which the recorder's partitions are read."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -29,8 +29,9 @@ class RecordedPositions:
     async def replace(
         self, old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
     ) -> bool:
-        """Write the new positions, so that no batch is held against the offsets of another topic.
-        False when another recorder has written meanwhile, or this one has and the answer was lost.
+        """Write the new positions, so that no batch is compared with the offsets of another topic.
+
+        False if another recorder has written meanwhile, or if this one has and the answer was lost.
         """
         for partition, place in new.items():
             move = partial(self._move, partition, old.get(partition), place)

@@ -1,13 +1,13 @@
-"""How long traces, receptions and the like are kept, and the day partitions on PostgreSQL.
+"""Deletes old traces and receptions, and creates the day partitions on PostgreSQL.
 
 A trace row goes into the partition of its UTC day, which is created ahead. Rows of days without a
 partition (too old, too far ahead, a wrong clock) are in the default partition; when the partition
-of their day is created they move into it. Dropping a day then costs nothing, however many rows it
+of their day is created, they move into it. Dropping a day then costs nothing, however many rows it
 has.
 
 SQL's clock says which days are old. Before anything is deleted, this process's clock is compared
-with SQL's and with those of other servers. Where two are far apart, one of them is wrong, and
-nothing is deleted.
+with SQL's and with those of other servers. If two are far apart, one of them is wrong, and nothing
+is deleted.
 """
 
 import asyncio
@@ -23,19 +23,22 @@ log = structlog.get_logger(__name__)
 
 DAYS_AHEAD = 3
 MOST_SKEW = timedelta(minutes=5)
-# A record can still be counted for a day while it may arrive on it, seen from any time zone.
+# A record counts for a day while that day can still be today in some time zone.
 _DAYS_IN_EVERY_ZONE = 2
 _PERIOD = 3600.0
 _RETRY_PAUSE = 10.0
 _FAULT_PAUSE = 600.0
 
-# The present on a server's clock.
+# The time on a server's clock.
 Clock = Callable[[], Awaitable[datetime]]
 
 
 class RetentionWindow(NamedTuple):
-    """What is not deleted: traces dated from `since` to `until`, receptions and presences recorded
-    from `since` on, and the devices that the figures from `day` on count."""
+    """The rows to keep.
+
+    They are traces dated from `since` to `until`, receptions and presences recorded from `since`
+    on, and the devices that the figures from `day` on count.
+    """
 
     since: datetime
     until: datetime
@@ -43,16 +46,16 @@ class RetentionWindow(NamedTuple):
 
 
 class RetentionStore(Protocol):
-    """The tables whose rows are kept for a while. Several processes may call at once."""
+    """The tables whose rows are deleted by age. Several processes may call it at once."""
 
     async def now(self) -> datetime:
-        """The present on SQL's clock, in UTC."""
+        """The time on SQL's clock, in UTC."""
 
     async def create_days(self, first: date, last: date) -> int:
-        """Create the partitions of these UTC days where they are missing; how many were created."""
+        """Create the missing partitions of these UTC days; returns how many were created."""
 
     async def delete_outside(self, window: RetentionWindow) -> int:
-        """Delete what the window leaves out; how many partitions were dropped and rows deleted."""
+        """Delete rows outside the window; how many partitions were dropped and rows deleted."""
 
 
 class Retention:
@@ -79,12 +82,12 @@ class Retention:
         self._clocks = clocks
 
     async def run(self) -> None:
-        """Until cancelled. No error of SQL, nor any other, ends it: a role lives without it."""
+        """Run until cancelled. No error ends it, because the role can work without retention."""
         while True:
             pause = _PERIOD
             try:
                 await self.run_once()
-            except Exception as error:  # sorted: passes soon, or a person has to look
+            except Exception as error:  # temporary, or logged for a person to look at
                 if database_may_recover(error) or redis_may_recover(error):
                     log.warning("old traces cannot be dropped now", error=describe(error))
                     pause = _RETRY_PAUSE
@@ -108,7 +111,7 @@ class Retention:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
 
     async def _some_clock_is_wrong(self) -> bool:
-        """Whether this process's clock is far from another one, which is logged."""
+        """Whether this process's clock is far from another one; the difference is logged."""
         wrong = False
         for server, ask in {"sql": self._store.now, **self._clocks}.items():
             skew = await self._skew(ask)
@@ -122,7 +125,7 @@ class Retention:
         return wrong
 
     async def _skew(self, ask: Clock) -> timedelta:
-        """How far this process's clock is ahead, at least: an answer that takes long is no skew."""
+        """How far this process's clock is ahead, at least; the answer's delay is no skew."""
         began = self._clock()
         theirs = await ask()
         ended = self._clock()

@@ -1,4 +1,4 @@
-"""What the recorder reads from SQL and writes to it. Instants are aware and in UTC."""
+"""The rows that the recorder reads from SQL and writes to it. Instants are aware and in UTC."""
 
 from datetime import date, datetime
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class ActiveBeacon(NamedTuple):
 
 
 class RegisteredApplication(NamedTuple):
-    """A mobile application, whose key is good until `expire_on`."""
+    """A mobile application, whose key is valid until `expire_on`."""
 
     id: int
     company_id: int
@@ -27,19 +27,19 @@ class RegisteredApplication(NamedTuple):
     expire_on: datetime | None
 
     def admits(self, instant: float) -> bool:
-        """Whether its key is good at `instant` (epoch seconds)."""
+        """Whether the key is valid at `instant` (epoch seconds)."""
         return self.active and (self.expire_on is None or instant < self.expire_on.timestamp())
 
 
 class DeviceIdentity(NamedTuple):
-    """The company that knows a device, and the device's name there."""
+    """A device's company and its udid there."""
 
     company_id: int
     udid: str
 
 
 class DeviceChanges(msgspec.Struct):
-    """What a batch adds to a device's counters, and the last that it says of the device.
+    """The additions to a device's counters, and the last known facts of the device.
 
     The statements of both ledgers take the fields in this order.
     """
@@ -97,7 +97,7 @@ class PresenceKey(NamedTuple):
 
 
 class PresenceState(NamedTuple):
-    """The zone and the instant of the last trace row there."""
+    """The zone and the instant of the last trace row of a device at a beacon."""
 
     status: str
     create_on: datetime
@@ -121,7 +121,7 @@ class StatisticDeviceRow(NamedTuple):
 
 
 class FigureIncrements(msgspec.Struct):
-    """What to add to a day's figures."""
+    """The additions to a day's figures."""
 
     venue_id: int
     detections: int = 0

@@ -1,4 +1,4 @@
-"""Waiting for SQL: calls that are tried again until it answers."""
+"""Retries calls to SQL until it answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,13 +14,13 @@ from engine.recorder.errors import TransactionTooSlowError, WriteAgainError
 log = structlog.get_logger(__name__)
 
 _LONGEST_PAUSE = 5.0
-_SLOW_TRIES = 3  # then a batch may be too large for the time that a statement has
+_SLOW_TRIES = 3  # after these the batch may be too large for the deadline of a statement
 
 Result = TypeVar("Result")
 
 
 class SqlRetry:
-    """Tries calls to SQL again, each try with a `deadline` (seconds)."""
+    """Retries calls to SQL; each try has a `deadline` (seconds)."""
 
     def __init__(self, errors: ServerErrors, deadline: float) -> None:
         self._errors = errors
@@ -29,11 +29,10 @@ class SqlRetry:
     async def until_answered(
         self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
     ) -> Result:
-        """The result of `call`, tried again with backoff for as long as SQL does not answer, or
-        answers with a conflict after which the same can be written again.
+        """The result of `call`, with retries and backoff while SQL is away or reports a conflict.
 
-        The partition waits meanwhile: backpressure, not loss. A call that `may_be_split` and does
-        not end in its time again and again raises TransactionTooSlowError.
+        The partition waits meanwhile, which is backpressure and loses nothing. If a call that
+        `may_be_split` times out several times, TransactionTooSlowError is raised.
         """
         backoff, slow = Backoff(last=_LONGEST_PAUSE), 0
         while True:
@@ -43,7 +42,7 @@ class SqlRetry:
             except WriteAgainError as error:
                 self._errors.inc()
                 log.warning("batch_retried", reason=error.reason)
-            except Exception as error:  # sorted: tried again, or raised to stop the process
+            except Exception as error:  # permanent errors are raised
                 if not database_may_recover(error):
                     raise
                 self._errors.failed(error, "recording")

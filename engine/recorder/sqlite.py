@@ -1,4 +1,4 @@
-"""The ledger on SQLite: rows go in as one JSON list, or many at a time."""
+"""The ledger on SQLite: rows are passed as one JSON list, or many at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
@@ -24,7 +24,8 @@ Result = TypeVar("Result")
 
 class SqliteLedger(Ledger):
     """One transaction writes at a time, others wait for it. `engine` is
-    aiosqlite's."""
+    aiosqlite's.
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._reading = engine
@@ -56,7 +57,7 @@ class SqliteLedger(Ledger):
 
 
 class SqliteTransaction(LedgerTransaction):
-    """It has the database's one write lock."""
+    """A transaction that holds the database's only write lock."""
 
     foreign_key_error = duplicate_error = IntegrityError
 
@@ -100,9 +101,10 @@ class SqliteTransaction(LedgerTransaction):
 
 
 async def to_its_end(statement: Awaitable[Result]) -> Result:
-    """The result of a statement, which is waited for even when the caller is cancelled.
+    """The result of a statement, which is awaited even if the caller is cancelled.
 
-    SQLite runs it in a thread that nothing stops: left alone, it would keep the write lock.
+    SQLite runs the statement in a thread that cannot be stopped. Left alone, the statement would
+    keep the write lock.
     """
     task = asyncio.ensure_future(statement)
     cancelled: asyncio.CancelledError | None = None
@@ -125,7 +127,7 @@ def _json(values: Collection[Any]) -> str:
 
 
 def _written(value: Any) -> Any:
-    """As SQLAlchemy writes it into SQLite."""
+    """The value in the form in which SQLAlchemy writes it into SQLite."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime(_INSTANT)
     if isinstance(value, UUID):

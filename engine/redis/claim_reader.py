@@ -1,4 +1,4 @@
-"""Which claims a device holds, for people who ask why it got nothing. Takes none, changes none."""
+"""Reads the claims of a device for people who ask why it got nothing. It changes no claim."""
 
 import asyncio
 import uuid
@@ -10,7 +10,7 @@ from engine.redis.claims import claims_key
 from engine.redis.devices import DeviceKey
 from rules.explanation import HeldClaim
 
-# An entry of a claim's value, as scripts/claim.lua writes it: the newest is the last.
+# The lengths of an entry and its owner, as scripts/claim.lua writes them; the newest entry is last.
 _OWNER = 16
 _ENTRY = 30
 
@@ -26,8 +26,10 @@ class ClaimReader:
     async def newest(
         self, device: DeviceKey, campaign_ids: Collection[int]
     ) -> dict[int, HeldClaim]:
-        """The device's newest claim by campaign, where it has one. Raises RedisError, OSError or
-        TimeoutError."""
+        """The device's newest claim by campaign, for campaigns with a claim.
+
+        Raises RedisError, OSError or TimeoutError.
+        """
         if not campaign_ids:
             return {}
         pipeline: Any = self._redis.pipeline(transaction=False)

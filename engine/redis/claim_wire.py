@@ -1,4 +1,4 @@
-"""Claims as they travel to Redis: what is asked, under which key, and in which script call."""
+"""Encodes claims for Redis: requests and updates, their keys, and the script calls."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
@@ -7,40 +7,40 @@ from zlib import crc32
 
 from catalog.chunks import chunked
 
-# The positions of the requests for one device, in their order.
+# A device's udid, and the positions of its requests in order.
 DeviceRequests = tuple[str, list[int]]
 
 _TAGS = 64  # slots over which a cluster spreads devices
-_MOST_TAKEN = 2000  # claims a script call, so that no call holds Redis for long
+_MOST_TAKEN = 2000  # claims in a script call, so that no call blocks Redis for long
 _MOST_UPDATED = 1000
-_WISH = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
-_DIGITS = 14  # of the time with which a claim in Redis ends
+_REQUEST = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
+_DIGITS = 14  # of the time at the end of a claim in Redis
 
 
 class ClaimRequest(NamedTuple):
     """A request to send `campaign_id` to `udid` because of a detection at `detected_at` (epoch s).
 
-    `owner` is the 16 bytes of the notification id: the identity of campaign, device and record.
+    `notification_id` (16 bytes) identifies campaign, device and record: it will own the claim.
     `delay` in seconds is above 0.
     """
 
     campaign_id: int
     udid: str
-    owner: bytes
+    notification_id: bytes
     detected_at: float
     delay: int
 
 
 class ClaimUpdate(NamedTuple):
-    """What is to become of the claim of `owner` (16 bytes) on a campaign's device.
+    """A change of the claim that `notification_id` (16 bytes) owns on a campaign and device.
 
     The claim was taken for a detection at `detected_at` (epoch s; the whole second counts) with
-    `delay` seconds. From then on it is to forbid for `keep` seconds; 0 gives it back.
+    `delay` seconds. From now on the claim denies others for `keep` seconds; 0 gives it back.
     """
 
     campaign_id: int
     udid: str
-    owner: bytes
+    notification_id: bytes
     detected_at: float
     delay: int
     keep: int
@@ -49,8 +49,10 @@ class ClaimUpdate(NamedTuple):
 def calls_of_requests(
     requests: Sequence[ClaimRequest], *, clustered: bool
 ) -> Iterator[list[DeviceRequests]]:
-    """Requests by device, and these by script call: each of a bounded number of claims, and in a
-    cluster of one slot."""
+    """Requests by device, grouped into script calls.
+
+    A call has a bounded number of claims, and on a cluster keys of one slot only.
+    """
     by_device: dict[str, list[int]] = {}
     for position, request in enumerate(requests):
         if (positions := by_device.get(request.udid)) is None:
@@ -68,7 +70,7 @@ def calls_of_requests(
 
 
 def _bounded(devices: Iterable[DeviceRequests]) -> Iterator[list[DeviceRequests]]:
-    """Calls of at most so many claims; a device with more than that is in several."""
+    """Calls of a bounded number of claims; a device with more claims is in several calls."""
     call: list[DeviceRequests] = []
     claims = 0
     for udid, positions in devices:
@@ -86,7 +88,7 @@ def _bounded(devices: Iterable[DeviceRequests]) -> Iterator[list[DeviceRequests]
 def calls_of_updates(
     updates: Sequence[ClaimUpdate], *, clustered: bool
 ) -> Iterator[list[ClaimUpdate]]:
-    """Updates by script call, in the same way."""
+    """Updates, grouped into script calls as `calls_of_requests` groups requests."""
     by_tag: dict[int, list[ClaimUpdate]] = {}
     for update in updates:
         tag = claim_tag(update.udid.encode()) if clustered else 0
@@ -96,13 +98,13 @@ def calls_of_updates(
 
 
 def claims_key(prefix: bytes, udid: str) -> bytes:
-    """Where the claims on one device lie."""
+    """The key of the claims on one device."""
     name = udid.encode()
     return b"%bclaims:{%d}:%b" % (prefix, claim_tag(name), name)
 
 
 def newest_claims(read: Sequence[bytes]) -> dict[int, float]:
-    """The `detected_at` (epoch s) of the newest claim by campaign, from what the script read."""
+    """The `detected_at` (epoch s) of the newest claim by campaign, from the script's reply."""
     in_turn = iter(read)
     return {
         int(campaign): int(value[-_DIGITS:]) / 1000
@@ -112,15 +114,15 @@ def newest_claims(read: Sequence[bytes]) -> dict[int, float]:
 
 def claim_argument(claim: ClaimRequest) -> bytes:
     """A claim at fixed width: Redis reads few long arguments faster than many short ones."""
-    campaign_id, _, owner, detected_at, delay = claim
-    return _WISH.pack(campaign_id, owner, round(detected_at * 1000), delay * 1000)
+    campaign_id, _, notification_id, detected_at, delay = claim
+    return _REQUEST.pack(campaign_id, notification_id, round(detected_at * 1000), delay * 1000)
 
 
 def update_argument(update: ClaimUpdate) -> bytes:
-    """An update in digits, for there are few."""
+    """An update as text; there are few updates."""
     return b"%019d%b%014d%014d%014d" % (
         update.campaign_id,
-        update.owner,
+        update.notification_id,
         round(update.detected_at * 1000),
         update.delay * 1000,
         update.keep * 1000,
@@ -128,5 +130,5 @@ def update_argument(update: ClaimUpdate) -> bytes:
 
 
 def claim_tag(udid: bytes) -> int:
-    """The slot of a cluster in which a device's claims lie together."""
+    """The hash tag of a device's claims, which determines their slot in a cluster."""
     return crc32(udid) % _TAGS

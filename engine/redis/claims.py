@@ -1,10 +1,10 @@
 """Claims: at most one send of a campaign to a device within the campaign's delay, in Redis.
 
-All claims of a device stand under one key. A claim may be given back or shortened by its owner,
-once a customer's service has answered.
+All claims of a device are under one key. The owner of a claim may give it back or shorten it, once
+a customer's service has answered.
 
-Time is the detections' own: a claim forbids what was detected before its `detected_at` plus the
-delay. So a backlog gives the same notifications as a live stream, and the same records always
+Claims compare the times of detections: a claim denies detections before its `detected_at` plus the
+delay. So a backlog leads to the same notifications as live traffic, and the same records always get
 the same answer.
 """
 
@@ -49,12 +49,14 @@ _GRANTED = 0
 
 
 class ClaimAnswers(NamedTuple):
-    """`forbidden_by` has for each request None when granted, else the `detected_at` of a claim
-    that forbids it: one not later than the request's own, if there is. (A later one may belong to
-    a record that is yet to be delivered again, and must then be asked for.)
+    """The answers to requests.
 
-    `read` has, for devices that were to be read, the `detected_at` of their newest claim by
-    campaign, as it was before. Devices that hold very many are not in it.
+    `forbidden_by` has None for a granted request, else the `detected_at` of a claim that denies it:
+    a claim not later than the request, if there is one. (A later claim may belong to a record that
+    will be delivered again, so it must be requested again then.)
+
+    `read` has the newest claims of the devices that were to be read, as `detected_at` by campaign,
+    from before the requests. Devices with very many claims are left out.
     """
 
     forbidden_by: list[float | None]
@@ -62,11 +64,11 @@ class ClaimAnswers(NamedTuple):
 
 
 class Claims:
-    """Takes claims, a list in one round trip, on a single server and on a cluster.
+    """Takes lists of claims in one round trip, on a single server and on a cluster.
 
-    `retain` (seconds) is how long a grant is remembered beyond its delay: what comes late, or is
-    delivered again after a crash, must find it. Raises RedisError or TimeoutError; nothing is half
-    taken that asking again with the same owner would not give again.
+    `retain` (seconds) is how long a grant is remembered beyond its delay, for records that arrive
+    late or are delivered again after a crash. Raises RedisError or TimeoutError. Some claims may be
+    taken then; the same owner gets them again when it repeats its request.
     """
 
     def __init__(
@@ -87,14 +89,16 @@ class Claims:
         self._denied = metrics.claims.labels("denied")
 
     async def take(self, requests: Sequence[ClaimRequest], now: float) -> list[float | None]:
-        """Whether each is granted, see ClaimAnswers."""
+        """Whether each request is granted, see ClaimAnswers."""
         return (await self.take_and_read(requests, now, ())).forbidden_by
 
     async def take_and_read(
         self, requests: Sequence[ClaimRequest], now: float, devices: Container[str]
     ) -> ClaimAnswers:
-        """Take claims in the order of `requests`. All claims of those `devices` (udids) that are
-        among the requests are read with them."""
+        """Take claims in the order of `requests`.
+
+        For each of `devices` (udids) with a request, all its claims are read in the same call.
+        """
         answers = ClaimAnswers([None] * len(requests), {})
         if not requests:
             return answers
@@ -130,10 +134,10 @@ class Claims:
         return [*begin, *keys, round(now * 1000), self._retain_ms, *arguments]
 
     async def _ask(self, commands: list[list[Any]]) -> list[list[Any]]:
-        """The answers of all script calls, in one round trip (on a cluster one a node).
+        """The replies of all script calls, in one round trip (on a cluster one for each node).
 
-        Where the script is missing, it is loaded and everything is asked again: a call that did
-        go through gives its owners the same answer.
+        If the script is missing, it is loaded and all calls are sent again: a call that did succeed
+        gives its owners the same answers.
         """
         try:
             return await self._send(commands)
@@ -152,7 +156,7 @@ class Claims:
 def _sort_reply(
     call: list[DeviceRequests], reply: list[Any], devices: Container[str], answers: ClaimAnswers
 ) -> None:
-    """The answer to each claim, then what was read, device by device."""
+    """Add a reply to the answers: the answer to each claim, then the claims of each device read."""
     in_order = iter(reply)
     for _, positions in call:
         for position in positions:
@@ -165,7 +169,7 @@ def _sort_reply(
 
 
 class ClaimUpdater:
-    """Gives claims back or shortens them, a list in one round trip. Repeating changes nothing more.
+    """Gives claims back or shortens them, in one round trip. A repetition changes nothing.
 
     Raises RedisError or TimeoutError.
     """
@@ -177,7 +181,7 @@ class ClaimUpdater:
         self._script = redis.register_script(_UPDATE)
 
     async def apply(self, updates: Sequence[ClaimUpdate]) -> int:
-        """How many claims changed; the others belong to somebody else, or have gone."""
+        """How many claims changed; the others belong to another owner or are gone."""
         changed = 0
         async with asyncio.timeout(self._deadline):
             for call in calls_of_updates(updates, clustered=self._clustered):

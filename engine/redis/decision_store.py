@@ -1,4 +1,4 @@
-"""The last decisions of each device, in Redis: one short list a device, for a day."""
+"""Stores the last decisions about each device in Redis, as one short list a device, for a day."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from engine.redis.devices import DeviceKey
 from rules.kept_decision import KeptDecision
 
 KEPT_SECONDS = 24 * 3600
-_MOST_A_CALL = 500  # decisions, so that no call holds Redis for long
+_MOST_A_CALL = 500  # decisions, so that no call blocks Redis for long
 _KEEP = files("engine.redis").joinpath("scripts/keep_decisions.lua").read_text(encoding="utf-8")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(KeptDecision).decode
@@ -29,7 +29,7 @@ class DeviceDecision(NamedTuple):
 
 
 class DecisionStore:
-    """Keeps the last `most` decisions of each device, and reads them. `deadline` in seconds.
+    """Stores and reads the last `most` decisions about each device. `deadline` is in seconds.
 
     Raises RedisError, OSError or TimeoutError.
     """
@@ -43,7 +43,7 @@ class DecisionStore:
         self._script = redis.register_script(_KEEP)
 
     async def keep(self, decisions: Sequence[DeviceDecision]) -> None:
-        """Keep these, in their order; of a device only the newest."""
+        """Store decisions in their order; only the newest about each device are kept."""
         async with asyncio.timeout(self._deadline):
             for call in self._calls(decisions):
                 await self._script(
@@ -56,14 +56,14 @@ class DecisionStore:
                 )
 
     async def read(self, device: DeviceKey) -> list[KeptDecision]:
-        """Those of one device, the newest first."""
+        """The decisions about one device, the newest first."""
         async with asyncio.timeout(self._deadline):
             kept: list[Any] = await self._redis.lrange(decisions_key(self._prefix, device), 0, -1)
         found = map(_read, kept)
         return [decision for decision in found if decision is not None]
 
     def _calls(self, decisions: Sequence[DeviceDecision]) -> Iterator[Sequence[DeviceDecision]]:
-        """The decisions in calls of bounded size, on a cluster each of one slot."""
+        """Script calls of bounded size, on a cluster with keys of one slot only."""
         by_tag: dict[int, list[DeviceDecision]] = {}
         for each in decisions:
             tag = claim_tag(each.device.udid.encode()) if self._clustered else 0
@@ -73,13 +73,13 @@ class DecisionStore:
 
 
 def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
-    """The key of one device's decisions."""
+    """The key of the decisions about one device."""
     udid = device.udid.encode()
     return b"%bdecisions:{%d}:%d:%b" % (prefix, claim_tag(udid), device.company_id, udid)
 
 
 def _read(kept: bytes) -> KeptDecision | None:
-    """None for one of another version."""
+    """The decision, or None if another version of the engine wrote it."""
     try:
         return _decode(kept)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Copies of what SQL knows of devices, and how long they are believed."""
+"""Copies of SQL's records of devices, and how long a copy is fresh."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -10,14 +10,14 @@ _MOST_REMEMBERED = 20_000  # devices of each of two generations
 
 
 class DeviceKey(NamedTuple):
-    """A device is one company's."""
+    """A company and the udid of a device there."""
 
     company_id: int
     udid: str
 
 
 class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A device's record, as far as notifications and calls need it."""
+    """The fields of a device's record that notifications and calls need."""
 
     id: int | None
     id_connector: int | None
@@ -32,7 +32,7 @@ NO_ANSWER = DeviceRecord(None, None, False)
 
 
 class DeviceCopy(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record as SQL had it at `read_at` (epoch s); None: SQL had none."""
+    """A record as SQL had it at `read_at` (epoch s); None if SQL had no record."""
 
     read_at: float
     record: DeviceRecord | None
@@ -43,8 +43,11 @@ decode_copy = msgspec.json.Decoder(DeviceCopy).decode
 
 
 class RecentCopies:
-    """What was read in the last seconds, so that a device that is sent several campaigns is read
-    once. A copy is as old as the reading of SQL behind it."""
+    """The copies that were read in the last seconds.
+
+    A device that is sent several campaigns is read once. The age of a copy counts from the time at
+    which SQL was read.
+    """
 
     def __init__(self) -> None:
         self._since = float("-inf")
@@ -52,7 +55,7 @@ class RecentCopies:
         self._old: dict[DeviceKey, DeviceCopy] = {}
 
     def fresh(self, keys: Iterable[DeviceKey], now: float) -> dict[DeviceKey, DeviceRecord | None]:
-        """The records of those that are remembered and fresh."""
+        """The records of the remembered keys whose copies are fresh."""
         if not 0 <= now - self._since < FRESH_SECONDS or len(self._young) > _MOST_REMEMBERED:
             self._old, self._young, self._since = self._young, {}, now
         found: dict[DeviceKey, DeviceRecord | None] = {}
@@ -63,10 +66,10 @@ class RecentCopies:
         return found
 
     def remember(self, copies: Mapping[DeviceKey, DeviceCopy]) -> None:
-        """What was just read."""
+        """Add copies that were just read."""
         self._young.update(copies)
 
 
 def is_fresh(copy: DeviceCopy, now: float) -> bool:
-    """A copy from the future was written by a clock that is ahead: its age is not known."""
+    """Whether the copy is fresh. A copy from the future is not: a wrong clock wrote it."""
     return 0 <= now - copy.read_at < FRESH_SECONDS

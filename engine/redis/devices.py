@@ -1,8 +1,9 @@
-"""What the catalog knows of devices, for notifications and calls: memory, Redis, then SQL.
+"""Looks up the catalog's records of devices: in memory, in Redis, then in SQL.
 
-A copy, in Redis or in memory, is fresh for 4 s, so that what an authentication, a detection or an
-edit has told SQL is known within 5 s. An older copy, in Redis, serves only while SQL does not
-answer. Neither server may stop a notification: it leaves without what cannot be found out in time.
+A copy, in Redis or in memory, is fresh for 4 s, so that a change in SQL by an authentication, a
+detection or an edit is known within 5 s. An older copy, in Redis, is used only while SQL does not
+answer. Neither server may stop a notification: it leaves without the fields that cannot be looked
+up in time.
 """
 
 import asyncio
@@ -40,17 +41,17 @@ __all__ = [
     "completed_device",
 ]
 
-_COPY_SECONDS = 3600  # how long an old copy may stand in for SQL
+_COPY_SECONDS = 3600  # how long a copy may be used while SQL is away
 _DEADLINE = 0.5
-_DEADLINE_A_DEVICE = 0.0005  # more for a large batch, so that a busy SQL is not taken for away
-_PAUSE_SECONDS = 5.0  # SQL that failed is left alone for so long
+_DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as away
+_PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
 _LARGEST_QUERY = 1000
 
 DeviceRecords = Mapping[DeviceKey, DeviceRecord | None]
 
 
 def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> KnownDevice:
-    """The device as received; what the message leaves out is filled in from the record."""
+    """The device as received, with missing fields filled in from the record."""
     if known is None:
         known = NO_ANSWER
     return KnownDevice(
@@ -65,7 +66,7 @@ def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> Know
 
 
 class _Lookup:
-    """Keys that are looked up together; `found` once they have been."""
+    """Keys that are looked up together. `found` has the result."""
 
     def __init__(self) -> None:
         self.keys: set[DeviceKey] = set()
@@ -73,9 +74,9 @@ class _Lookup:
 
 
 class DeviceLookup:
-    """Finds devices, a list at a time. `clock` gives epoch seconds.
+    """Finds lists of devices. `clock` gives epoch seconds.
 
-    Safe to share between tasks: callers who ask while a look-up is under way share the next one.
+    Tasks may share it: callers that ask during a look-up share the next look-up.
     """
 
     def __init__(
@@ -99,12 +100,14 @@ class DeviceLookup:
         self._asking = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> DeviceRecords:
-        """Each key's record, among others'; None: the catalog has none; NO_ANSWER: it did not
-        answer in time."""
+        """The record of each key, among others; None if the catalog has no such device.
+
+        NO_ANSWER stands for a record that could not be read in time.
+        """
         batch = self._next
         batch.keys.update(keys)
         async with self._asking:
-            if batch.found is None:  # else another caller has asked for all
+            if batch.found is None:  # else another caller has looked up all keys
                 self._next = _Lookup()
                 batch.found = await self._find(list(batch.keys))
         return batch.found
@@ -146,14 +149,14 @@ class DeviceLookup:
         copies: dict[DeviceKey, DeviceCopy] = {}
         for key, value in zip(keys, values or (), strict=bool(values)):
             if value is not None:
-                with suppress(msgspec.DecodeError):  # not ours: SQL is asked instead
+                with suppress(msgspec.DecodeError):  # another program's value
                     copies[key] = decode_copy(value)
         return copies
 
     async def _remember(self, stored: DeviceRecords, read_at: float) -> None:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for key, record in stored.items():
-            if record is not None:  # a device that SQL does not have is about to come there
+            if record is not None:  # a device that SQL lacks is usually about to be added
                 copy = encode_copy(DeviceCopy(read_at, record))
                 pipeline.execute_command("SET", self._name(key), copy, "EX", _COPY_SECONDS)
         if len(pipeline):
@@ -171,7 +174,7 @@ class DeviceLookup:
         return answers
 
     async def _stored(self, keys: list[DeviceKey]) -> DeviceRecords | None:
-        """What SQL has; None when it does not answer."""
+        """The records in SQL; None if SQL does not answer."""
         now = self._clock()
         if 0 < self._sql_away_until - now <= _PAUSE_SECONDS:
             return None
@@ -183,8 +186,8 @@ class DeviceLookup:
             if not database_may_recover(error):
                 raise
             self._sql_away_until = now + _PAUSE_SECONDS
-            # Counted only. The line in the log is left to the probes, which ask all the time: a
-            # look-up is rare, and would say late that SQL is back.
+            # Only counted. The health probes log the outage, because they run all the time: rare
+            # look-ups would log the end of an outage late.
             self._metrics.sql_errors.inc()
             return None
         return found
@@ -194,7 +197,7 @@ class DeviceLookup:
 
 
 def copy_key(prefix: str, key: DeviceKey) -> str:
-    """Where the copy of a device's record lies."""
+    """The key of the copy of a device's record."""
     return f"{prefix}known:{key.company_id}:{key.udid}"
 
 

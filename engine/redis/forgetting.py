@@ -1,5 +1,4 @@
-"""Deletes what Redis holds under one device's udid: claims, its last decisions, and the copy of
-its record."""
+"""Deletes all that Redis holds about one device: claims, decisions, and the copy of its record."""
 
 from collections.abc import Iterable
 
@@ -20,8 +19,10 @@ async def forget_in_redis(
     *,
     only_count: bool = False,
 ) -> int:
-    """Delete the copy of its record, its last decisions and its claims on these campaigns, unless
-    `only_count`; how many there were. Raises what redis-py raises."""
+    """Delete the device's copy, decisions and claims on these campaigns. Returns how many existed.
+
+    With `only_count` nothing is deleted. Raises the errors of redis-py.
+    """
     claims = claims_key(prefix.encode(), device.udid)
     found = 0
     for key in (copy_key(prefix, device), decisions_key(prefix.encode(), device)):

@@ -1,4 +1,4 @@
-"""Looks at how Redis is set up and how full it is: what would hurt later is said now."""
+"""Checks how Redis is configured and how full it is, and warns early."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,9 +18,9 @@ _NO_EVICTION = "noeviction"
 
 
 class RedisInspection:
-    """Memory and eviction policy of every node; a line when either begins or ends to be a danger.
+    """Checks memory and eviction policy of every node; logs when a danger begins and ends.
 
-    Where INFO is forbidden, as some hosts do, that is said once. `deadline` in seconds.
+    If INFO is forbidden, as it is at some hosts, that is logged once. `deadline` is in seconds.
     """
 
     def __init__(self, *, redis: RedisClient, metrics: Metrics, deadline: float) -> None:
@@ -32,7 +32,7 @@ class RedisInspection:
         self._is_blind = False
 
     async def look(self) -> None:
-        """Look once. Raises RedisError, OSError or TimeoutError when Redis does not answer."""
+        """Check once. Raises RedisError, OSError or TimeoutError if Redis does not answer."""
         try:
             nodes = await within(self._deadline, self._info())
         except ResponseError as error:  # not allowed, or not known here
@@ -52,7 +52,7 @@ class RedisInspection:
         if isinstance(self._redis, RedisCluster):
             target = RedisCluster.PRIMARIES
             found: Any = await self._redis.info("memory", target_nodes=target)
-            # One node's answer comes by itself, several by name.
+            # The answer of a single node is not wrapped; answers of several nodes are by name.
             return [found] if "used_memory" in found else list(found.values())
         return [await self._redis.info("memory")]
 

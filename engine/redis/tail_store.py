@@ -1,8 +1,8 @@
-"""Decisions on their way from running triggers to people who watch them, through Redis.
+"""Passes decisions through Redis from running triggers to people who watch them.
 
-A watcher says in a hash what it wants and that it is there, once a second; triggers look there once
-a second, and write to the stream of each watcher. Streams and not pub/sub: they are the same on a
-cluster, and what nobody reads is bounded and gone after ten seconds.
+A watcher writes its filter into a hash once a second. Triggers read the hash once a second and
+write to the stream of each watcher. Streams are used, not pub/sub: they work alike on a cluster,
+and a stream that nobody reads is bounded and deleted after ten seconds.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _BLOCK_MS = 250
 
 
 class TailFilter(msgspec.Struct, frozen=True, array_like=True):
-    """What a watcher wants: all that is named has to fit. `beat` counts its signs of life."""
+    """The filter of a watcher: every field that is set has to match. `beat` counts heartbeats."""
 
     beat: int
     company: int | None = None
@@ -31,7 +31,7 @@ class TailFilter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CampaignOutcome(NamedTuple):
-    """A campaign, and the reason that it met."""
+    """A campaign and the reason of its outcome."""
 
     number: int
     name: str
@@ -39,10 +39,9 @@ class CampaignOutcome(NamedTuple):
 
 
 class TailedDecision(msgspec.Struct, frozen=True, array_like=True):
-    """A decision as it happened, without the device. Times in epoch seconds.
+    """A decision without the device. Times in epoch seconds.
 
-    `left_out` counts the decisions since the one before that fitted, too, and were too many to be
-    shown.
+    `left_out` counts further decisions since the last one that matched but were too many to send.
     """
 
     detected_at: float
@@ -57,7 +56,7 @@ class TailedDecision(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WatchedTail(NamedTuple):
-    """Where a watcher has read to."""
+    """A watcher, and the position up to which it has read its stream."""
 
     watcher: str
     after: str = "0-0"
@@ -69,10 +68,7 @@ _read_decision = msgspec.msgpack.Decoder(TailedDecision).decode
 
 
 class TailStore:
-    """What triggers and watchers do with the streams. `deadline` in seconds.
-
-    Raises RedisError, OSError or TimeoutError.
-    """
+    """Both ends of the tail. `deadline` in seconds. Raises RedisError, OSError or TimeoutError."""
 
     def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
         self._redis = redis
@@ -81,7 +77,10 @@ class TailStore:
         self._deadline = deadline
 
     async def watch(self, watcher: str, wanted: TailFilter) -> int:
-        """Say that `watcher` is there. To be called once a second. Returns how many say so."""
+        """Register `watcher`, or renew its registration; how many are registered.
+
+        To be called once a second.
+        """
         pipeline: Any = self._redis.pipeline(transaction=False)
         pipeline.hset(self._watchers, watcher, _encode(wanted))
         pipeline.pexpire(self._watchers, _LEASE_MS)
@@ -102,15 +101,15 @@ class TailStore:
             await self._redis.hdel(self._watchers, *watchers)
 
     async def watchers(self) -> dict[str, TailFilter]:
-        """All watchers by name, in the order of their names; killed ones until they are
-        forgotten."""
+        """All registered watchers by name, in the order of names. A watcher that was killed stays
+        until it is forgotten."""
         async with asyncio.timeout(self._deadline):
             found: Any = await self._redis.hgetall(self._watchers)
         wanted = {name.decode(): _filter(value) for name, value in sorted(found.items())}
         return {name: each for name, each in wanted.items() if each is not None}
 
     async def write(self, decisions: Mapping[str, Sequence[TailedDecision]]) -> None:
-        """Add each watcher's decisions to its stream."""
+        """Write decisions to the stream of each watcher."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         for watcher, listed in decisions.items():
             key = self._stream + watcher
@@ -122,9 +121,9 @@ class TailStore:
     async def read(
         self, place: WatchedTail, *, most: int = _MOST_KEPT
     ) -> tuple[list[TailedDecision], WatchedTail]:
-        """What is new for a watcher, `most` at once, and where to go on.
+        """The new decisions for a watcher, `most` at once, and its next position.
 
-        Waits a quarter of a second for it.
+        Waits up to 250 ms for some.
         """
         key = self._stream + place.watcher
         async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
@@ -136,7 +135,7 @@ class TailStore:
         for _, messages in by_stream:
             for number, fields in messages:
                 place = place._replace(after=number.decode())
-                with suppress(msgspec.DecodeError):  # of another version
+                with suppress(msgspec.DecodeError):  # another version of the engine wrote it
                     found.append(_read_decision(fields[b"d"]))
         return found, place
 
@@ -147,7 +146,7 @@ class TailStore:
 
 
 def _filter(written: bytes) -> TailFilter | None:
-    """None for one of another version."""
+    """The filter, or None if another version of the engine wrote it."""
     try:
         return _read_filter(written)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""The process's own copy of parts of the index: beacons ready to decide, within a bound."""
+"""The process's bounded cache of the index: beacons ready to decide."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,14 +12,14 @@ from rules.model import BeaconSnapshot, CampaignSnapshot
 
 log = structlog.get_logger(__name__)
 
-_OF_A_CAMPAIGN = 1000  # bytes of an object, its schedule and its share of the caches, about
+_OF_A_CAMPAIGN = 1000  # approximate bytes of its object, schedule and share of the caches
 
 
 class IndexedBeacon:
     """A beacon ready to decide and to notify: compiled once, used for every detection.
 
-    `connector` is its company's, where a campaign wants it. `depends_on` names the fields of the
-    index that it was made from, besides its own. `shares` is the cache's, `encoded_place` that of
+    `connector` is the company's, if a campaign needs it. `depends_on` names the index fields that
+    it was made from, besides its own. `shares` belongs to the cache, `encoded_place` to
     fragments.py.
     """
 
@@ -63,7 +63,7 @@ def assemble(
     campaigns: Mapping[int, CampaignSnapshot],
     connectors: Mapping[int, ConnectorEntry],
 ) -> IndexedBeacon:
-    """A beacon from its entry. A campaign that is not there (any more) is left out."""
+    """A beacon from its entry. A campaign that is missing in `campaigns` is left out."""
     made = IndexedBeacon(
         entry.beacon,
         [campaigns[i] for i in entry.campaigns if i in campaigns],
@@ -74,7 +74,7 @@ def assemble(
 
 
 class _SharedCampaign:
-    """A campaign, about how many bytes it takes, and how many cached beacons have it."""
+    """A campaign, its approximate size in bytes, and how many cached beacons have it."""
 
     __slots__ = ("beacons", "campaign", "size")
 
@@ -88,9 +88,10 @@ class _SharedCampaign:
 class BeaconCache:
     """Beacons by key; None for a triple that is known to be unknown.
 
-    `known` is read directly in the hot path, and changed only by this class. `version` counts the
-    drops: what was read from Redis while it moved may be stale, and is used once but not kept.
-    Bounded in beacons and in bytes of what campaigns send; beacons share their campaigns.
+    The hot path reads `known` directly; only this class changes it. `version` counts the drops:
+    data that was read from Redis while `version` changed may be stale, and is used once but not
+    cached. The cache is bounded in beacons and in bytes of campaigns' content; beacons share their
+    campaigns.
     """
 
     def __init__(self, most_beacons: int, most_bytes: int = 128 * 1024 * 1024) -> None:
@@ -102,7 +103,7 @@ class BeaconCache:
         self._campaigns: dict[int, _SharedCampaign] = {}
 
     def reuse(self, campaigns: Mapping[int, CampaignSnapshot]) -> dict[int, CampaignSnapshot]:
-        """The same campaigns, by id; for one that is equal to a cached one, the cached one."""
+        """The campaigns by id; a cached campaign replaces an equal one."""
         return {number: self._same(campaign) for number, campaign in campaigns.items()}
 
     def _same(self, campaign: CampaignSnapshot) -> CampaignSnapshot:
@@ -110,7 +111,7 @@ class BeaconCache:
         return shared.campaign if shared is not None and shared.campaign == campaign else campaign
 
     def keep(self, beacons: Mapping[BeaconKey, IndexedBeacon | None], version: int) -> None:
-        """Cache what was read since the cache had `version`."""
+        """Cache beacons that were read since the cache had `version`."""
         if version != self.version:
             return
         for key, beacon in beacons.items():
@@ -122,7 +123,7 @@ class BeaconCache:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Forget the oldest, and a tenth more, so that the next beacons find room."""
+        """Drop the oldest beacons, and a tenth more, so that the next beacons find room."""
         most_beacons, most_bytes = self._most_beacons * 9 // 10, self._most_bytes * 9 // 10
         for key in list(self.known):
             if len(self.known) <= most_beacons and self._bytes <= most_bytes:
@@ -133,7 +134,7 @@ class BeaconCache:
         for campaign in beacon.campaigns:
             shared = self._campaigns.get(campaign.id)
             if shared is None or shared.campaign is not campaign:
-                # Another version, if there is one, is on its way out, and counted there.
+                # An older version, if there is one, is being dropped and counts its own size.
                 shared = self._campaigns[campaign.id] = _SharedCampaign(campaign)
             if not shared.beacons:
                 self._bytes += shared.size
@@ -153,7 +154,7 @@ class BeaconCache:
         beacon.shares.clear()
 
     def drop(self, fields: Iterable[str]) -> None:
-        """Forget what was made from these fields of the index."""
+        """Drop the beacons that were made from these fields of the index."""
         self.version += 1
         changed = set(fields)
         keys = {_key_of(field) for field in changed if field.startswith("b:")}
@@ -168,7 +169,7 @@ class BeaconCache:
             self._forget(key)
 
     def drop_all(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.version += 1
         self.known.clear()
         self._campaigns.clear()
@@ -181,7 +182,11 @@ def _key_of(field: str) -> BeaconKey:
 
 
 def _has_known_zone(beacon: BeaconSnapshot, campaign: CampaignSnapshot) -> bool:
-    """A zone that this machine's tz database lacks silences its campaign, not the process."""
+    """Whether the campaign's time zone is known.
+
+    A zone that this machine's tz database lacks silences its campaign and does not stop the
+    process.
+    """
     try:
         Target.of_beacon(beacon, [campaign])
     except ValueError as error:

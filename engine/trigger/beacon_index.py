@@ -1,7 +1,7 @@
-"""Beacons from the Redis index, behind the process's own cache.
+"""Resolves beacons from the index in Redis, through the process's cache.
 
-The index is complete: an entry that is not there is a beacon that does not exist, provided the
-marker beside it says that the index is built. Without the marker nothing is decided.
+The index is complete: if the marker beside a missing entry says that the index is built, the beacon
+does not exist. Without the marker nothing is decided.
 """
 
 import asyncio
@@ -30,12 +30,14 @@ from rules.model import CampaignSnapshot
 
 
 class IndexNotBuiltError(Exception):
-    """A bucket has no marker: Redis lost its memory, or the index was never built. Resolving waits
-    until it is."""
+    """A bucket has no marker: Redis lost its memory, or the index was never built.
+
+    Resolving waits until the index is built.
+    """
 
 
 class BeaconIndex:
-    """Resolves beacon keys. `built` is cleared when the marker is missing; IndexWatch sets it."""
+    """Resolves beacon keys. `built` is cleared when a marker is missing; IndexWatch sets it."""
 
     def __init__(
         self,
@@ -60,10 +62,10 @@ class BeaconIndex:
     async def resolve(
         self, keys: Collection[BeaconKey], lookups: int
     ) -> Mapping[BeaconKey, IndexedBeacon | None]:
-        """Beacons for `keys`, None for unknown ones; from memory alone when all are remembered.
+        """Beacons for `keys`, None for unknown ones; without I/O if all are cached.
 
-        Waits for as long as Redis does not answer or the index is not built. `lookups` is the
-        number of detections that ask, for the metric.
+        Waits while Redis does not answer or the index is not built. `lookups` is the number of
+        detections that need the keys, for the metric.
         """
         known = self.cache.known
         missing = [key for key in keys if key not in known]
@@ -79,8 +81,10 @@ class BeaconIndex:
         return found | loaded
 
     async def look_up(self, key: BeaconKey) -> IndexedBeacon | None:
-        """One beacon as it is in Redis now. Waits for nothing: raises IndexNotBuiltError,
-        RedisError, OSError or TimeoutError."""
+        """One beacon as Redis has it now. Raises the errors of Redis instead of waiting.
+
+        These are IndexNotBuiltError, RedisError, OSError and TimeoutError.
+        """
         return (await self._load([key]))[key]
 
     async def _load_when_built(
@@ -131,7 +135,7 @@ class BeaconIndex:
         return {connector.company_id: connector for connector in connectors}
 
     async def _read(self, fields: list[str]) -> dict[str, bytes | None]:
-        """Fields by name, in one round trip, with their buckets' markers in the same reads."""
+        """Fields by name, in one round trip; each read includes its bucket's marker."""
         if not fields:
             return {}
         by_bucket: dict[int, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Claims that this process remembers: a device that stays at a beacon costs no round trip."""
+"""Caches claims in the process, so that a device that stays at a beacon costs no round trip."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -8,16 +8,16 @@ from rules.model import CampaignSnapshot
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 
-# Beside the claims of a device that are certain stand those that were read with the first claim
-# it asked for, each under its campaign's id made negative; and this, which says that they were.
+# A device's certain claims are stored under their campaign's id. The claims that were read with the
+# device's first request are stored under the negative id; this key says that they were read.
 _READ = 0
 
 
 class ClaimMemory:
-    """What a process remembers, over all its partitions: at most `most_claims`.
+    """The claims that a process remembers, over all its partitions: at most `most_claims`.
 
-    The claims of the devices that were detected longest ago are forgotten first, a generation at
-    a time. Redis is asked for them again.
+    The claims of the devices that were detected longest ago are forgotten first, a generation at a
+    time. Redis is asked for them again.
     """
 
     def __init__(self, most_claims: int) -> None:
@@ -26,13 +26,13 @@ class ClaimMemory:
         self._parts: set[RememberedClaims] = set()
 
     def for_assignment(self) -> "RememberedClaims":
-        """The part of one assignment of one partition, to be closed with it."""
+        """The memory of one assignment of one partition, to be closed when the assignment ends."""
         part = RememberedClaims(self)
         self._parts.add(part)
         return part
 
     def count(self, claims: int) -> None:
-        """Add to the young claims; when they are half of the bound, all of them grow old."""
+        """Add to the count of young claims; at half of the bound all young claims become old."""
         self.young += claims
         if self.young > self.half:
             for part in self._parts:
@@ -40,18 +40,18 @@ class ClaimMemory:
             self.young = 0
 
     def forget(self, part: "RememberedClaims", young: int) -> None:
-        """The assignment has ended, with so many young claims."""
+        """The assignment has ended; it had so many young claims."""
         if part in self._parts:
             self._parts.remove(part)
             self.young -= young
 
 
 class RememberedClaims:
-    """Per device: campaign id -> `detected_at` (epoch s) of the newest claim known.
+    """By device: campaign id -> `detected_at` (epoch s) of the newest known claim.
 
-    Belongs to one assignment of one partition and dies with it: a record delivered again after
-    a rebalance must ask Redis, which knows that the claim is its own. For the same reason a claim
-    that was only read forbids only what was detected after it (docs/decisions/0085).
+    Belongs to one assignment of one partition and ends with it: a record that is delivered again
+    after a rebalance must ask Redis, which knows that the record owns the claim. For the same
+    reason a claim that was only read denies only later detections (docs/decisions/0085).
     """
 
     def __init__(self, memory: ClaimMemory) -> None:
@@ -73,11 +73,11 @@ class RememberedClaims:
         return claims
 
     def was_read(self, udid: str) -> bool:
-        """Whether all claims of the device were read in this assignment, and are remembered."""
+        """Whether all claims of the device were read in this assignment and are remembered."""
         return _READ in self.of(udid)
 
     def read(self, udid: str, claims: Mapping[int, float]) -> None:
-        """All claims of a device, as Redis had them. What is certain counts more."""
+        """Add all claims of a device, as Redis had them. Certain claims take precedence."""
         known = self._of_young(udid)
         before = len(known)
         known[_READ] = 0.0
@@ -89,10 +89,11 @@ class RememberedClaims:
     def forbidding(
         self, udid: str, campaigns: Iterable[CampaignSnapshot], detected_at: float
     ) -> dict[int, float]:
-        """Claims that were only read and that forbid to send these campaigns for a detection.
+        """Claims that were only read and that deny these campaigns to a detection.
 
-        Nothing is noted: a record that owns one of them may be among those that wait. A connector
-        campaign's claim may have been given back meanwhile: Redis is asked.
+        This changes nothing, because a waiting record may own one of the claims. Claims of
+        connector campaigns are left out: they may have been given back meanwhile, so Redis is
+        asked.
         """
         known = self._young.get(udid, _NOTHING)
         if _READ not in known:
@@ -109,7 +110,7 @@ class RememberedClaims:
     def remember(
         self, udid: str, campaign_id: int, detected_at: float, until: float | None = None
     ) -> None:
-        """Remember a claim; the newest counts. From `until` on, `forget_expired` forgets it."""
+        """Remember a claim if it is the newest. `forget_expired` forgets it at `until`."""
         claims = self._young.get(udid)
         if claims is None:
             claims = self._of_young(udid)
@@ -127,20 +128,19 @@ class RememberedClaims:
             self._memory.count(more)
 
     def forget_expired(self, now: float) -> None:
-        """Forget the claims remembered only until `now`: the next detection asks Redis again."""
+        """Forget the claims remembered only until `now`; the next detection asks Redis again."""
         while self._brief and self._brief[0][0] <= now:
             self._forget_first()
 
     def grow_old(self) -> None:
-        """Start a generation. Claims of the last one are forgotten with the next, unless asked
-        for."""
+        """Start a generation. Unused claims of the last one are forgotten at the next start."""
         self._old, self._young = self._young, {}
 
     def close(self) -> None:
-        """The assignment has ended.
+        """Forget all claims, because the assignment has ended.
 
-        A worker that has ended is a cycle, which the collector finds after hours
-        (`tune_garbage_collector`): what it remembers is let go now.
+        A worker that has ended is part of a cycle, which the collector finds after hours
+        (`tune_garbage_collector`): its claims are released now.
         """
         self._memory.forget(self, sum(map(len, self._young.values())))
         self._young, self._old = {}, {}

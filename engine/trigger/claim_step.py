@@ -1,8 +1,8 @@
 """The step `claim`: at most one send of a campaign to a device within the campaign's delay.
 
-Redis decides; what it has answered is remembered, so that a device that stays beside a beacon
-costs no round trip. With the first claim that a device asks for, all its claims are read, so that
-a device that goes from beacon to beacon asks for what it has not been sent yet.
+Redis decides. The process remembers the answers, so that a device that stays beside a beacon costs
+no round trip. The first request for a device reads all its claims, so that a device that goes from
+beacon to beacon requests only claims that it does not have.
 """
 
 import time
@@ -14,13 +14,13 @@ from engine.redis.claims import Claims, ClaimUpdater
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.grants import Grant
 
-# How long the claim of a connector campaign, or of one whose message was too large, is taken
-# for granted: it may have been given back.
+# How long the claim of a connector campaign, or of one whose message was too large, is remembered:
+# it may have been given back.
 _BRIEFLY = 5.0
 
 
 class ClaimStep:
-    """Takes the claims of grants and gives them back. `clock` in epoch seconds."""
+    """Takes the claims of grants and gives claims back. `clock` in epoch seconds."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class ClaimStep:
     async def take(
         self, grants: list[Grant], remembered: RememberedClaims
     ) -> tuple[list[Grant], list[Grant]]:
-        """Those that hold their claim or need none, and those denied, in one round trip.
+        """The grants that hold their claim or need none, and the denied ones, in one round trip.
 
-        Waits for as long as Redis does not answer.
+        Waits while Redis does not answer.
         """
         capped = [grant for grant in grants if grant.campaign.delay > 0]
         if not capped:
@@ -60,8 +60,8 @@ class ClaimStep:
                 self._remember(grant, grant.detection.detected_at, now, remembered)
                 continue
             denied.append(grant)
-            # A claim of a later time than the record that it forbids is not remembered: after a
-            # crash its owner may be among the records that follow, and has to ask for it again.
+            # A claim that is later than the record that it denies is not remembered: after a crash
+            # its owner may be among the next records, and must request the claim again.
             if forbidden_by <= grant.detection.detected_at:
                 self._remember(grant, forbidden_by, now, remembered)
         if not denied:
@@ -70,10 +70,10 @@ class ClaimStep:
         return [grant for grant in grants if grant.notification_id not in ids], denied
 
     async def give_back(self, grants: Sequence[Grant], remembered: RememberedClaims) -> None:
-        """For grants whose message could not leave: what is sent later may have their claims.
+        """Give back the claims of grants whose messages could not be published.
 
-        This process remembers them for a while, so that a device that stays does not make a
-        dead letter a second.
+        This process still remembers the claims for a while, so that a device that stays does not
+        lead to a dead letter every second.
         """
         capped = [grant for grant in grants if grant.campaign.delay > 0]
         until = self._clock() + _BRIEFLY
@@ -86,7 +86,9 @@ class ClaimStep:
     def _remember(
         self, grant: Grant, claimed_at: float, now: float, remembered: RememberedClaims
     ) -> None:
-        """A connector campaign's claim only briefly: the connector role may give it back, or
-        shorten it when the customer declines."""
+        """Remember a claim; a connector campaign's claim only briefly.
+
+        The connector role may give such a claim back, or shorten it when the service declines.
+        """
         until = now + _BRIEFLY if grant.is_call else None
         remembered.remember(grant.udid, grant.campaign.id, claimed_at, until)

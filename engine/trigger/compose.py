@@ -1,4 +1,4 @@
-"""The step `compose`: from a grant to the message that leaves, a notification or a call."""
+"""The step `compose`: turns a grant into its message, a notification or a call."""
 
 import asyncio
 from collections import deque
@@ -9,7 +9,6 @@ from math import floor
 import msgspec
 
 from engine.kafka.batch_sender import message_size
-from engine.kafka.messages import KnownDevice
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import PassingTracer, Span, Tracer
@@ -17,7 +16,7 @@ from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
 from engine.trigger.fragments import ZONE_NAMES, CampaignFragments, place_of, spliced, times
 from engine.trigger.grants import Grant, GrantMessage
 
-_BETWEEN_PAUSES = 64  # messages, after which the event loop has its turn
+_BETWEEN_PAUSES = 64  # messages, after which other tasks have their turn
 _encode = msgspec.json.Encoder().encode
 
 
@@ -43,8 +42,10 @@ class Composer:
         self._fragments = CampaignFragments()
 
     async def compose_next(self, grants: deque[Grant], most: int) -> list[GrantMessage]:
-        """Take grants and compose their messages, up to the bytes of a turn, or one if that is
-        more, and at most so many."""
+        """Compose the messages of the next grants: up to the bytes of a turn, at least one message.
+
+        At most `most` grants are taken.
+        """
         keys = _devices_to_look_up(islice(grants, most), self._turn_bytes)
         known = await self._devices.find(keys) if keys else {}
         now, size = self._clock(), 0
@@ -58,17 +59,12 @@ class Composer:
                 device = _encode(completed_device(received, known.get(grant.device_key)))
             # Most records bring no headers, and then there is nothing to look for.
             span = self._span_of(grant) if detection.record.headers else None
-            message = self._spliced(grant, device, now, span)
+            message = self.compose(grant, device, now, span)
             messages.append(GrantMessage(message, grant, span))
             size += message_size(message)
             if len(messages) % _BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)
         return messages
-
-    def compose(self, grant: Grant, device: KnownDevice, now: float) -> Outgoing:
-        """The message of a grant to `device`, at `now` (epoch s)."""
-        span = self._span_of(grant) if grant.detection.record.headers else None
-        return self._spliced(grant, _encode(device), now, span)
 
     def _span_of(self, grant: Grant) -> Span:
         record = grant.detection.record
@@ -82,9 +78,10 @@ class Composer:
         }
         return self._tracer.begin("proximity.trigger", record.headers, attributes)
 
-    def _spliced(
+    def compose(
         self, grant: Grant, device: bytes, now: float, span: Span | None = None
     ) -> Outgoing:
+        """The message of a grant to `device` (its JSON), at `now` (epoch s)."""
         detection, beacon, campaign = grant.detection, grant.beacon, grant.campaign
         is_call = grant.is_call
         parts = self._fragments.of(campaign, beacon.connector if is_call else None)
@@ -111,7 +108,7 @@ class Composer:
 
 
 def _devices_to_look_up(grants: Iterable[Grant], most_bytes: int) -> set[DeviceKey]:
-    """Those of the next notifications, up to so many bytes of content; a call needs none."""
+    """The devices of the next notifications, up to so many bytes of content; calls need none."""
     keys: set[DeviceKey] = set()
     size, detection = 0, None
     for grant in grants:

@@ -1,4 +1,4 @@
-"""What decisions and messages come to in the metrics, in a few calls a batch."""
+"""Adds the decisions and messages of a batch to the metrics, in a few calls."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,11 @@ _TALLY = attrgetter("tally")
 
 
 class DecisionCounts:
-    """The decisions of a batch, counted.
+    """The counts of a batch's decisions.
 
-    Decisions share their tallies, so these are counted by identity and multiplied out once.
-    `denied` has the detection, as a number, and the decision of each grant that Redis denied: it
-    counts as throttled.
+    Decisions share their tallies, so these are counted by identity and each is evaluated once.
+    `denied` has the detection, as a number, and the decision of each grant that Redis denied: such
+    a grant counts as throttled.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DecisionCounts:
 
 
 def count_sent(metrics: Metrics, grants: Sequence[Grant], now: float) -> None:
-    """Grants whose messages left, at `now` (epoch s)."""
+    """Count grants whose messages were published, at `now` (epoch s)."""
     formats: Counter[str] = Counter()
     ages: Counter[float] = Counter()
     for grant in grants:

@@ -1,4 +1,4 @@
-"""Explains a detection by what a trigger would find: the index, and the claims of the device."""
+"""Explains a detection from the data that a trigger uses: the index, and the device's claims."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,11 @@ from rules.model import Zone
 
 
 class SupposedDetection(NamedTuple):
-    """A detection that is asked about; times in epoch seconds.
+    """The detection of a question; times in epoch seconds.
 
-    Without `zone` the device is as near as the beacon asks for. Without `udid` it has received
-    nothing yet. `is_now` says that nobody named another time: then the index counts as it stands.
+    Without `zone` the device is just near enough for the beacon. Without `udid` the device has
+    received nothing yet. `is_now` says that no other time was given: then campaigns that are asleep
+    in the index stay asleep.
     """
 
     key: BeaconKey
@@ -27,7 +28,7 @@ class SupposedDetection(NamedTuple):
 
 
 class ExplainedDetection(NamedTuple):
-    """The answer, with the beacon that was heard, if the index has it."""
+    """The answer, with the beacon of the detection, if the index has it."""
 
     beacon: IndexedBeacon | None
     question: Question
@@ -43,7 +44,7 @@ class Explainer:
         self._max_age = max_age
 
     async def explain(self, supposed: SupposedDetection) -> ExplainedDetection:
-        """What becomes of it. Raises IndexNotBuiltError, RedisError, OSError or TimeoutError."""
+        """Explain a detection. Raises IndexNotBuiltError, RedisError, OSError or TimeoutError."""
         beacon = await self._index.look_up(supposed.key)
         claims, zone = {}, supposed.zone
         if beacon is not None and supposed.udid is not None:

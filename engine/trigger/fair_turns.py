@@ -1,4 +1,4 @@
-"""Companies in turn: a bounded number of turns at once, and none that takes them all."""
+"""Gives companies turns: a bounded number at once, and never all of them to one company."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -10,12 +10,12 @@ _MOST_STALLED = 16
 
 
 class FairTurns:
-    """At most `most` turns at once in the process, in rotation between the companies that wait.
+    """At most `most` turns at once in the process, in rotation between the waiting companies.
 
-    One turn is never given to a company that has the others: a company with little to do finds
-    one free, however much the others have. A turn that takes `stalled_after` seconds waits for a
-    server (the leader of one partition, say). It counts no longer, so that those who need another
-    server go on; this holds for at most 16 turns.
+    The last free turn is never given to a company that has the others: a company with little to do
+    finds one free, however much work the others have. A turn that takes `stalled_after` seconds
+    waits for a server (the leader of one partition, say). It then counts no longer, so that
+    companies that need other servers go on; this holds for at most 16 turns.
     """
 
     def __init__(self, most: int, *, stalled_after: float = _STALLED_SECONDS) -> None:
@@ -27,7 +27,7 @@ class FairTurns:
 
     @asynccontextmanager
     async def turn(self, company: int) -> AsyncIterator[None]:
-        """Wait for a turn of `company`, and have it."""
+        """Wait for a turn of `company`, and hold it."""
         await self._begin(company)
         turn = _RunningTurn(company)
         timer = asyncio.get_running_loop().call_later(self._stalled_after, self._note_stalled, turn)
@@ -56,7 +56,7 @@ class FairTurns:
             await given
         except asyncio.CancelledError:
             if given.done() and not given.cancelled():
-                self._end(company)  # the turn had just been given
+                self._end(company)  # the turn was given in the moment of the cancellation
             raise
 
     def _may_begin(self, company: int) -> bool:
@@ -70,7 +70,7 @@ class FairTurns:
         self._give()
 
     def _give(self) -> None:
-        """Give what is free to the first companies of the rotation that may have it."""
+        """Give free turns to the first companies of the rotation that may have one."""
         for company in list(self._waiting):
             if self._running.total() >= self._most:
                 return

@@ -1,7 +1,8 @@
-"""The parts of a message that are the same for every device, encoded once.
+"""Encodes the parts of a message that are the same for every device once.
 
-A message is spliced from what its campaign says, what its beacon says and what differs. It is byte
-for byte what msgspec writes for the types in engine/kafka/messages.py; a property test compares.
+A message is spliced from the parts of its campaign, the part of its beacon, and the fields that
+differ. It is byte for byte what msgspec writes for the types in engine/kafka/messages.py; a
+property test compares the two.
 """
 
 from functools import lru_cache
@@ -23,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class CampaignParts(NamedTuple):
-    """What a campaign says: behind the id, behind the device, and behind the times.
+    """The encoded parts of a campaign: after the id, after the device, and after the times.
 
     `campaign` and `connector` are what the parts were made from.
     """
@@ -37,7 +38,7 @@ class CampaignParts(NamedTuple):
 
 
 class CampaignFragments:
-    """The parts of the campaigns that fired lately, up to so many bytes in all."""
+    """The parts of the campaigns that fired lately, bounded in bytes."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -45,7 +46,7 @@ class CampaignFragments:
         self._known: dict[int, CampaignParts] = {}
 
     def of(self, campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> CampaignParts:
-        """The parts of a campaign. `connector` is its company's, for a campaign that wants it."""
+        """The parts of a campaign. `connector` is the company's, for a campaign that needs it."""
         known = self._known.get(campaign.id)
         if (
             known is not None
@@ -57,7 +58,7 @@ class CampaignFragments:
 
     def _make(self, campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> CampaignParts:
         made = _parts(campaign, connector)
-        # Twice: the campaign that the parts were made from stays, too.
+        # Counted twice, because the campaign that the parts were made from stays in memory too.
         self._bytes += 2 * (len(made.reference) + len(made.texts) + len(made.content))
         if self._bytes > self._most_bytes:
             self._known.clear()
@@ -94,7 +95,7 @@ def _endpoint(connector: ConnectorEntry) -> ConnectorEndpoint:
 
 
 def place_of(beacon: IndexedBeacon) -> bytes:
-    """What a beacon says: its company, its venue and itself; encoded once a beacon."""
+    """The part of a beacon: company, venue and beacon; encoded once for each beacon."""
     place = beacon.encoded_place
     if place is None:
         place = beacon.encoded_place = b'"company":%b,"venue":%b,"beacon":%b,' % (
@@ -107,7 +108,7 @@ def place_of(beacon: IndexedBeacon) -> bytes:
 
 @lru_cache(maxsize=4096)
 def times(detected: int, triggered: int, expires: int) -> bytes:
-    """The three times, in epoch seconds."""
+    """The part with the three times, in epoch seconds."""
     return b'"detected_at":"%b","triggered_at":"%b","expires_at":"%b",' % tuple(
         format_instant(each).encode() for each in (detected, triggered, expires)
     )
@@ -116,7 +117,7 @@ def times(detected: int, triggered: int, expires: int) -> bytes:
 def spliced(
     id_: bytes, parts: CampaignParts, place: bytes, zone: bytes, device: bytes, when: bytes
 ) -> bytes:
-    """The message: a Notification, or a ConnectorCall where the campaign wants one."""
+    """The message: a Notification, or a ConnectorCall if the campaign needs one."""
     return b'{"id":"%b",%b%b"proximity":"%b","device":%b,%b,%b%b' % (
         id_,
         parts.reference,

@@ -1,4 +1,4 @@
-"""What a detection becomes on its way: a candidate, a grant for each campaign, a message."""
+"""The stages of a detection in the trigger: candidate, grants for campaigns, messages."""
 
 import hashlib
 import uuid
@@ -25,7 +25,7 @@ _VARIANT = 0x80
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """A detection that may fire, its beacon, and the version of the cache that had it so."""
+    """A detection that may fire, its beacon, and the cache's version when the beacon was found."""
 
     detection: DecodedDetection
     beacon: IndexedBeacon
@@ -43,32 +43,32 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def udid(self) -> str:
-        """Of the device that was detected."""
+        """The udid of the detected device."""
         return self.detection.message.device.udid
 
     @property
     def device_key(self) -> DeviceKey:
-        """By which the catalog knows the device."""
+        """The key of the device in the catalog."""
         return DeviceKey(self.beacon.company_reference.id, self.udid)
 
     @property
     def is_call(self) -> bool:
-        """Whether the customer's service is called first, and a notification follows its reply."""
+        """Whether the message is a call of the customer's service, and not a notification."""
         return self.campaign.format == "connector"
 
     def claim_request(self) -> ClaimRequest:
-        """The claim that it needs, if its campaign has a delay."""
+        """The request for the claim, or None if the campaign has no delay."""
         campaign, at = self.campaign, self.detection.detected_at
         return ClaimRequest(campaign.id, self.udid, self.notification_id, at, campaign.delay)
 
     def returned_claim(self) -> ClaimUpdate:
-        """Its claim, given back."""
+        """The update that gives the claim back."""
         campaign, at = self.campaign, self.detection.detected_at
         return ClaimUpdate(campaign.id, self.udid, self.notification_id, at, campaign.delay, keep=0)
 
 
 class TakenIn(NamedTuple):
-    """A batch as far as memory decides it; `refused` are the decisions that grant nothing."""
+    """A batch after the decisions from memory; `refused` are the decisions that grant nothing."""
 
     candidates: list[Candidate]
     dead_letters: list[DeadLetter]
@@ -84,7 +84,7 @@ class GrantMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def record(self) -> ConsumerRecord[bytes, bytes]:
-        """The record that led to it."""
+        """The record that led to the message."""
         return self.grant.detection.record
 
 
@@ -112,9 +112,12 @@ def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> 
 
 
 def _identity(detection: DecodedDetection) -> bytes:
-    """Device and record. The record is topic, partition, offset and detected_at: the last one
-    because a topic that is deleted and made again counts its offsets from 0. In a record of
-    several detections the place of each is a part of it (docs/decisions/0077)."""
+    """The identity of a detection: device and record.
+
+    The record is topic, partition, offset and detected_at. The last one is included because a topic
+    that is deleted and created again counts its offsets from 0. In a record of several detections
+    the index of the detection is included too (docs/decisions/0077).
+    """
     record = detection.record
     identity = (
         f"\0{detection.message.device.udid}\0{record.topic}\0{record.partition}"
@@ -136,7 +139,7 @@ def _id_of(campaign_id: int, identity: bytes) -> bytes:
 def grants_of(
     detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision
 ) -> list[Grant]:
-    """One for each campaign that the decision grants."""
+    """One grant for each campaign that the decision grants."""
     if not decision.granted:
         return []
     identity = _identity(detection)

@@ -1,6 +1,6 @@
-"""How much of the stream a process holds: in bytes, and in records that are not committed."""
+"""Bounds the records that a process holds: in bytes, and in records that are not committed."""
 
-from collections import deque
+from collections import Counter, deque
 from operator import attrgetter
 
 from engine.kafka.partition_worker import Records
@@ -15,9 +15,9 @@ _size = attrgetter("serialized_value_size")
 class InFlightBytes:
     """Counts the bytes of records that are fetched and not finished, against a bound.
 
-    Messages are composed a turn at a time. All turns together stay within a sixteenth of the
-    bound, and within a third with the stalled ones (engine/trigger/fair_turns.py); or a little
-    over the largest message each, if that is more.
+    Messages are composed a turn at a time. All turns together stay within a sixteenth of the bound,
+    and within a third with the stalled ones (engine/trigger/fair_turns.py). If the largest message
+    is larger than that, a turn may take a little more than that message.
     """
 
     def __init__(self, most: int) -> None:
@@ -31,7 +31,7 @@ class InFlightBytes:
         return self._held < self._most
 
     def hold(self, size: int) -> None:
-        """These bytes are in flight now; a negative size gives them back."""
+        """Add bytes in flight; a negative size subtracts them."""
         self._held += size
 
 
@@ -41,10 +41,10 @@ def value_bytes(records: Records) -> int:
 
 
 class ReadAhead:
-    """How many records of a partition are taken in beyond what is committed.
+    """Counts the records of a partition that are taken in and not committed.
 
-    As long as nobody notes commits, beyond what is done. Records finish in any order, so this is
-    what a crash may repeat.
+    Until the first commit is noted, it counts the records that are not done. Records finish in any
+    order, so a crash may repeat all of these records.
     """
 
     def __init__(self, most: int) -> None:
@@ -54,17 +54,45 @@ class ReadAhead:
         self._committed: int | None = None
 
     def take(self, end: int, records: int) -> None:
-        """So many records up to the offset `end` were taken in."""
+        """Count records up to the offset `end` as taken in."""
         self._pieces.append((end, records))
         self._records += records
 
     def note_committed(self, offset: int) -> None:
-        """Everything before `offset` is committed."""
+        """All records before `offset` are committed."""
         self._committed = offset
 
     def has_room(self, more: int, done: int | None) -> bool:
-        """Whether so many records more stay within the bound; always when nothing is ahead."""
+        """Whether so many more records stay within the bound; always if none are ahead."""
         behind = done if self._committed is None else self._committed
         while behind is not None and self._pieces and self._pieces[0][0] <= behind:
             self._records -= self._pieces.popleft()[1]
         return not self._records or self._records + more <= self._most
+
+
+class RecordParts:
+    """Counts the unfinished parts of records that hold several detections that may fire.
+
+    Such a record is finished with the last of them, whichever companies they belong to.
+    """
+
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}  # by offset
+
+    def note(self, unfinished: Records) -> Records:
+        """Each record once, of a list that has a record once for each of its parts."""
+        parts = Counter(record.offset for record in unfinished)
+        self._left |= {offset: count for offset, count in parts.items() if count > 1}
+        return list({record.offset: record for record in unfinished}.values())
+
+    def finish(self, parts: Records) -> Records:
+        """A part of each of these records is finished: the records without another part."""
+        if not self._left:
+            return parts
+        return [record for record in parts if self._is_last_part(record.offset)]
+
+    def _is_last_part(self, offset: int) -> bool:
+        left = self._left.pop(offset, 1) - 1
+        if left:
+            self._left[offset] = left
+        return not left

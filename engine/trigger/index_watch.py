@@ -1,4 +1,4 @@
-"""Keeps the cache of beacons as new as the index in Redis, and has a missing index rebuilt."""
+"""Keeps the cache of beacons up to date with the index, and has a missing index rebuilt."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,10 +23,10 @@ from engine.trigger.beacon_index import BeaconIndex
 
 log = structlog.get_logger(__name__)
 
-_BLOCK_MS = 250  # also how soon a missing marker is noticed when no detection misses it first
+_BLOCK_MS = 250  # also the time in which a missing marker is noticed without any detection
 _MOST_CHANGES = 1000
 _CHANGES = "changes of the index"
-_LATE_SECONDS = 1.0  # between a write and its message; more, and the message is lost
+_LATE_SECONDS = 1.0  # between a write and its message; after that the message counts as lost
 
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
@@ -35,8 +35,7 @@ _NOWHERE = WritePosition(0, 0)
 
 
 class _Written(NamedTuple):
-    """The newest write that the buckets' markers name, and the messages that the stream still has:
-    the oldest and the newest."""
+    """The newest write by the buckets' markers, and the stream's oldest and newest message."""
 
     position: WritePosition
     oldest: MessageId
@@ -44,20 +43,21 @@ class _Written(NamedTuple):
 
 
 class MissedChanges:
-    """Tells whether a change message of the index was lost.
+    """Detects that a change message of the index was lost.
 
-    That happens when the node that holds the stream falls back to an older copy, or adds messages
-    under ids that this process has read past, because its clock is behind. Each bucket's marker
-    names its newest write: one that stays ahead of the messages has lost its message.
+    A message is lost when the node that holds the stream falls back to an older copy, or when the
+    node's clock is behind and it adds messages under ids that this process has read past. Each
+    bucket's marker names its newest write. If a marker stays ahead of the messages, its message is
+    lost.
     """
 
     def __init__(self, written: WritePosition) -> None:
-        """`written` is the newest write that the cache can not be older than."""
+        """`written` is the newest write that the cache is certain to include."""
         self._newest_message = written
         self._ahead: tuple[WritePosition, float] | None = None
 
     def note_message(self, place: WritePosition) -> None:
-        """The message of this write has come."""
+        """The message of this write has been read."""
         self._newest_message = max(self._newest_message, place)
 
     def has_missed(self, written: WritePosition, now: float) -> bool:
@@ -75,11 +75,11 @@ class MissedChanges:
 
 
 class IndexWatch:
-    """One background task a process.
+    """A background task; each process has one.
 
-    `rebuild` fills the index from SQL when a marker is missing or names another catalog. It takes
-    a lock, so any number of processes may call it. When SQL does not answer it logs that and
-    returns, and the watch calls it again.
+    `rebuild` fills the index from SQL when a marker is missing or names another catalog. It takes a
+    lock, so any number of processes may call it. If SQL does not answer, it logs that and returns,
+    and the watch calls it again.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class IndexWatch:
         self._errors = metrics.redis_errors
 
     async def run(self) -> None:
-        """Watch until cancelled. Raises what neither time nor a rebuild mends."""
+        """Watch until cancelled. Raises errors that neither time nor a rebuild mends."""
         backoff = Backoff()
         warned = False
         await self._rebuild()
@@ -117,15 +117,17 @@ class IndexWatch:
                     log.warning("the index is missing from Redis, rebuilding it from SQL")
                 warned = True
                 await self._rebuild()
-            except Exception as error:  # sorted: tried again, or up to stop the process
+            except Exception as error:  # temporary errors are retried, others stop the process
                 if not redis_may_recover(error):
                     raise
                 self._errors.failed(error, _CHANGES)
                 await backoff.pause()
 
     async def _follow(self) -> None:
-        """Apply changes until the index is missing. The cache is dropped first, so that the changes
-        before the newest one need not be read."""
+        """Apply changes until the index is missing.
+
+        The cache is dropped first, so that earlier changes need not be read.
+        """
         written = await self._written()
         position = (0, 0) if written is None else written.newest
         read_from = position
@@ -136,9 +138,9 @@ class IndexWatch:
         while (written := await self._written()) is not None:
             self._index.built.set()
             self._errors.answered(_CHANGES)
-            # Messages that were trimmed before the last read may be missing from it.
+            # Messages may have been trimmed before they were read.
             trimmed = read_from < written.oldest
-            # A stream that went back would stay silent until its ids have passed the position.
+            # A stream of an older copy would give nothing until its ids pass the position.
             read_from = min(position, written.newest)
             position = await self._apply_changes(read_from, missed)
             if clock() >= full_drop_at:
@@ -149,7 +151,7 @@ class IndexWatch:
                 self._index.cache.drop_all()
 
     async def _written(self) -> _Written | None:
-        """How far the index and the stream are written; None when a bucket is not built."""
+        """How far the index and the stream are written; None if a bucket is not built."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         for number in range(BUCKETS):
             pipeline.hget(self._keys.bucket(number), MARKER_FIELD)
@@ -172,7 +174,7 @@ class IndexWatch:
         for _, messages in _by_stream(streams):
             self._apply(fields[b"keys"] for _, fields in messages)
             for _, fields in messages:
-                # (A writer of the version before names no step.)
+                # (A writer of the previous version names no step.)
                 missed.note_message(
                     WritePosition(int(fields[b"generation"]), int(fields.get(b"step", 0)))
                 )
@@ -180,7 +182,7 @@ class IndexWatch:
         return position
 
     def _apply(self, changes: Iterable[bytes]) -> None:
-        """Drop what changed, in one pass over the cache."""
+        """Drop the changed beacons, in one pass over the cache."""
         changed: set[str] = set()
         drop_all = False
         for keys in changes:
@@ -195,7 +197,7 @@ class IndexWatch:
 
 
 def _parse_id(message: bytes) -> MessageId:
-    """A message's id as numbers, which compare as the stream orders them."""
+    """A message's id as numbers, which compare in the stream's order."""
     milliseconds, _, sequence = message.partition(b"-")
     return int(milliseconds), int(sequence)
 

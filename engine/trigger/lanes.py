@@ -1,8 +1,8 @@
-"""Lanes: what waits on one partition, company by company, and leaves in turns and in order.
+"""Lanes: the queues of one partition, one for each company, which take turns and keep order.
 
-What belongs to different companies is independent of one another: a claim is of one campaign, and
-a campaign of one company. So each company has a lane of its own on each partition, and the lanes
-take turns. Dead letters have a lane, too.
+Detections of different companies are independent: a claim is for one campaign, and a campaign
+belongs to one company. So each company has its own lane on each partition, and the lanes take
+turns. Dead letters have a lane, too.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from engine.trigger.counts import DecisionCounts
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.grants import Candidate, Grant
 
-DEAD_LETTERS = 0  # the number of their lane; companies count from 1
+DEAD_LETTERS = 0  # the number of their lane; companies' ids begin at 1
 _LETTERS = 256  # the most of one turn
 
 Record: TypeAlias = ConsumerRecord[bytes, bytes]
@@ -26,9 +26,9 @@ OnFinished = Callable[[list[Record]], None]
 
 
 class Lane:
-    """Runs while something waits in it; `on_finished` is told the records that are done with.
+    """A queue that runs while anything waits in it. `on_finished` receives the finished records.
 
-    A lane's records are done with in their order. `take_turn` takes the next of them to its end.
+    The records of a lane finish in order. `take_turn` handles the next items completely.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class Lane:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was put in is done with."""
+        """Whether everything that was put in is finished."""
         return not self._unfinished
 
     async def run(self) -> None:
-        """Until nothing waits. Raises what no retry can mend."""
+        """Run until nothing waits. Raises permanent errors."""
         while self._unfinished:
             async with self._turns.turn(self.number):
                 await self._take_turn()
 
     def _finish_before(self, next_record: Record | None) -> None:
-        """All before the record that is next is done with; everything, if none is."""
+        """Finish all records before the next one; all records if none is next."""
         finished = []
         while self._unfinished and (
             next_record is None or self._unfinished[0].offset < next_record.offset
@@ -68,7 +68,7 @@ class Lane:
 
 
 class CompanyLane(Lane):
-    """One company's: candidates that wait for their decision, and grants for their message.
+    """The lane of one company: candidates that wait for a decision, grants for their message.
 
     `take_turn` is the pipeline's; it takes from both, and then calls `finish`.
     """
@@ -91,17 +91,17 @@ class CompanyLane(Lane):
         self._counts: DecisionCounts | None = None
 
     def put(self, candidate: Candidate) -> None:
-        """A detection that may fire campaigns of the company."""
+        """Queue a detection that may fire campaigns of the company."""
         self._unfinished.append(candidate.detection.record)
         self.candidates.append(candidate)
 
     def put_grants(self, grants: list[Grant], counts: DecisionCounts) -> None:
-        """What the candidates that were taken came to; counted once the grants have left."""
+        """Queue the grants of candidates. `counts` are added to the metrics once they are sent."""
         self.grants.extend(grants)
         self._counts = counts
 
     def finish(self, metrics: Metrics) -> None:
-        """All before what is next is done with."""
+        """Finish all records before the next one that waits."""
         waiting: deque[Grant] | deque[Candidate] = self.grants or self.candidates
         if self._counts is not None and not self.grants:
             self._counts.add_to(metrics)
@@ -128,12 +128,12 @@ class DeadLetterLane(Lane):
         self._letters: deque[DeadLetter] = deque()
 
     def put(self, letter: DeadLetter) -> None:
-        """A record that could not be decoded."""
+        """Queue a record that could not be decoded."""
         self._unfinished.append(letter.record)
         self._letters.append(letter)
 
     async def _publish_next(self) -> None:
-        """Publish up to the bytes of a turn, or one letter if that is more."""
+        """Publish dead letters up to the bytes of a turn, at least one."""
         letters, size = list[DeadLetter](), 0
         while self._letters and size < self._turn_bytes and len(letters) < _LETTERS:
             letters.append(self._letters.popleft())

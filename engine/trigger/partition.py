@@ -1,7 +1,7 @@
-"""One partition of the role `trigger`: its queue, its lanes, and how far it is done."""
+"""One partition of the role `trigger`: its queue, its lanes, and its progress."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -15,16 +15,16 @@ from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.counts import DecisionCounts
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.grants import Candidate, TakenIn
-from engine.trigger.in_flight import InFlightBytes, ReadAhead, value_bytes
+from engine.trigger.in_flight import InFlightBytes, ReadAhead, RecordParts, value_bytes
 from engine.trigger.lanes import DEAD_LETTERS, CompanyLane, DeadLetterLane, Lane
 from engine.trigger.pipeline import TriggerPipeline
 
-_TAKEN_AT_ONCE = 1000  # records at the most, between which the event loop has its turn
+_TAKEN_AT_ONCE = 1000  # records at most; then other tasks have their turn
 
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerRole:
-    """What the partitions of one process share."""
+    """The objects that the partitions of one process share."""
 
     pipeline: TriggerPipeline
     claim_memory: ClaimMemory
@@ -33,7 +33,7 @@ class TriggerRole:
     batch_records: int
 
     def publishing_with(self, publisher: Publisher) -> "TriggerRole":
-        """The same, which publishes with `publisher`; all else is shared."""
+        """The same role with another publisher; everything else is shared."""
         letters = self.pipeline.publisher.publishing_with(publisher)
         return replace(self, pipeline=replace(self.pipeline, publisher=letters))
 
@@ -45,9 +45,9 @@ class TriggerRole:
 
 
 class TriggerPartition:
-    """Takes records in in order; they finish in order in each company's lane.
+    """Takes in records in order; each company's lane finishes its records in order.
 
-    Implements the consumer's PartitionWorker. What it holds and remembers dies with the assignment.
+    Implements the consumer's PartitionWorker. Its queues and memory end with the assignment.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TriggerPartition:
         self._queued = 0
         self._bytes = 0
         self._offsets = OffsetTracker()
-        self._parts: dict[int, int] = {}  # offset of a record in several parts: how many are left
+        self._parts = RecordParts()
         self._company_lanes: dict[int, CompanyLane] = {}
         self._dead_letters = DeadLetterLane(
             turns=shared.turns,
@@ -88,12 +88,12 @@ class TriggerPartition:
 
     @property
     def done_offset(self) -> int | None:
-        """Behind what is finished without a gap."""
+        """The offset before which all records are finished."""
         return self._offsets.done
 
     @property
     def failure(self) -> BaseException | None:
-        """What stopped it, once something has."""
+        """The error that stopped the partition, or None."""
         return self._failure
 
     def offer(self, records: Records) -> None:
@@ -104,13 +104,16 @@ class TriggerPartition:
         self._arrived.set()
 
     def note_committed(self, offset: int) -> None:
-        """The group has committed up to `offset`. Once told so, the partition takes in no more
-        than two batches behind what is committed, so that a crash repeats no more."""
+        """The group has committed up to `offset`.
+
+        After the first call the partition takes in no more than two batches beyond what is
+        committed, so that a crash repeats no more than that.
+        """
         self._read_ahead.note_committed(offset)
         self._moved.set()
 
     async def finish(self, deadline: float) -> None:
-        """Finish what was taken in, drop what waits, and end within `deadline` seconds."""
+        """Finish what was taken in, drop the queue, and end within `deadline` seconds."""
         self._closing = True
         self._arrived.set()
         self._moved.set()
@@ -120,11 +123,11 @@ class TriggerPartition:
                 while self._running:
                     await asyncio.wait(self._running.values())
         except TimeoutError:
-            pass  # it is not done, so it is not committed, and the next owner reads it
+            pass  # unfinished records are not committed: the next owner reads them
         await self.abandon()
 
     async def abandon(self) -> None:
-        """End at once, whatever is in hand."""
+        """End at once, without finishing anything."""
         self._closing = self._abandoned = True
         await cancel([self._task, *self._running.values()])
         self._queue.clear()
@@ -149,13 +152,13 @@ class TriggerPartition:
                 self._arrived.clear()
 
     async def _until_room(self, count: int) -> None:
-        """Until so many records more may be taken in, ahead of what is done or committed."""
+        """Wait until so many more records may be taken in ahead of the committed ones."""
         while not self._closing and not self._read_ahead.has_room(count, self.done_offset):
             self._moved.clear()
             await self._moved.wait()
 
     async def _take_in(self, records: Records) -> None:
-        """Decide what can be decided from memory; the rest goes into the lanes."""
+        """Decide the records that memory can decide; put the others into the lanes."""
         metrics = self._shared.pipeline.metrics
         taken = await self._shared.pipeline.take_in(records, self._remembered)
         self._begin(records, taken)
@@ -164,12 +167,12 @@ class TriggerPartition:
         self._on_progress()
 
     def _begin(self, records: Records, taken: TakenIn) -> None:
-        """Hand what is not finished to the lanes; the other records are finished now."""
+        """Put unfinished records into the lanes; the other records are finished now."""
         unfinished = [candidate.detection.record for candidate in taken.candidates]
         unfinished += [letter.record for letter in taken.dead_letters]
         offsets = {record.offset for record in unfinished}
         if len(offsets) < len(unfinished):
-            unfinished = self._note_parts(unfinished)
+            unfinished = self._parts.note(unfinished)
         self._open(records, offsets)
         self._read_ahead.take(records[-1].offset + 1, len(records))
         self._queued -= len(records)
@@ -184,15 +187,8 @@ class TriggerPartition:
         for lane in filled.values():
             self._start(lane)
 
-    def _note_parts(self, unfinished: Records) -> Records:
-        """Each record once. One that holds several candidates, of one company or of many, is
-        finished when the last of them is."""
-        parts = Counter(record.offset for record in unfinished)
-        self._parts |= {offset: count for offset, count in parts.items() if count > 1}
-        return list({record.offset: record for record in unfinished}.values())
-
     def _open(self, records: Records, unfinished: set[int]) -> None:
-        """Note which of the records are not finished; all between them are."""
+        """Note which of the records are not finished; the others are."""
         edges = {records[0].offset, records[-1].offset}
         self._offsets.begin_all(sorted(edges | unfinished))
         for offset in edges - unfinished:
@@ -224,25 +220,18 @@ class TriggerPartition:
         if self._abandoned or task.cancelled() or self._failure is not None:
             return
         if not lane.is_empty:
-            self._start(lane)  # filled after its last look
+            self._start(lane)  # it was filled after it had found itself empty
         else:
             self._company_lanes.pop(lane.number, None)
 
     def _finish(self, records: Records) -> None:
-        """These records are done with: what they led to is acknowledged."""
-        if self._parts:
-            records = [record for record in records if self._is_last_part(record.offset)]
+        """Note these records as finished: their messages are acknowledged."""
+        records = self._parts.finish(records)
         for record in records:
             self._offsets.finish(record.offset)
         self._hold(-value_bytes(records))
         self._moved.set()
         self._on_progress()
-
-    def _is_last_part(self, offset: int) -> bool:
-        left = self._parts.pop(offset, 1) - 1
-        if left:
-            self._parts[offset] = left
-        return not left
 
     def _hold(self, size: int) -> None:
         self._bytes += size
@@ -250,6 +239,6 @@ class TriggerPartition:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            failure = task.exception()  # asked of each, or asyncio tells that nobody has
+            failure = task.exception()  # retrieved, so that asyncio does not log it
             self._failure = self._failure or failure
         self._on_progress()

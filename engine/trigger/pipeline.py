@@ -1,11 +1,11 @@
 """The way of a detection through the role `trigger`, from the record to the notification.
 
-`take_in` goes as far as memory decides, for one partition's records in their order. What may fire
-waits in the lane of its company, and `take_turn` takes the next of a lane to the end. Each step
-takes many detections at once; nothing awaits once per detection.
+`take_in` makes the decisions that need only memory, for one partition's records in order.
+Detections that may fire wait in the lane of their company, and `take_turn` handles the next ones of
+a lane completely. Each step takes many detections at once; nothing awaits once per detection.
 
-Around it: the queues of a partition (partition.py), of a company (lanes.py), and whose turn it is
-(fair_turns.py).
+The queue of a partition is in partition.py, the queues of companies are in lanes.py, and
+fair_turns.py decides which company is next.
 """
 
 import time
@@ -33,7 +33,7 @@ from rules.decision import Decision
 
 ROLE = "trigger"
 
-# The most of one turn: so much work the other companies' detections wait for.
+# The bounds of one turn: the detections of other companies wait for so much work.
 _GRANTS = 1024
 _DETECTIONS = 1024
 
@@ -42,7 +42,7 @@ Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
-    """The steps, and what they work with; a decoder a topic. `clock` gives epoch seconds."""
+    """The steps and their objects; `decoders` by topic. `clock` gives epoch seconds."""
 
     index: BeaconIndex
     claims: ClaimStep
@@ -66,7 +66,7 @@ class TriggerPipeline:
             return self._decide_from_memory(batch, beacons, version, remembered)
 
     async def take_turn(self, lane: CompanyLane) -> None:
-        """decide -> claim, if no grant is left from before; compose -> publish -> finished."""
+        """compose -> publish -> finish; before that decide -> claim, if no grants are left."""
         if not lane.grants:
             edited = await self._resolve_edited(lane)
             with self.step("decide"):
@@ -91,7 +91,7 @@ class TriggerPipeline:
         version: int,
         remembered: RememberedClaims,
     ) -> TakenIn:
-        """Which detections may fire, by what the process knows already."""
+        """Find the detections that may fire, by the beacons and claims in memory."""
         decision_on = decider(self.clock(), self.max_age, remembered)
         candidates, refused = list[Candidate](), list[Decision]()
         firing_nothing = list[DecodedDetection]()
@@ -108,16 +108,16 @@ class TriggerPipeline:
         return TakenIn(candidates, batch.dead_letters, refused)
 
     async def _resolve_edited(self, lane: CompanyLane) -> Beacons:
-        """The beacons of what has waited while something was edited, as they are now."""
+        """The current beacons of detections that have waited while something was edited."""
         version = self.index.cache.version
         if not lane.candidates or lane.candidates[0].cache_version == version:
-            return {}  # those behind it came later
+            return {}  # later candidates have that version too
         upcoming = islice(lane.candidates, _DETECTIONS)
         keys = {each.detection.key for each in upcoming if each.cache_version != version}
         return await self.index.resolve(keys, 0) if keys else {}
 
     def _decide(self, lane: CompanyLane, edited: Beacons) -> tuple[list[Grant], list[Decision]]:
-        """Decide candidates for certain, until enough campaigns fire."""
+        """Decide waiting candidates until enough campaigns fire."""
         decision_on = decider(self.clock(), self.max_age, lane.remembered)
         grants, decisions = list[Grant](), list[Decision]()
         while lane.candidates and len(grants) < _GRANTS and len(decisions) < _DETECTIONS:
@@ -130,7 +130,7 @@ class TriggerPipeline:
         return grants, decisions
 
     async def _publish(self, messages: list[GrantMessage], remembered: RememberedClaims) -> None:
-        """Publish, acknowledged by the brokers, and count. What is refused keeps no claim."""
+        """Publish, await the acknowledgements, and count. Refused messages return their claims."""
         refused = await self.publisher.publish_or_dead_letter(messages)
         if refused:
             await self.claims.give_back([each.grant for each in refused], remembered)
@@ -145,11 +145,11 @@ class TriggerPipeline:
         count_sent(self.metrics, [each.grant for each in messages], self.clock())
 
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:
-        """What could not be decoded, acknowledged by the brokers."""
+        """Publish records that could not be decoded, and await the acknowledgements."""
         with self.step("publish"):
             await self.publisher.publish(letters)
 
     @cached_property
     def step(self) -> StepTimer:
-        """Around a step: its seconds, in the metrics."""
+        """A context that measures a step for the metrics."""
         return StepTimer(self.metrics, ROLE)

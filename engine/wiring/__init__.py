@@ -1,4 +1,5 @@
-"""The composition root: the only place where concrete things are built and connected.
+"""The composition root: the only place that builds concrete objects and connects them.
 
-A module a role, one for what they share, and `run` that puts the roles of a process together.
+There is one module for each role, one for the parts that roles share, and `run`, which puts the
+roles of a process together.
 """

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.metrics import ApiMetrics
 from api.services import Limits, Services
-from api.sessions.attempts import Allowance, Attempts, PasswordGate
+from api.sessions.attempts import LoginAllowance, LoginAttempts, PasswordGate
 from api.sessions.check import Sessions
 from api.sessions.revision import AccessRevision
 from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
@@ -134,11 +134,11 @@ def build_services(
     if key is None:
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
-    allowance = Allowance(
+    allowance = LoginAllowance(
         failures=settings.login_attempts_account,
         window=settings.login_window,
     )
-    attempts = Attempts(
+    attempts = LoginAttempts(
         redis=stores.redis, prefix=settings.redis_prefix, allowance=allowance, clock=time.monotonic
     )
     return Services(

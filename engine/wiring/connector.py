@@ -1,4 +1,4 @@
-"""The role connector, put together."""
+"""Builds the role connector."""
 
 import secrets
 import socket
@@ -36,18 +36,18 @@ from engine.redis.claims import ClaimUpdater
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role, Service
 
-_BREAKER_DEADLINE = 0.5  # without an answer the process uses breakers of its own for a while
+_BREAKER_DEADLINE = 0.5  # after it the process uses its own breakers for a while
 _FINISHED_DEADLINE = 1.0
 _LEASE_BEYOND_CALL = 2.0
 
 
 def user_agent() -> str:
-    """What customers' services see."""
+    """The user-agent of calls to customers' services."""
     return f"proximity-engine/{engine_version()}"
 
 
 def open_caller(settings: Settings) -> ServiceCaller:
-    """Calls within the limits of the settings. Close it. Raises CertificatesError."""
+    """A caller within the limits of the settings, to be closed. Raises CertificatesError."""
     try:
         context = client_context(settings.connector_ca_file)
     except OSError as error:
@@ -69,13 +69,13 @@ def open_caller(settings: Settings) -> ServiceCaller:
 
 
 def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
-    """Decrypts with SECRET_KEY, if it is set. Raises SecretKeyError."""
+    """A decryptor with SECRET_KEY, if it is set. Raises SecretKeyError."""
     key = settings.secret_key
     return EndpointDecryptor(None if key is None else open_cipher(key.get_secret_value()))
 
 
 def build_connector(parts: ProcessParts) -> Role:
-    """The connector; nothing is started. Raises SecretKeyError, CertificatesError."""
+    """The role; nothing is started. Raises SecretKeyError, CertificatesError."""
     settings, metrics, redis = parts.settings, parts.metrics, parts.stores.redis
     topics = Topics.named(settings.topic_prefix)
     caller = open_caller(settings)
@@ -144,7 +144,7 @@ def build_connector(parts: ProcessParts) -> Role:
         make = partial(role_consumer(parts, ROLE), worker_for=worker_for)
     consumer = make(
         topics=[topics.connector_calls],
-        # A partition never waits for one company: calls beyond its share fail at once.
+        # A partition never waits for one company: the calls over its share fail at once.
         batch_records=settings.connector_pending,
         in_flight_records=2 * settings.connector_pending,
     )
@@ -216,7 +216,7 @@ def _finished_calls(parts: ProcessParts) -> FinishedCallStore:
     return FinishedCallStore(
         redis=parts.stores.redis,
         prefix=settings.redis_prefix,
-        # An older call is stale: it is not made again, if it is read again.
+        # An older call is stale: it is not made, even if it is read again.
         life=2 * settings.max_detection_age,
         deadline=_FINISHED_DEADLINE,
         metrics=parts.metrics,

@@ -1,4 +1,4 @@
-"""What explains decisions, put together, and what was kept of them: Redis alone."""
+"""Builds the objects that explain decisions and read stored ones. They need Redis alone."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ async def open_explainer(settings: Settings) -> AsyncIterator[Explainer]:
 
 
 def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
-    """An explainer on a connection that is open."""
+    """An explainer on an open connection."""
     index = BeaconIndex(
         redis=redis,
         prefix=settings.redis_prefix,
@@ -38,12 +38,12 @@ def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
 
 
 def build_claim_reader(settings: Settings, redis: RedisClient) -> ClaimReader:
-    """Reads claims over a connection that is open."""
+    """A reader of claims on an open connection."""
     return ClaimReader(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
 
 
 def build_decision_store(settings: Settings, redis: RedisClient) -> DecisionStore:
-    """The last decisions of devices, over a connection that is open."""
+    """The store of devices' last decisions on an open connection."""
     return DecisionStore(
         redis=redis,
         prefix=settings.redis_prefix,

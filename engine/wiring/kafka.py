@@ -1,4 +1,4 @@
-"""The consumer of a role and the publisher of a process."""
+"""Builds the consumer of a role and the publisher of a process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,14 +19,14 @@ from engine.wiring.role import ProcessParts
 
 
 def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
-    """A member of the role's group; it commits nothing by itself."""
+    """A member of the role's group; it never commits by itself."""
     session_ms = int(settings.kafka_session_timeout * 1000)
     fetch_structs()
     return AIOKafkaConsumer(
         **connection_options(settings),
         group_id=role_group(settings, role),
         enable_auto_commit=False,
-        # Every partition is placed (engine/kafka/positions.py); no jump goes unseen.
+        # Every partition gets a position (engine/kafka/positions.py); no jump goes unnoticed.
         auto_offset_reset="none",
         isolation_level="read_committed",
         fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
@@ -46,7 +46,7 @@ def role_group(settings: Settings, role: str) -> str:
 def role_consumer(
     parts: ProcessParts, role: str, consumer: AIOKafkaConsumer | None = None
 ) -> "partial[PartitionedConsumer]":
-    """What every role's consumer has in common; the role adds its topics, workers and bounds."""
+    """A consumer with the options of every role; the role adds its topics, workers and bounds."""
     settings = parts.settings
     return partial(
         PartitionedConsumer,
@@ -61,7 +61,7 @@ def role_consumer(
 def transactional_consumer(
     parts: ProcessParts, role: str, make_worker: WorkerMaker
 ) -> tuple["partial[PartitionedConsumer]", Transactions]:
-    """The same with transactions; `make_worker` makes workers that publish within them."""
+    """A consumer whose workers, made by `make_worker`, publish in transactions."""
     consumer = group_consumer(parts.settings, role)
     transactions = Transactions(
         parts.settings,
@@ -88,7 +88,7 @@ async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[
 
 @asynccontextmanager
 async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[BrokerProbe]:
-    """The probe by which readiness asks Kafka; closed at the end."""
+    """The probe with which readiness asks Kafka; closed at the end."""
     probe = BrokerProbe(settings, errors=metrics.kafka_errors)
     try:
         yield probe

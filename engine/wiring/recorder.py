@@ -1,4 +1,4 @@
-"""The role recorder, put together."""
+"""Builds the role recorder."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _DAY_SECONDS = 86_400.0
 
 
 def build_recorder(parts: ProcessParts) -> Role:
-    """The recorder and the task that keeps its tables in bounds; nothing is started."""
+    """The role with its retention task; nothing is started."""
     settings, database = parts.settings, parts.stores.database
     ledger: Ledger
     store: RetentionStore
@@ -105,8 +105,10 @@ def _readers(
 
 
 def _oldest_delivery(settings: Settings) -> float:
-    """Seconds from a detection to the end of its notification: one that fires is fresh, and after
-    its lifetime nobody delivers it."""
+    """Seconds from a detection to the end of its notification.
+
+    A detection that fires is fresh, and after its lifetime a notification is not delivered.
+    """
     return settings.max_detection_age + settings.notification_lifetime
 
 

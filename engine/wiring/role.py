@@ -1,4 +1,4 @@
-"""What a role is to the process that runs it, and what it gets from that process."""
+"""The parts of a role that its process runs, and the parts that a process gives its roles."""
 
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -19,11 +19,11 @@ Service = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A role, put together and not started.
+    """A role that is built and not started.
 
     `consumer` ends when it is told to; each of `background`, by name, runs until it is cancelled.
-    `checks`, by name, say whether the role is able to do its work; they do not wait. `needs` names
-    the servers besides Kafka and Redis without which it cannot (engine.wiring.server_watch).
+    `checks`, by name, say whether the role can do its work, without waiting. `needs` names the
+    servers besides Kafka and Redis that the role cannot work without (engine.wiring.server_watch).
     """
 
     name: str
@@ -35,7 +35,7 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessParts:
-    """What the roles of one process share. Without `clocks` nobody measures them."""
+    """The objects that the roles of one process share. Without `clocks` nothing measures skew."""
 
     settings: Settings
     stores: Stores
@@ -45,7 +45,7 @@ class ProcessParts:
     tracer: Tracer = field(default_factory=PassingTracer)
 
     def device_lookup(self) -> DeviceLookup:
-        """The catalog's devices, through Redis."""
+        """A look-up of the catalog's devices, through Redis."""
         return DeviceLookup(
             redis=self.stores.redis,
             prefix=self.settings.redis_prefix,

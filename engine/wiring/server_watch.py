@@ -1,4 +1,4 @@
-"""Looks after the servers of a process: what /readyz asks them, and a watch that asks always."""
+"""Checks the servers of a process: on request for /readyz, and in the background."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -23,16 +23,16 @@ _ASK_SECONDS = 5.0
 _LOOK_SECONDS = 10.0
 _DEADLINE = 2.0
 _PROBE_SECONDS = 60
-_TAGS = 64  # the hash tags of the claims, and among them those of the index
+_TAGS = 64  # the hash tags of the claims, which include those of the index
 
 
 def server_checks(
     settings: Settings, stores: Stores, probe: BrokerProbe, metrics: Metrics
 ) -> Mapping[str, Check]:
-    """By the names that /readyz shows: kafka, redis, redis_writes and sql."""
+    """The checks by the names that /readyz shows: kafka, redis, redis_writes and sql."""
 
     async def ask_redis_to_write() -> None:
-        # Each node that holds claims: one of them alone may be full, or a replica by now.
+        # Each node that holds claims, because a single node may be full, or a replica by now.
         tags = range(_TAGS) if isinstance(stores.redis, RedisCluster) else range(1)
         pipeline = stores.redis.pipeline(transaction=False)
         for tag in tags:
@@ -60,7 +60,7 @@ def sql_probe(stores: Stores, metrics: Metrics) -> ServerProbe:
 
 
 def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSkew:
-    """Against Redis and, where it runs on its own, SQL; nothing is asked yet."""
+    """The comparison with the clocks of Redis and, unless it is SQLite, SQL."""
 
     async def sql_time() -> float:
         async with stores.database.autocommit() as session:
@@ -86,9 +86,9 @@ async def redis_time(redis: RedisClient) -> float:
 
 
 class ServerWatch:
-    """Asks every question each 5 s, and looks at Redis and the clocks each 10 s.
+    """Runs every check each 5 s, and inspects Redis and the clocks each 10 s.
 
-    The probes count and log what fails.
+    The probes count and log failures.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ServerWatch:
         self._clocks = clocks
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await asyncio.gather(
             _every(_ASK_SECONDS, self._ask),
             _every(_LOOK_SECONDS, self._look),
@@ -127,6 +127,6 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _unless_away(look: Callable[[], Awaitable[None]]) -> None:
-    # The probes log a server that is away; one that forbids INFO or TIME is left alone.
+    # The probes log an outage. A server that forbids INFO or TIME is not inspected.
     with suppress(RedisError, SQLAlchemyError, OSError, TimeoutError):
         await look()

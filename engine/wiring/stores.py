@@ -1,4 +1,4 @@
-"""Redis and SQL, as every role finds them."""
+"""Opens Redis and SQL for the roles."""
 
 import asyncio
 import time
@@ -28,20 +28,20 @@ _SCHEMA_SECONDS = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Stores:
-    """What the roles of a process share to the outside, open until the process ends."""
+    """The clients of a process's servers, open until the process ends."""
 
     redis: RedisClient
     database: Database
     index_store: IndexStore
 
     async def redis_answers(self) -> bool:
-        """Whether Redis answers now. Raises what redis-py raises when it does not."""
+        """Whether Redis answers now. Raises the errors of redis-py if it does not."""
         return bool(await self.redis.ping())
 
     async def drain_outbox(self, on_lag: LagListener) -> None:
-        """Until cancelled. Every process that knows SQL does: no writer has to live on for it.
+        """Drain until cancelled. Every process with SQL does, so no writer has to live on for it.
 
-        `on_lag` is told how many generations the index is behind SQL.
+        `on_lag` is called with the number of generations that the index is behind SQL.
         """
         drainer = OutboxDrainer(
             database=self.database, store=self.index_store, clock=time.monotonic, on_lag=on_lag
@@ -51,7 +51,7 @@ class Stores:
 
 @asynccontextmanager
 async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
-    """Redis and SQL clients; neither is contacted before it is used."""
+    """Redis and SQL clients; the first use of each opens its connection."""
     async with AsyncExitStack() as stack:
         redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
         stack.push_async_callback(_close, "Redis", redis.aclose)
@@ -62,7 +62,7 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
 
 
 def catalog_limits(settings: Settings) -> CatalogLimits:
-    """What a company may put into the catalog."""
+    """The limits on a company's catalog."""
     return CatalogLimits(
         campaign_content=settings.campaign_content_bytes,
         venue_campaigns=settings.venue_campaigns,
@@ -81,11 +81,13 @@ async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def refuse_old_schema(stores: Stores) -> None:
-    """Raise SchemaError if SQL answers and lacks migrations; SQL that is away, or hangs, is no
-    obstacle."""
+    """Raise SchemaError if SQL answers and lacks migrations.
+
+    SQL that is away, or hangs, is no obstacle.
+    """
     try:
         missing = await within(_SCHEMA_SECONDS, pending_on(stores.database.engine))
-    except Exception as error:  # sorted: a role can wait for SQL, but not for a wrong one
+    except Exception as error:  # a role can wait for SQL, but not for a wrong schema
         if not database_may_recover(error):
             raise
         log.warning("SQL does not answer, going on without it", error=describe(error))

@@ -1,4 +1,4 @@
-"""The role `trigger`, put together."""
+"""Builds the role trigger."""
 
 import asyncio
 import time
@@ -45,7 +45,7 @@ _REBUILD_PAUSE = 1.0
 
 
 def build_trigger(parts: ProcessParts) -> Role:
-    """The trigger and the watch that keeps its view of the index fresh; nothing is started."""
+    """The role with the watch that keeps its cache up to date; nothing is started."""
     settings, clocks = parts.settings, parts.clocks
     trigger = trigger_role(parts)
     index = trigger.pipeline.index
@@ -71,7 +71,7 @@ def build_trigger(parts: ProcessParts) -> Role:
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
-            # With a clock that is off by more nothing fires (engine.process.clock_skew).
+            # With a larger skew nothing fires (engine.process.clock_skew).
             "clock": lambda: clocks is None or clocks.agrees_within(settings.max_detection_age),
         },
         needs={"redis_writes"},
@@ -79,7 +79,7 @@ def build_trigger(parts: ProcessParts) -> Role:
 
 
 def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) -> TriggerRole:
-    """What the partitions of the process share; `clock` gives epoch seconds."""
+    """The objects that the partitions of the process share; `clock` gives epoch seconds."""
     settings, metrics = parts.settings, parts.metrics
     in_flight = InFlightBytes(settings.in_flight_bytes)
     topics = Topics.named(settings.topic_prefix)
@@ -122,7 +122,7 @@ def _transactional_worker(
     place: Position,
     on_progress: Callable[[], None],
 ) -> PartitionWorker:
-    """One that puts a transaction around each batch of the role's own worker."""
+    """A worker that puts a transaction around each batch of the role's own worker."""
     return TransactionalWorker(
         partition,
         publisher=publisher,
@@ -150,7 +150,7 @@ def _index(parts: ProcessParts) -> BeaconIndex:
 
 
 def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
-    # What is older than max_detection_age triggers nothing when it is delivered again.
+    # A record that is older than max_detection_age triggers nothing when it is delivered again.
     retain = 2 * parts.settings.max_detection_age
     claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
     updater = ClaimUpdater(**_redis_options(parts))
@@ -158,7 +158,7 @@ def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
 
 
 def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[DecisionWatcher]:
-    """What receives decisions: the notes of devices (unless RECENT_DECISIONS is 0) and the tail."""
+    """The receivers of decisions: the notes of devices (unless RECENT_DECISIONS is 0), the tail."""
     if parts.settings.recent_decisions:
         store = build_decision_store(parts.settings, parts.stores.redis)
         yield DecisionNotes(store=store, metrics=parts.metrics, clock=clock)
@@ -177,15 +177,17 @@ def _watch(parts: ProcessParts, index: BeaconIndex) -> IndexWatch:
 
 
 async def _rebuild(stores: Stores, metrics: Metrics) -> None:
-    """Rebuild the index if it is missing or has lost writes. While SQL does not answer, or hangs,
-    say so and leave it: Redis may be complete, and is enough then."""
+    """Rebuild the index if it is missing or has lost writes.
+
+    While SQL does not answer, log that and return: Redis may be complete, which is enough.
+    """
     try:
         await rebuild_if_missing(stores.database, stores.index_store, on_lag=metrics.index_lag.set)
-    except Exception as error:  # sorted: the watch asks again, or the process stops
+    except Exception as error:  # permanent errors stop the process
         flushed_or_overtaken = isinstance(error, IndexMissingError | StaleWriterError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
         of_redis = flushed_or_overtaken or isinstance(error, RedisError)
-        # (A kind of call that succeeds again by itself: the server watch makes it, too.)
+        # (The server watch makes this kind of call too, so it notices the end of the outage.)
         (metrics.redis_errors if of_redis else metrics.sql_errors).failed(error, PROBE)
         await asyncio.sleep(_REBUILD_PAUSE)

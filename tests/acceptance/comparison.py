@@ -1,4 +1,4 @@
-"""What came out, held against what the oracle expects."""
+"""Compares the published messages with those that the oracle expects."""
 
 import json
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Run by test_catalog_edit: one edit through the ORM, and the process is gone with its commit.
+"""Makes one edit through the ORM and dies with its commit. Run by test_catalog_edit.
 
-Arguments: database URL; `activate` or `deactivate` and a campaign's id, `delete` and a beacon's
-id, or `add`, a venue's id, a tag's id and a minor. Prints the time of the commit.
+Arguments: database URL; `activate` or `deactivate` and a campaign's id, `delete` and a beacon's id,
+or `add`, a venue's id, a tag's id and a minor. Prints the time of the commit.
 """
 
 import asyncio

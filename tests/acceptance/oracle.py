@@ -1,7 +1,7 @@
-"""What has to come out, by brute force, from the text of the contract and the generator's intent.
+"""Computes the expected messages by brute force, from the contract and the generator's intent.
 
 It shares nothing with the engine: it walks each partition of detections by offset, keeps every
-claim ever granted, and asks the schedule oracle. `rules.model` are only records.
+claim ever granted, and asks the schedule oracle. It uses only records of `rules.model`.
 """
 
 import math

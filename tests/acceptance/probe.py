@@ -1,4 +1,4 @@
-"""Detections by devices of their own, one each, to see what fires where and since when."""
+"""Detections by a new device each, which show what fires at a beacon, and since when."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Whole processes of the product: started, watched through their metrics port, stopped, killed."""
+"""Starts whole processes of the product, watches their metrics ports, stops and kills them."""
 
 import asyncio
 import contextlib

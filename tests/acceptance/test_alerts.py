@@ -1,6 +1,7 @@
-"""Alerts fire when the thing itself is broken, on a real Prometheus, and end when it is mended.
+"""Alerts fire on a real Prometheus when their cause occurs, and end when it is mended.
 
-The rules are the product's, with every duration a twelfth. With PROXIMITY_TEST_FULL=1."""
+The rules are the product's, with every duration a twelfth. With PROXIMITY_TEST_FULL=1.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""An edit of the catalog reaches a running trigger within a second, though its writer died."""
+"""An edit of the catalog reaches a running trigger within a second, even if its writer died."""
 
 import asyncio
 import sys

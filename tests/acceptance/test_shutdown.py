@@ -1,4 +1,4 @@
-"""Ends of a process: told to under load, told twice, with workers, and by too many dead letters."""
+"""The ends of a process: by a signal under load, by two, with workers, by too many dead letters."""
 
 import asyncio
 import json

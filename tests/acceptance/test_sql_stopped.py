@@ -1,4 +1,4 @@
-"""SQL is stopped: the trigger goes on, starts again without it, and follows it when it is back."""
+"""SQL is stopped: the trigger works on, starts without SQL, and gets edits once it is back."""
 
 import asyncio
 import random

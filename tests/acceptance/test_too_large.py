@@ -1,4 +1,4 @@
-"""What a topic does not take becomes a dead letter, and the rest goes on."""
+"""A message that its topic refuses becomes a dead letter, and the others are published."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The topics from outside, through aiokafka alone: publish, read to the end, look at commits."""
+"""The topics, used through aiokafka alone: publish, read to the end, look at commits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable

@@ -1,4 +1,4 @@
-"""Detections as pipelines write them: every spelling that is accepted, and what is not."""
+"""Detections as pipelines write them: every accepted spelling, and malformed records."""
 
 import json
 import random

@@ -1,6 +1,6 @@
-"""A catalog for acceptance: what stands in it, how it is written to SQL, what it means.
+"""A catalog for acceptance tests: its plan, how it is written to SQL, and what it means.
 
-A plan holds both the record for SQL and the model that the oracle looks at.
+A plan holds both the record for SQL and the model for the oracle.
 """
 
 import random

@@ -1,14 +1,14 @@
-"""Claims by brute force: every grant ever made is kept, and all of them are asked.
+"""Claims by brute force: every grant is kept, and each request is compared with all of them.
 
-A claim forbids what was detected before its detected_at plus the delay; the record that owns a
-claim may have it again.
+A claim denies detections before its detected_at plus the delay; the record that owns a claim gets
+it again.
 """
 
 from engine.redis.claims import ClaimRequest
 
 
 class ClaimsOracle:
-    """What `Claims` must answer, from a list of grants that only grows."""
+    """The answers that `Claims` must give, from a list of grants that only grows."""
 
     def __init__(self) -> None:
         self._grants: dict[tuple[int, str], list[tuple[bytes, float]]] = {}
@@ -19,11 +19,11 @@ class ClaimsOracle:
         The newest of those not after it, else the newest.
         """
         grants = self._grants.setdefault((request.campaign_id, request.udid), [])
-        if any(owner == request.owner for owner, _ in grants):
+        if any(owner == request.notification_id for owner, _ in grants):
             return None
         forbidding = [at for _, at in grants if request.detected_at < at + request.delay]
         if forbidding:
             before = [at for at in forbidding if at <= request.detected_at]
             return max(before or forbidding)
-        grants.append((request.owner, request.detected_at))
+        grants.append((request.notification_id, request.detected_at))
         return None

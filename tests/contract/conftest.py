@@ -1,4 +1,4 @@
-"""What the suites share: a client to each kind of Redis, metrics, quick settings of brokers."""
+"""Fixtures that the suites share: clients for each kind of Redis, metrics, fast brokers."""
 
 from collections.abc import AsyncIterator
 

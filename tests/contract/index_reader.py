@@ -1,4 +1,4 @@
-"""What the engine finds in an index that a test has written."""
+"""Reads an index that a test has written, as the engine does."""
 
 import asyncio
 from datetime import UTC, datetime

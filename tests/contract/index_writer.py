@@ -1,4 +1,4 @@
-"""A catalog in memory, and entries for it, for tests of what reads the index."""
+"""A catalog in memory, and its entries, for tests of readers of the index."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Members of a consumer group with handlers that remember, for the broker's contract."""
+"""Members of a consumer group whose handlers record what they get, for the broker's contract."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +22,7 @@ Handle = Callable[[TopicPartition, Records], Awaitable[None]]
 
 
 class Seen:
-    """What was handled, by partition, in the order in which it was done with."""
+    """The handled records by partition, in the order in which they finished."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[TopicPartition, Records]] = []

@@ -1,4 +1,4 @@
-"""Breakers, in this process and on every kind of Redis: one suite, for the rules are the same."""
+"""Breakers, in this process and on every kind of Redis: one suite, since the rules are one."""
 
 import asyncio
 import time

@@ -18,7 +18,7 @@ def owner(record: int) -> bytes:
     return hashlib.md5(b"%d" % record).digest()  # noqa: S324
 
 
-def wish(record: int, at: float = 0.0, udid: str = "phone", delay: int = DELAY) -> ClaimRequest:
+def request(record: int, at: float = 0.0, udid: str = "phone", delay: int = DELAY) -> ClaimRequest:
     return ClaimRequest(1, udid, owner(record), NOW + at, delay)
 
 
@@ -38,69 +38,69 @@ def settler(redis: RedisClient) -> ClaimUpdater:
     return ClaimUpdater(redis=redis, prefix=PREFIX, deadline=5.0)
 
 
-async def granted(claims: Claims, *wishes: ClaimRequest) -> list[bool]:
-    return [answer is None for answer in await claims.take(wishes, NOW)]
+async def granted(claims: Claims, *requests: ClaimRequest) -> list[bool]:
+    return [answer is None for answer in await claims.take(requests, NOW)]
 
 
 async def test_a_claim_given_back_is_free(
     claims: Claims, settler: ClaimUpdater, redis: RedisClient
 ) -> None:
-    assert await granted(claims, wish(1), wish(2)) == [True, False]
+    assert await granted(claims, request(1), request(2)) == [True, False]
     assert await settler.apply([ending(1, 0)]) == 1
     assert [key async for key in redis.scan_iter(f"{PREFIX}*")] == []
-    assert await granted(claims, wish(2)) == [True]
+    assert await granted(claims, request(2)) == [True]
 
 
 async def test_only_its_owner_gives_it_back(claims: Claims, settler: ClaimUpdater) -> None:
-    assert await granted(claims, wish(1)) == [True]
+    assert await granted(claims, request(1)) == [True]
     assert await settler.apply([ending(2, 0), ending(3, 60)]) == 0
-    assert await granted(claims, wish(4, 3000)) == [False]
+    assert await granted(claims, request(4, 3000)) == [False]
 
 
 async def test_giving_it_back_again_takes_it_from_nobody(
     claims: Claims, settler: ClaimUpdater
 ) -> None:
-    await granted(claims, wish(1))
+    await granted(claims, request(1))
     await settler.apply([ending(1, 0)])
-    assert await granted(claims, wish(2, 1)) == [True]
+    assert await granted(claims, request(2, 1)) == [True]
     assert await settler.apply([ending(1, 0)]) == 0
-    assert await granted(claims, wish(3, 2)) == [False]
+    assert await granted(claims, request(3, 2)) == [False]
 
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_refusal_keeps_it_for_a_while(
     claims: Claims, settler: ClaimUpdater, times: int
 ) -> None:
-    await granted(claims, wish(1))
+    await granted(claims, request(1))
     for _ in range(times):
         await settler.apply([ending(1, 60)])
-    assert await granted(claims, wish(2, 59.9)) == [False]
-    assert await granted(claims, wish(3, 60.1)) == [True]
+    assert await granted(claims, request(2, 59.9)) == [False]
+    assert await granted(claims, request(3, 60.1)) == [True]
 
 
 async def test_what_was_shortened_can_be_given_back(claims: Claims, settler: ClaimUpdater) -> None:
-    await granted(claims, wish(1))
+    await granted(claims, request(1))
     assert await settler.apply([ending(1, 60)]) == 1
     assert await settler.apply([ending(1, 0)]) == 1
-    assert await granted(claims, wish(2, 1)) == [True]
+    assert await granted(claims, request(2, 1)) == [True]
 
 
 @pytest.mark.parametrize("keep", [0, 5])
 async def test_other_grants_of_the_list_stay(
     claims: Claims, settler: ClaimUpdater, keep: int
 ) -> None:
-    batch = [wish(number, number * 10, delay=10) for number in range(5)]
+    batch = [request(number, number * 10, delay=10) for number in range(5)]
     assert await granted(claims, *batch) == [True] * 5
     assert await settler.apply([ending(2, keep, at=20, delay=10)]) == 1
-    again = [wish(number, number * 10, delay=10) for number in (0, 1, 3, 4)]
+    again = [request(number, number * 10, delay=10) for number in (0, 1, 3, 4)]
     assert await granted(claims, *again) == [True] * 4
-    assert await granted(claims, wish(9, 41, delay=10)) == [False]
+    assert await granted(claims, request(9, 41, delay=10)) == [False]
 
 
 async def test_the_time_to_live_stays(
     claims: Claims, settler: ClaimUpdater, redis: RedisClient
 ) -> None:
-    await granted(claims, wish(1))
+    await granted(claims, request(1))
     (key,) = [key async for key in redis.scan_iter(f"{PREFIX}*")]
     before = await redis.pttl(key)
     await settler.apply([ending(1, 60)])
@@ -109,9 +109,9 @@ async def test_the_time_to_live_stays(
 
 async def test_a_batch_of_many_devices(claims: Claims, settler: ClaimUpdater) -> None:
     udids = [f"phone {number}" for number in range(2500)]
-    await granted(claims, *(wish(1, udid=udid) for udid in udids))
+    await granted(claims, *(request(1, udid=udid) for udid in udids))
     assert await settler.apply([ending(1, 0, udid=udid) for udid in udids[::2]]) == 1250
-    answers = await granted(claims, *(wish(2, 1, udid=udid) for udid in udids))
+    answers = await granted(claims, *(request(2, 1, udid=udid) for udid in udids))
     assert answers == [number % 2 == 0 for number in range(2500)]
 
 

@@ -1,38 +1,17 @@
 """Claims on every kind of Redis: who gets one, who is denied, and for how long."""
 
 import asyncio
-import hashlib
-import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from redis.asyncio import RedisCluster
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
 from engine.redis.claims import ClaimRequest, Claims, claim_tag
+from tests.contract.claim_requests import NOW, RETAIN, claims_on, keys_of, outcomes, request
 from tests.contract.claims_oracle import ClaimsOracle
 from tests.servers.waiting import eventually
-
-RETAIN = 600.0
-PREFIX = "contract:"
-NOW = float(int(time.time()))
-
-Take = Callable[..., Awaitable[list[float | None]]]
-
-
-def wish(
-    record: int, at: float = 0.0, delay: int = 60, campaign: int = 1, udid: str = "phone"
-) -> ClaimRequest:
-    """The wish of one record; `at` in seconds from NOW."""
-    owner = hashlib.md5(f"{campaign} {udid} {record}".encode()).digest()  # noqa: S324
-    return ClaimRequest(campaign, udid, owner, NOW + at, delay)
-
-
-def claims_on(redis: RedisClient, metrics: Metrics, prefix: str = PREFIX) -> Claims:
-    return Claims(redis=redis, prefix=prefix, retain=RETAIN, deadline=5.0, metrics=metrics)
 
 
 @pytest.fixture
@@ -40,76 +19,66 @@ def claims(redis: RedisClient, metrics: Metrics) -> Claims:
     return claims_on(redis, metrics)
 
 
-async def outcomes(claims: Claims, *wishes: ClaimRequest, now: float = NOW) -> list[float | None]:
-    """Each answer in seconds from NOW, None for a grant; all in one batch."""
-    answers = await claims.take(wishes, now)
-    return [None if answer is None else answer - NOW for answer in answers]
-
-
-async def keys_of(redis: RedisClient) -> list[bytes]:
-    return [key async for key in redis.scan_iter(f"{PREFIX}*")]
-
-
 async def test_nothing_is_asked_for_nothing(claims: Claims) -> None:
     assert await claims.take([], NOW) == []
 
 
 async def test_the_first_is_granted_and_the_next_within_the_delay_denied(claims: Claims) -> None:
-    assert await outcomes(claims, wish(1, 0)) == [None]
-    assert await outcomes(claims, wish(2, 59.999)) == [0.0]
-    assert await outcomes(claims, wish(3, 60)) == [None]
-    assert await outcomes(claims, wish(4, 119)) == [60.0]
+    assert await outcomes(claims, request(1, 0)) == [None]
+    assert await outcomes(claims, request(2, 59.999)) == [0.0]
+    assert await outcomes(claims, request(3, 60)) == [None]
+    assert await outcomes(claims, request(4, 119)) == [60.0]
 
 
 async def test_the_same_record_gets_its_claim_again(claims: Claims) -> None:
-    assert await outcomes(claims, wish(1, 0)) == [None]
-    assert await outcomes(claims, wish(1, 0), wish(2, 0), wish(1, 0)) == [None, 0.0, None]
+    assert await outcomes(claims, request(1, 0)) == [None]
+    assert await outcomes(claims, request(1, 0), request(2, 0), request(1, 0)) == [None, 0.0, None]
 
 
 async def test_the_same_record_gets_it_again_after_later_grants(claims: Claims) -> None:
-    wishes = [wish(record, record, delay=1) for record in range(500)]
-    assert await outcomes(claims, *wishes, now=NOW + 500) == [None] * 500
-    assert await outcomes(claims, *wishes, now=NOW + 500) == [None] * 500
-    assert await outcomes(claims, wish(900, 250.5, delay=1), now=NOW + 500) == [250.0]
+    requests = [request(record, record, delay=1) for record in range(500)]
+    assert await outcomes(claims, *requests, now=NOW + 500) == [None] * 500
+    assert await outcomes(claims, *requests, now=NOW + 500) == [None] * 500
+    assert await outcomes(claims, request(900, 250.5, delay=1), now=NOW + 500) == [250.0]
 
 
 async def test_a_whole_batch_is_decided_in_its_order(claims: Claims) -> None:
     batch = [
-        wish(1, 0),
-        wish(2, 10),
-        wish(3, 5, campaign=2),
-        wish(4, 70),
-        wish(1, 0),
-        wish(5, 61),
-        wish(6, 130),
-        wish(7, 0, udid="other"),
+        request(1, 0),
+        request(2, 10),
+        request(3, 5, campaign=2),
+        request(4, 70),
+        request(1, 0),
+        request(5, 61),
+        request(6, 130),
+        request(7, 0, udid="other"),
     ]
     assert await outcomes(claims, *batch) == [None, 0.0, None, None, None, 70.0, None, None]
 
 
 async def test_a_batch_larger_than_one_call(claims: Claims) -> None:
-    batch = [wish(record, 0, udid=f"phone {record % 3000}") for record in range(6000)]
+    batch = [request(record, 0, udid=f"phone {record % 3000}") for record in range(6000)]
     answers = await outcomes(claims, *batch)
     assert answers == [None] * 3000 + [0.0] * 3000
 
 
 async def test_a_late_record_is_held_against_what_was_sent_since(claims: Claims) -> None:
-    assert await outcomes(claims, wish(1, 0)) == [None]
-    assert await outcomes(claims, wish(2, -200)) == [0.0]
-    late = [wish(3, 100), wish(4, 50), wish(5, 70)]
+    assert await outcomes(claims, request(1, 0)) == [None]
+    assert await outcomes(claims, request(2, -200)) == [0.0]
+    late = [request(3, 100), request(4, 50), request(5, 70)]
     assert await outcomes(claims, *late) == [None, 0.0, 100.0]
 
 
 async def test_the_delay_that_counts_is_the_one_asked_with(claims: Claims) -> None:
-    assert await outcomes(claims, wish(1, 0, delay=3600)) == [None]
-    assert await outcomes(claims, wish(2, 30, delay=20)) == [None]
-    assert await outcomes(claims, wish(3, 89, delay=60)) == [30.0]
+    assert await outcomes(claims, request(1, 0, delay=3600)) == [None]
+    assert await outcomes(claims, request(2, 30, delay=20)) == [None]
+    assert await outcomes(claims, request(3, 89, delay=60)) == [30.0]
 
 
 async def test_campaigns_and_devices_are_independent(claims: Claims) -> None:
-    batch = [wish(1, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
+    batch = [request(1, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
     assert await outcomes(claims, *batch) == [None] * 12
-    again = [wish(2, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
+    again = [request(2, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
     assert await outcomes(claims, *again) == [0.0] * 12
 
 
@@ -118,22 +87,25 @@ async def test_campaigns_and_devices_are_independent(claims: Claims) -> None:
     [" ", "a b", "{a}", "}{", "{}", "{63}", "é", "手机", "\U0001f4f1", "a\nb", "'\"\\", "%s"],
 )
 async def test_any_udid_will_do(claims: Claims, udid: str) -> None:
-    assert await outcomes(claims, wish(1, udid=udid), wish(2, udid=udid)) == [None, 0.0]
-    assert await outcomes(claims, wish(3, udid=udid + "x")) == [None]
+    assert await outcomes(claims, request(1, udid=udid), request(2, udid=udid)) == [
+        None,
+        0.0,
+    ]
+    assert await outcomes(claims, request(3, udid=udid + "x")) == [None]
 
 
 async def test_a_claim_outlives_its_delay_by_what_may_still_come_late(
     claims: Claims, redis: RedisClient
 ) -> None:
     """A record may be decided long after it was made; its own time is what counts."""
-    assert await outcomes(claims, wish(1, -3700, delay=3600)) == [None]
-    assert await outcomes(claims, wish(2, -101, delay=3600)) == [-3700.0]
-    assert await outcomes(claims, wish(3, -100, delay=3600)) == [None]
-    assert await outcomes(claims, wish(1, -3700, delay=3600)) == [None]
+    assert await outcomes(claims, request(1, -3700, delay=3600)) == [None]
+    assert await outcomes(claims, request(2, -101, delay=3600)) == [-3700.0]
+    assert await outcomes(claims, request(3, -100, delay=3600)) == [None]
+    assert await outcomes(claims, request(1, -3700, delay=3600)) == [None]
 
 
 async def test_a_claim_expires(claims: Claims, redis: RedisClient) -> None:
-    assert await outcomes(claims, wish(1, -660 + 0.2, delay=60)) == [None]
+    assert await outcomes(claims, request(1, -660 + 0.2, delay=60)) == [None]
     assert len(await keys_of(redis)) == 1
 
     async def gone() -> bool:
@@ -146,7 +118,7 @@ async def test_a_claim_expires(claims: Claims, redis: RedisClient) -> None:
 async def test_every_claim_has_a_time_to_live_that_suffices(
     claims: Claims, redis: RedisClient, delay: int
 ) -> None:
-    await outcomes(claims, wish(1, 10, delay=delay))
+    await outcomes(claims, request(1, 10, delay=delay))
     (key,) = await keys_of(redis)
     left = await redis.pttl(key)
     assert delay + RETAIN - 10 < left / 1000 <= delay + RETAIN + 10
@@ -154,23 +126,23 @@ async def test_every_claim_has_a_time_to_live_that_suffices(
 
 async def test_what_redis_keeps_of_a_claim_is_bounded(claims: Claims, redis: RedisClient) -> None:
     for begin in range(0, 6000, 500):
-        wishes = [wish(record, record, delay=1) for record in range(begin, begin + 500)]
-        assert await outcomes(claims, *wishes, now=NOW + begin) == [None] * 500
+        requests = [request(record, record, delay=1) for record in range(begin, begin + 500)]
+        assert await outcomes(claims, *requests, now=NOW + begin) == [None] * 500
     (key,) = await keys_of(redis)
     assert await redis.hstrlen(key, "1") <= 1024 * 30
 
 
 async def test_what_redis_forgets_is_older_than_what_may_come_again(claims: Claims) -> None:
     for begin in range(0, 3000, 500):
-        wishes = [wish(record, record, delay=1) for record in range(begin, begin + 500)]
+        requests = [request(record, record, delay=1) for record in range(begin, begin + 500)]
         now = NOW + begin + 500
-        assert await outcomes(claims, *wishes, now=now) == [None] * 500
-        repeats = [wish(record, record, delay=1) for record in range(max(0, begin - 100), begin)]
+        assert await outcomes(claims, *requests, now=now) == [None] * 500
+        repeats = [request(record, record, delay=1) for record in range(max(0, begin - 100), begin)]
         assert await outcomes(claims, *repeats, now=now) == [None] * len(repeats)
 
 
 async def test_claims_are_counted(claims: Claims, metrics: Metrics) -> None:
-    await outcomes(claims, wish(1), wish(2), wish(3), wish(1))
+    await outcomes(claims, request(1), request(2), request(3), request(1))
     read = metrics.registry.get_sample_value
     assert read("proximity_claims_total", {"outcome": "granted"}) == 2
     assert read("proximity_claims_total", {"outcome": "denied"}) == 2
@@ -179,9 +151,9 @@ async def test_claims_are_counted(claims: Claims, metrics: Metrics) -> None:
 async def test_two_processes_get_one_claim(any_redis_url: str, metrics: Metrics) -> None:
     clients = [connect_redis(any_redis_url) for _ in range(2)]
     both = [claims_on(client, metrics) for client in clients]
-    wishes = [[wish(p * 1000 + n, udid=f"phone {n}") for n in range(300)] for p in (0, 1)]
+    requests = [[request(p * 1000 + n, udid=f"phone {n}") for n in range(300)] for p in (0, 1)]
     answers = await asyncio.gather(
-        *(each.take(w, NOW) for each, w in zip(both, wishes, strict=True))
+        *(each.take(w, NOW) for each, w in zip(both, requests, strict=True))
     )
     for client in clients:
         await client.aclose()
@@ -189,15 +161,15 @@ async def test_two_processes_get_one_claim(any_redis_url: str, metrics: Metrics)
 
 
 async def test_a_script_cache_that_is_lost_is_no_harm(claims: Claims, redis: RedisClient) -> None:
-    assert await outcomes(claims, wish(1)) == [None]
+    assert await outcomes(claims, request(1)) == [None]
     await redis.script_flush()
-    assert await outcomes(claims, wish(2)) == [0.0]
+    assert await outcomes(claims, request(2)) == [0.0]
 
 
 async def test_all_claims_of_a_list_are_one_round_trip(claims: Claims, redis: RedisClient) -> None:
     """Also on a cluster, where they are a script call a slot: 64 slots were 64 round trips."""
-    await outcomes(claims, wish(1, udid="loads the script"))
-    devices = [wish(2, udid=f"phone {number}") for number in range(200)]
+    await outcomes(claims, request(1, udid="loads the script"))
+    devices = [request(2, udid=f"phone {number}") for number in range(200)]
     assert len({claim_tag(each.udid.encode()) for each in devices}) > 50
     before = await reads_of(redis)
     assert await outcomes(claims, *devices) == [None] * 200
@@ -211,92 +183,29 @@ async def reads_of(redis: RedisClient) -> int:
     return int(info["total_reads_processed"])
 
 
-async def newest(claims: Claims, *udids: str, campaign: int = 99) -> dict[str, dict[int, float]]:
-    """What is read of these devices, in seconds from NOW, with a claim of each."""
-    wishes = [wish(1000, 1, campaign=campaign, udid=udid) for udid in udids]
-    answers = await claims.take_and_read(wishes, NOW, set(udids))
-    return {
-        udid: {number: at - NOW for number, at in of_device.items()}
-        for udid, of_device in answers.read.items()
-    }
-
-
-async def test_the_claims_of_a_device_are_read_as_they_were_before(claims: Claims) -> None:
-    before = [
-        wish(1, 0, campaign=1),
-        wish(2, 60.5, campaign=1),
-        wish(3, 10, campaign=2**40),
-        wish(4, 20, campaign=3, udid="other"),
-    ]
-    assert await outcomes(claims, *before) == [None] * 4
-    assert await newest(claims, "phone", "nobody") == {
-        "phone": {1: 60.5, 2**40: 10.0},
-        "nobody": {},
-    }
-    assert await newest(claims, "phone", campaign=100) == {"phone": {1: 60.5, 2**40: 10.0, 99: 1.0}}
-
-
-async def test_only_devices_that_ask_are_read_and_only_those_named(claims: Claims) -> None:
-    wishes = [wish(1), wish(1, udid="other")]
-    answers = await claims.take_and_read(wishes, NOW, {"other", "somebody else"})
-    assert answers.read == {"other": {}}
-    again = await claims.take_and_read([wish(2), wish(3, udid="other")], NOW, {"phone"})
-    assert again.read == {"phone": {1: NOW}}
-    assert again.forbidden_by == [NOW, NOW]
-
-
-async def test_a_device_with_very_many_claims_is_not_read(claims: Claims) -> None:
-    held = [wish(1, campaign=number) for number in range(1, 200)]
-    assert await outcomes(claims, *held) == [None] * 199
-    assert await newest(claims, "phone", "other", campaign=200) == {"other": {}}
-    assert await outcomes(claims, *held) == [None] * 199
-
-
-async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
-    udids = [f"phone {number}" for number in range(3000)]
-    assert await outcomes(claims, *(wish(1, udid=udid) for udid in udids)) == [None] * 3000
-    assert await newest(claims, *udids) == {udid: {1: 0.0} for udid in udids}
-
-
-async def test_one_call_reads_so_much_and_no_more(claims: Claims, redis: RedisClient) -> None:
-    """What is left is read with the next claims of those devices."""
-    udids = [f"phone {number}" for number in range(60)]
-    wishes = [wish(1, campaign=number, udid=udid) for number in range(1, 101) for udid in udids]
-    assert await outcomes(claims, *wishes) == [None] * 6000
-    at_once = await newest(claims, *udids, campaign=101)
-    assert all(len(each) == 100 for each in at_once.values())
-    if isinstance(redis, RedisCluster):
-        assert len(at_once) == 60, "a slot has a call of its own"
-        return
-    assert len(at_once) == 40
-    left = next(udid for udid in udids if udid not in at_once)
-    held = dict.fromkeys(range(1, 101), 0.0) | {101: 1.0}
-    assert await newest(claims, left, campaign=102) == {left: held}
-
-
 async def test_claims_that_are_needed_no_more_are_removed(
     claims: Claims, redis: RedisClient
 ) -> None:
     """A device that goes on receiving campaigns keeps its key; what has passed goes from it."""
     for number in range(1, 400):
-        await outcomes(claims, wish(1, number * 100, campaign=number), now=NOW + number * 100)
+        await outcomes(claims, request(1, number * 100, campaign=number), now=NOW + number * 100)
     (key,) = await keys_of(redis)
     assert await redis.hlen(key) <= 64 + (60 + RETAIN) / 100 + 1
-    assert await outcomes(claims, wish(2, 399 * 100 + 59, campaign=399)) == [399 * 100.0]
+    assert await outcomes(claims, request(2, 399 * 100 + 59, campaign=399)) == [399 * 100.0]
 
 
 async def test_a_claim_that_ends_early_does_not_end_the_others(
     claims: Claims, redis: RedisClient
 ) -> None:
-    await outcomes(claims, wish(1, campaign=1, delay=86400))
-    await outcomes(claims, wish(2, campaign=2, delay=60))
+    await outcomes(claims, request(1, campaign=1, delay=86400))
+    await outcomes(claims, request(2, campaign=2, delay=60))
     (key,) = await keys_of(redis)
     assert await redis.pttl(key) / 1000 > 86400
-    assert await outcomes(claims, wish(3, 86399, campaign=1, delay=86400)) == [0.0]
+    assert await outcomes(claims, request(3, 86399, campaign=1, delay=86400)) == [0.0]
 
 
 requests = st.builds(
-    wish,
+    request,
     record=st.integers(0, 12),
     delay=st.sampled_from((1, 5, 60)),
     campaign=st.integers(1, 2),
@@ -312,12 +221,12 @@ def histories(draw: st.DrawFn) -> list[list[ClaimRequest]]:
     batches = draw(st.lists(st.lists(requests, max_size=8), min_size=1, max_size=8))
     made: dict[bytes, ClaimRequest] = {}
     for batch in batches:
-        for n, request in enumerate(batch):
-            record = int.from_bytes(request.owner[:2]) % 13
-            own = request._replace(
-                detected_at=NOW + times[record] / 1000, delay=delays[request.campaign_id]
+        for n, each in enumerate(batch):
+            record = int.from_bytes(each.notification_id[:2]) % 13
+            own = each._replace(
+                detected_at=NOW + times[record] / 1000, delay=delays[each.campaign_id]
             )
-            batch[n] = made.setdefault(request.owner, own)
+            batch[n] = made.setdefault(each.notification_id, own)
     return batches
 
 

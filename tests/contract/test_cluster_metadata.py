@@ -1,4 +1,4 @@
-"""The ids of topics, from brokers that have them and from those that do not."""
+"""The ids of topics, from brokers that have ids and from brokers that do not."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What a call is told of its device: from Redis, else from SQL, on every kind of both."""
+"""The device's record for a call: from Redis, else from SQL, on every kind of both."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""What Redis remembers of finished calls, on every kind of it."""
+"""The finished calls that Redis stores, on every kind of Redis."""
 
 import pytest
 from aiokafka import TopicPartition

@@ -1,4 +1,4 @@
-"""The index on every kind of Redis: what its writer writes, the engine reads."""
+"""The index on every kind of Redis: the engine reads what the writer writes."""
 
 import asyncio
 

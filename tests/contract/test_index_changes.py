@@ -1,4 +1,4 @@
-"""Changes of the index on every kind of Redis: the engine hears of them, drops what is stale."""
+"""Changes of the index on every kind of Redis: the engine receives them and drops stale entries."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable

@@ -1,4 +1,4 @@
-"""The recorder's port to SQL, on both databases: what it writes and refuses."""
+"""The recorder's port to SQL, on both databases: what it writes and what it refuses."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Going on where somebody else than the group says, on both brokers."""
+"""Continuing at positions of a store other than the group's commits, on both brokers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -20,7 +20,7 @@ Places = Mapping[TopicPartition, Position]
 
 
 class Starts:
-    """Says what `load` says, and remembers what it is told."""
+    """Gives the positions that the test sets, and records those that it is given."""
 
     def __init__(self, load: Known) -> None:
         self.load = load

@@ -1,4 +1,4 @@
-"""Publishing on both brokers: where a message lands, in what order, and what is too large."""
+"""Publishing on both brokers: partitions, order, and messages that are too large."""
 
 import asyncio
 import time

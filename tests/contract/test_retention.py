@@ -1,4 +1,4 @@
-"""Retention on both databases: what is deleted, and what never is."""
+"""Retention on both databases: what is deleted, and what is never deleted."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta

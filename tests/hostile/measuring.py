@@ -1,4 +1,4 @@
-"""What both companies feel while one of them misbehaves: B's seconds, and the process's memory."""
+"""Measures the effects of a bad neighbour: company B's latencies, and the process's memory."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def p99(seconds: Iterable[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class NeighbourLatencies:
     """B's seconds from detection to notification, alone and beside A."""
 
     calm: Sequence[float]
@@ -34,7 +34,9 @@ class Heard:
         )
 
 
-async def assert_not_delayed(measure: Callable[[], Awaitable[Heard]], rounds: int = 2) -> Heard:
+async def assert_not_delayed(
+    measure: Callable[[], Awaitable[NeighbourLatencies]], rounds: int = 2
+) -> NeighbourLatencies:
     """Assert that A costs B at most BEYOND_CALM; what was heard in the round that showed it.
 
     A machine that others use as well is noisy. So what B hears beside A is held against the larger
@@ -42,7 +44,7 @@ async def assert_not_delayed(measure: Callable[[], Awaitable[Heard]], rounds: in
     neighbour that is in the way is so each time.
     """
     told: list[str] = []
-    last: Heard | None = None
+    last: NeighbourLatencies | None = None
     for _ in range(rounds):
         heard = await measure()
         if p99(heard.loud) - p99(heard.calm) < BEYOND_CALM:

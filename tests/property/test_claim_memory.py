@@ -1,4 +1,4 @@
-"""Claims that a process remembers, against a memory without a bound."""
+"""The claims that a process remembers, compared with a memory without a bound."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A campaign whose content is left out of the index could not fire, and says why as before."""
+"""A campaign without content in the index could not fire, and its reason is the same as with it."""
 
 from datetime import UTC, datetime
 

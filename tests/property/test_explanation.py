@@ -1,4 +1,4 @@
-"""What explain says is what live decisions are, and the next moment is the next one.
+"""Explanations agree with live decisions, and the next moment is really the first one.
 
 With PROXIMITY_TEST_FULL=1 on 10,000 cases, which then have met every reason.
 """

@@ -1,4 +1,4 @@
-"""The queue of calls and the room for them, against a plain model that looks at everything."""
+"""The queue of calls and the room for them, compared with a plain model."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ steps = st.lists(
 
 @dataclass
 class PlainQueue:
-    """What FairQueue promises, said plainly: no ring, no bookkeeping, slow."""
+    """The promises of FairQueue in a plain and slow form: no ring, no bookkeeping."""
 
     in_all: int
     per_company: int
@@ -39,7 +39,8 @@ class PlainQueue:
 
     def may_start(self, company_id: int) -> bool:
         """It has an item and is not held; it uses no more than its slots, nor than it leaves free
-        beside the eighth that is kept for companies that use none."""
+        beside the eighth that is kept for companies that use none.
+        """
         mine = self.running[company_id]
         return (
             bool(self.waiting[company_id])
@@ -76,7 +77,7 @@ def test_the_queue_gives_what_the_plain_one_may(
             has_one = bool(plain.waiting[of]) and plain.free > 0
             assert queue.take_of(of) == (plain.start(of) if has_one else None)
         elif step == "finish" and plain.running[of]:
-            queue.finished(of)
+            queue.finish(of)
             plain.running[of] -= 1
         elif step == "hold":
             queue.hold(of)
@@ -112,7 +113,7 @@ def test_companies_take_turns(items: list[int], data: st.DataObject) -> None:
     while (taken := queue.take()) is not None:
         started[taken[0]] += 1
         left[taken[0]] -= 1
-        queue.finished(taken[0])
+        queue.finish(taken[0])
         waiting = [started[each] for each in ALL if left[each]]
         assert not waiting or max(waiting) - min(waiting) <= 1
     assert left.total() == 0

@@ -1,4 +1,4 @@
-"""Turns of companies under any order of events, against what they promise."""
+"""Turns of companies under any order of events keep the promises of FairTurns."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What stands beside a committed offset: whatever was finished is read back, and it fits."""
+"""The metadata beside a committed offset: all finished offsets are read back, and they fit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is spliced from fragments is what msgspec writes for the published types."""
+"""A spliced message is byte for byte what msgspec writes for the published types."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -144,7 +144,7 @@ def test_a_message_is_what_its_type_says(
     indexed = IndexedBeacon(beacon, made, connector)
     for campaign in [*made, *made]:  # the second time from what is remembered
         grant = Grant(detection, indexed, campaign, Decision(Reason.GRANTED), b"\1" * 16)
-        message = composer.compose(grant, device, NOW)
+        message = composer.compose(grant, msgspec.json.encode(device), NOW)
         assert message.value == as_types_say(grant, dict(message.headers)["id"].decode(), device)
         assert message.key == device.udid.encode()
 
@@ -185,7 +185,7 @@ def test_what_is_remembered_of_campaigns_is_bounded() -> None:
         indexed = IndexedBeacon(beacon, [campaign], None)
         grant = Grant(detection, indexed, campaign, Decision(Reason.GRANTED), b"\1" * 16)
         device = KnownDevice(udid="phone")
-        message = composer.compose(grant, device, NOW)
+        message = composer.compose(grant, msgspec.json.encode(device), NOW)
         assert msgspec.json.decode(message.value or b"")["html"] == campaign.content
         held = sum(len(each.content) for each in composer._fragments._known.values())
         assert held <= 8 * 1024 * 1024

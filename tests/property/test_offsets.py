@@ -1,4 +1,4 @@
-"""Offsets finished in any order, against the plain definition of what may be committed."""
+"""Offsets finished in any order, compared with the plain definition of the offset to commit."""
 
 import pytest
 from hypothesis import given

@@ -1,8 +1,8 @@
-"""What is remembered and read of claims never loses a notification, whatever comes again.
+"""Remembered and read claims never lose a notification, whatever is delivered again.
 
 Two processes, one after the other, as production decides and claims; Redis is the brute force of
 the contract suite. The first one dies after it has taken claims and before it has published all
-that they led to; the second one begins at what was committed.
+messages; the second one begins at the committed offset.
 """
 
 import asyncio

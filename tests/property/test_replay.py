@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cli.replay.catalogs import Place, ReplayedCampaign, ReplayedCatalog
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueNames
 from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.file_source import FileRecord
 from engine.kafka.detections import BeaconKey, DecodedDetection
@@ -18,7 +18,7 @@ from tests.property.campaigns import DAY, anchors, campaigns, instants, zones
 from tests.property.test_decision import MAX_AGE
 from tests.unit.rules.records import UUID, beacon, venue
 
-PLACE = Place("Company", "Library")
+PLACE = VenueNames("Company", "Library")
 KEYS = [BeaconKey(UUID, 1, minor) for minor in range(3)]  # the catalog has the first two
 
 

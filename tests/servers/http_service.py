@@ -19,7 +19,7 @@ CONTENT = {"format": "template", "template": "<p>hello</p>", "title": "T", "push
 
 
 @dataclass
-class Heard:
+class ReceivedRequest:
     """A request as it arrived. Header names in lower case."""
 
     method: str
@@ -45,7 +45,7 @@ class Heard:
         return self.headers["idempotency-key"]
 
 
-Answer = Callable[[Heard, asyncio.StreamWriter], Awaitable[None]]
+Answer = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 def replying(
@@ -57,7 +57,7 @@ def replying(
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     whole = "\r\n".join([*lines, "", ""]).encode() + raw
 
-    async def answer(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def answer(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if after:
             await asyncio.sleep(after)  # the service's own slowness
         writer.write(whole)
@@ -70,19 +70,19 @@ def content(after: float = 0.0, **fields: Any) -> Answer:
     return replying(200, CONTENT | fields, after=after, content_type="application/json")
 
 
-async def hanging(_heard: Heard, _writer: asyncio.StreamWriter) -> None:
+async def hanging(_heard: ReceivedRequest, _writer: asyncio.StreamWriter) -> None:
     """Never answers."""
     await asyncio.Event().wait()
 
 
-async def resetting(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+async def resetting(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Breaks the connection off."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
-async def hanging_up(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+async def hanging_up(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Closes without a word."""
     writer.close()
 
@@ -90,7 +90,7 @@ async def hanging_up(_heard: Heard, writer: asyncio.StreamWriter) -> None:
 def writing(*pieces: bytes, pause: float = 0.0, close: bool = True) -> Answer:
     """Raw bytes, piece by piece."""
 
-    async def answer(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def answer(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
@@ -101,7 +101,7 @@ def writing(*pieces: bytes, pause: float = 0.0, close: bool = True) -> Answer:
     return answer
 
 
-async def endless(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+async def endless(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """A body without an end, as fast as it is read."""
     writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
     while True:
@@ -119,7 +119,7 @@ class HttpService:
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.heard: list[Heard] = []
+        self.heard: list[ReceivedRequest] = []
         self.connections = 0
         self.port = 0
         self.scheme = "http"
@@ -164,7 +164,7 @@ class HttpService:
             writer.transport.abort()
 
 
-async def _read(reader: asyncio.StreamReader) -> Heard:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.rstrip().split("\r\n")
     method, target, _ = first.split(" ", 2)
@@ -173,7 +173,7 @@ async def _read(reader: asyncio.StreamReader) -> Heard:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Heard(method, target, headers, body)
+    return ReceivedRequest(method, target, headers, body)
 
 
 @asynccontextmanager

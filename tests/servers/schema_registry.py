@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import UUID
 
-from tests.servers.http_service import Answer, Heard, HttpService, replying
+from tests.servers.http_service import Answer, HttpService, ReceivedRequest, replying
 
 _NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
 
@@ -61,10 +61,10 @@ class SchemaRegistryService:
         """For SCHEMA_REGISTRY_URL."""
         return f"{self.service.scheme}://{user}127.0.0.1:{self.service.port}"
 
-    async def _answer(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await (self.instead or self._reply(heard))(heard, writer)
 
-    def _reply(self, heard: Heard) -> Answer:
+    def _reply(self, heard: ReceivedRequest) -> Answer:
         if self.authorization not in (None, heard.headers.get("authorization")):
             return replying(401, {"error_code": 401, "message": "Unauthorized"})
         found = self._found(urlsplit(heard.target).path)

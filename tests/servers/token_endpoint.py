@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from tests.servers.http_service import Answer, Heard, HttpService, replying
+from tests.servers.http_service import Answer, HttpService, ReceivedRequest, replying
 
 CLIENT, SECRET = "engine", "of the client: +/%"
 PATH = "/realms/one/token"
@@ -61,14 +61,14 @@ class TokenEndpointService:
         return self.service.url(PATH)
 
     @property
-    def asked(self) -> list[Heard]:
+    def asked(self) -> list[ReceivedRequest]:
         """All requests, in their order."""
         return self.service.heard
 
-    async def _answer(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await (self.instead or self._reply(heard))(heard, writer)
 
-    def _reply(self, heard: Heard) -> Answer:
+    def _reply(self, heard: ReceivedRequest) -> Answer:
         form = {name: values[0] for name, values in parse_qs(heard.body.decode()).items()}
         if heard.method != "POST" or heard.target != PATH:
             return replying(404, b"<html>")
@@ -84,7 +84,7 @@ class TokenEndpointService:
         return replying(200, answer, content_type="application/json")
 
 
-def _login(heard: Heard) -> tuple[str, ...]:
+def _login(heard: ReceivedRequest) -> tuple[str, ...]:
     encoded = heard.headers.get("authorization", "").removeprefix("Basic ")
     return tuple(unquote_plus(part) for part in base64.b64decode(encoded).decode().split(":"))
 

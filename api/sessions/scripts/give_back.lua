@@ -1,4 +1,4 @@
--- Take an attempt off again, if it still counts.
+-- Subtract an attempt, if the counter still has it.
 -- KEYS: the counter.
 if tonumber(redis.call('GET', KEYS[1]) or '0') > 0 then
   return redis.call('DECR', KEYS[1])

@@ -1,4 +1,4 @@
--- Put and remove fields of one bucket that is built, in an index transaction. May be sent twice.
+-- Put and remove fields of a complete bucket, in an index transaction. May be sent twice.
 -- KEYS    1  bucket
 -- ARGV    1  marker of this write, JSON
 --         2  generation, and
@@ -34,8 +34,8 @@ local growth = 0
 for i = 5, last, 2 do
   growth = growth + #ARGV[i + 1] - redis.call('HSTRLEN', KEYS[1], ARGV[i])
 end
--- Removals first: a Redis that is full refuses a script whose first write may take memory, and
--- lets one finish that has begun. So what frees memory comes through.
+-- Removals first: a full Redis refuses a script whose first write may take memory, but runs a script
+-- that has begun to its end. So a write that frees memory succeeds.
 for i = last + 1, #ARGV do
   redis.call('HDEL', KEYS[1], ARGV[i])
 end

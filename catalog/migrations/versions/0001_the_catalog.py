@@ -1,6 +1,7 @@
 """The catalog: companies and what they manage, the outbox, and the index's state.
 
-A new database gets its identity here, so that the index of another database is recognized.
+A new database gets its identity here, so that the index of another database is recognized. The file
+is long because a migration is one step, and is never edited once it has been applied somewhere.
 """
 
 import uuid

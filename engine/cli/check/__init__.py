@@ -1,1 +1,1 @@
-"""`proximity check`: what a start would meet, looked at beforehand. Nothing is changed."""
+"""`proximity check`: tests beforehand all that a start needs, and changes nothing."""

@@ -16,8 +16,11 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`part` is the server or the area, `what` the thing checked; `told` says what was found, and
-    what to do about it."""
+    """The result of one check.
+
+    `part` is the server or the area, `what` the subject of the check; `told` is the result, with
+    advice if something is wrong.
+    """
 
     part: str
     what: str
@@ -26,23 +29,25 @@ class Finding(NamedTuple):
 
 
 def ok(part: str, what: str, told: str) -> Finding:
-    """As it should be."""
+    """The subject is as it should be."""
     return Finding(part, what, State.OK, told)
 
 
 def warning(part: str, what: str, told: str) -> Finding:
-    """It works, and somebody should know."""
+    """The subject works, but needs attention."""
     return Finding(part, what, State.WARNING, told)
 
 
 def bad(part: str, what: str, told: str) -> Finding:
-    """It keeps the engine from its work."""
+    """The subject keeps the engine from its work."""
     return Finding(part, what, State.BAD, told)
 
 
 def check_clock(part: str, theirs: float, before: float, after: float) -> Finding:
-    """A server's clock beside this machine's: `theirs` was read between `before` and `after`
-    (epoch seconds)."""
+    """Compares a server's clock with this machine's.
+
+    `theirs` was read between `before` and `after` (epoch seconds).
+    """
     skew = theirs - min(max(theirs, before), after)
     if abs(skew) <= _SKEW_NOTED:
         return ok(part, "clock", "as this machine's")

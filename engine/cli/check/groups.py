@@ -1,6 +1,6 @@
-"""Kafka's consumer groups, one a role: who coordinates them, and whether the login may join them.
+"""Checks Kafka's consumer groups, one for each role: their coordinator, and the login's rights.
 
-aiokafka's own request does not read what the coordinator says of the login's rights.
+aiokafka's own request does not read the rights in the coordinator's answer.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from engine.wiring.run import ROLES
 _PART = "Kafka"
 _GROUP = 0
 _FORBIDDEN = 30
-# The coordinator is being chosen, reads its groups, or has just moved.
+# Errors while a coordinator is elected, loads its groups, or has just moved.
 _TRANSIENT = (14, 15, 16)
 _WAIT_SECONDS = 6.0
 _PAUSE_SECONDS = 0.5
@@ -53,9 +53,9 @@ class GroupState(NamedTuple):
 
 
 async def check_groups(settings: Settings) -> list[Finding]:
-    """Ask for all groups at once; each takes at most some 15 s.
+    """Ask for all groups concurrently; each takes at most some 15 s.
 
-    A cluster that never had a group makes its own topic of offsets now, as it would at a start.
+    A cluster that never had a group creates its topic of offsets now, as it would at a start.
     """
     return list(await asyncio.gather(*(_check(settings, role) for role in ROLES)))
 
@@ -85,7 +85,7 @@ def _finding(what: str, state: GroupState) -> Finding:
 
 
 async def _state(settings: Settings, group: str) -> GroupState:
-    """The group's state, once a broker coordinates it or the wait is over."""
+    """The group's state, once a broker coordinates it or the time is up."""
     give_up = asyncio.get_running_loop().time() + _WAIT_SECONDS
     while True:
         state = await _ask(settings, group)

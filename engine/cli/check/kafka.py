@@ -1,5 +1,5 @@
-"""Kafka: reachable, topics with their partitions, groups, transactional ids, and what the login may
-do with them."""
+"""Checks Kafka: whether it is reachable, topics, partitions, groups, transactional ids, and the
+login's rights."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     topics = Topics.of(settings)
     try:
         cluster = await ask_cluster(settings, topics.all())
-    except NotImplementedError:  # aiokafka raises it where the broker lacks a request's version
+    except NotImplementedError:  # aiokafka raises it if the broker lacks the version of a request
         old = "these brokers are older than Kafka 2.3, and do not tell what this login may do"
         return [warning(_PART, "reachable", f"{settings.kafka_bootstrap_servers}; {old}")]
     except (KafkaError, OSError, TimeoutError) as error:
@@ -74,7 +74,7 @@ def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
 
 
 def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
-    # (`publish` alone writes detections, and a pipeline of yours authentications.)
+    # (Only `publish` writes detections, and only your pipeline writes authentications.)
     wanted = {
         **dict.fromkeys(topics.all_detections, (READ,)),
         topics.authentications: (READ,),

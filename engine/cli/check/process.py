@@ -1,4 +1,4 @@
-"""What the process itself needs: the secret, the way out, the ports."""
+"""Checks the needs of the process itself: the secret key, egress, and ports."""
 
 from collections.abc import Iterator
 from ipaddress import ip_network
@@ -17,7 +17,7 @@ _PART = "process"
 
 
 async def check_process(settings: Settings) -> list[Finding]:
-    """Opens ports and closes them again."""
+    """Check them; ports are opened and closed again."""
     return [
         _secret(settings),
         *(await _egress(settings)),

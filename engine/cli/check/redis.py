@@ -1,4 +1,4 @@
-"""Redis: version, what it does when it is full, whether it keeps what it has, its clock."""
+"""Checks Redis: version, eviction policy and memory, persistence, clock."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _MIB = 1024 * 1024
 
 
 async def check_redis(settings: Settings) -> list[Finding]:
-    """Of a cluster, the node that is named. Bounded by 2 s a command."""
+    """Check Redis, or the named node of a cluster. Each command takes at most 2 s."""
     url = settings.redis_url.get_secret_value()
     where = shown(settings.redis_url)
     try:

@@ -1,4 +1,4 @@
-"""The schema registry, where a topic needs one: reachable, and the kinds of schemas it has."""
+"""Checks the schema registry, if a topic needs one: its answers, and its kinds of schemas."""
 
 import msgspec
 

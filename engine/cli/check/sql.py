@@ -1,4 +1,4 @@
-"""SQL: reachable, the migrations, the rights on the tables, the clock."""
+"""Checks SQL: whether it is reachable, migrations, rights on the tables, clock."""
 
 import time
 from collections.abc import AsyncIterator

@@ -17,7 +17,7 @@ from engine.process.settings import Settings
 
 if TYPE_CHECKING:
     from engine.cli.dead_letters.letter import Letter
-    from engine.cli.dead_letters.replay import ReplayCounts, ReplayRequest
+    from engine.cli.dead_letters.replay import PutBackRequest, ReplayCounts
 
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
@@ -82,11 +82,11 @@ def replay(
     left out for its size, and detections that are counted already (their notification was too
     large) are named and passed by; then the exit status is 1.
     """
-    from engine.cli.dead_letters.replay import ReplayCounts, ReplayRequest
+    from engine.cli.dead_letters.replay import PutBackRequest, ReplayCounts
 
     _check(reason)
     settings = begin_quietly(context)
-    request = ReplayRequest(reason, limit, from_beginning)
+    request = PutBackRequest(reason, limit, from_beginning)
     counts = ReplayCounts()
     put = "would be put back" if dry_run else "put back"
 
@@ -146,7 +146,7 @@ async def _read(
 
 
 async def _replay(
-    settings: Settings, request: "ReplayRequest", counts: "ReplayCounts", *, dry_run: bool
+    settings: Settings, request: "PutBackRequest", counts: "ReplayCounts", *, dry_run: bool
 ) -> None:
     from engine.cli.dead_letters.replay import DeadLetterReplay, replayed_by
     from engine.kafka.publisher import Publisher

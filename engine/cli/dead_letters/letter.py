@@ -1,4 +1,4 @@
-"""A dead letter as it is read back, and whether and where it may be put back."""
+"""A dead letter as it is read from its topic, and whether it can be put back."""
 
 import base64
 from collections.abc import AsyncGenerator
@@ -16,7 +16,8 @@ _UNKNOWN = "?"
 class Letter(NamedTuple):
     """A record of dead-letters. `place` and `offset` are its own; `origin` is the
     topic/partition/offset of the original, as its headers say. `topic` is None when no header
-    names one. `headers` are the original's."""
+    names one. `headers` are the original's.
+    """
 
     place: TopicPartition
     offset: int
@@ -30,7 +31,7 @@ class Letter(NamedTuple):
     headers: list[tuple[str, bytes]]
 
     def obstacle(self, topics: Topics) -> str | None:
-        """Why it cannot be put back where it came from, or None."""
+        """Why the letter cannot be put back on its topic, or None."""
         sources = [name for name in topics.all() if name != topics.dead_letters]
         if self.topic not in sources:
             return f"its topic {self.topic or 'is not named'} is none of {', '.join(sources)}"
@@ -52,7 +53,7 @@ class Letter(NamedTuple):
         return printable + ("…" if len(self.value) > longest else "")
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for a program; bytes that are no text as base64."""
+        """All fields for programs; bytes that are no text as base64."""
         return {
             "origin": self.origin,
             "reason": self.reason,

@@ -37,7 +37,7 @@ class ReplayedOffsets:
 
     @classmethod
     def read(cls, committed: OffsetAndMetadata | None) -> "ReplayedOffsets":
-        """From a commit, whose metadata another tool may have written."""
+        """From a commit, whose metadata another program may have written."""
         if committed is None:
             return cls()
         try:
@@ -47,7 +47,7 @@ class ReplayedOffsets:
         return cls(max(0, committed.offset), by_reason)
 
     def committed(self) -> OffsetAndMetadata:
-        """As the group commits it."""
+        """The offset and metadata for the group's commit."""
         metadata = msgspec.json.encode(self.by_reason).decode() if self.by_reason else ""
         return OffsetAndMetadata(self.everything, metadata)
 
@@ -60,7 +60,7 @@ class ReplayedOffsets:
         return offset < self.start(reason)
 
     def advance(self, reason: str | None, until: int) -> None:
-        """All letters of `reason` (None: all letters) below `until` are replayed now."""
+        """Note all letters of `reason` (None: all letters) below `until` as replayed."""
         if reason is not None:
             self.by_reason[reason] = max(until, self.by_reason.get(reason, 0))
         else:
@@ -68,8 +68,8 @@ class ReplayedOffsets:
         self.by_reason = {r: o for r, o in self.by_reason.items() if o > self.everything}
 
 
-class ReplayRequest(NamedTuple):
-    """What to put back: only one reason, at most `limit` letters, also what was put back before."""
+class PutBackRequest(NamedTuple):
+    """The letters to put back: of one reason, at most `limit`, or also replayed ones."""
 
     reason: str | None = None
     limit: int | None = None
@@ -78,7 +78,7 @@ class ReplayRequest(NamedTuple):
 
 @dataclass
 class ReplayCounts:
-    """Letters that were put back, and those that cannot be."""
+    """The letters that were put back, and those that cannot be."""
 
     put_back: int = 0
     left_out: int = 0
@@ -99,7 +99,7 @@ class DeadLetterReplay:
         publisher: Publisher | None,
         topics: Topics,
         replayed: dict[TopicPartition, ReplayedOffsets],
-        request: ReplayRequest,
+        request: PutBackRequest,
         counts: ReplayCounts,
         on_left_out: Callable[[Letter, str], None],
     ) -> None:
@@ -134,7 +134,7 @@ class DeadLetterReplay:
                     return
 
     def _take(self, letters: Iterable[Letter]) -> list[Outgoing]:
-        """What to publish of one partition's letters, which are replayed then."""
+        """The messages for one partition's letters, which count as replayed from now on."""
         request = self._request
         outgoing: list[Outgoing] = []
         for letter in letters:
@@ -162,7 +162,7 @@ class DeadLetterReplay:
 async def replayed_by(
     settings: Settings, group: str, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ReplayedOffsets]:
-    """What `group` has committed. Raises KafkaError or TimeoutError."""
+    """The offsets that `group` has committed. Raises KafkaError or TimeoutError."""
     if not partitions:
         return {}
     backoff = Backoff()

@@ -1,6 +1,6 @@
-"""The demo: real readings from a library, through the product, on servers of its own.
+"""The demo: real readings from a library, sent through the product, on servers of its own.
 
-It takes the ways that everybody takes: the catalog goes in as by `catalog load`, the readings as
-by `publish`, the trigger runs as by `run`, and what it did is read from outside, from the metrics
-port and from the topics.
+It uses the product's own ways: the catalog is loaded as by `catalog load`, the readings are
+published as by `publish`, the trigger runs as by `run`, and the results are read from outside, from
+the metrics port and the topics.
 """

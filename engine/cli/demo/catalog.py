@@ -1,5 +1,7 @@
-"""The demo's catalog: data/catalog.json with its dates and times filled in, loaded as by
-`catalog load`, and read back as the index is built."""
+"""The demo's catalog: data/catalog.json with its dates and times filled in.
+
+It is loaded as by `catalog load`, and read back in the form of the index.
+"""
 
 import json
 from datetime import datetime, timedelta
@@ -28,8 +30,10 @@ def demo_document(
     connector: str = "https://library.example/loans",
     password: str = "of no account",  # noqa: S107
 ) -> dict[str, Any]:
-    """The document for a demo that runs at `now` (aware); `connector` is the url of the customer's
-    service, `password` that of the account."""
+    """The document for a demo that runs at `now` (aware).
+
+    `connector` is the url of the customer's service, `password` that of the account.
+    """
     template = files("engine.cli.demo").joinpath("data/catalog.json").read_text(encoding="utf-8")
     local = now.astimezone(ZONE)
     values = _times(local) | {"{connector}": connector, "{password}": password}
@@ -38,8 +42,10 @@ def demo_document(
 
 
 async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> list[DemoCampaign]:
-    """Load `document` and return its campaigns, in its order. Raises LoadError,
-    SQLAlchemyError, RedisError."""
+    """Load `document` and return its campaigns, in the document's order.
+
+    Raises LoadError, SQLAlchemyError, RedisError.
+    """
     database = open_database(settings.database_url.get_secret_value())
     try:
         await write_catalog(settings, database, orjson.dumps(document))

@@ -1,4 +1,4 @@
-"""What the engine says about itself on its metrics port."""
+"""Reads the engine's figures from its metrics port."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -15,9 +15,12 @@ Buckets = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Counts so far: detections by the reason of their decision, campaigns held back by their
-    cache delay, and the latency histogram as (upper bound in s, count below)."""
+class EngineFigures:
+    """The counts so far.
+
+    They are detections by the reason of their decision, campaigns held back by their cache delay,
+    and the latency histogram as (upper bound in s, count below).
+    """
 
     detections: dict[str, int] = field(default_factory=dict)
     held_back: int = 0
@@ -29,8 +32,10 @@ class Figures:
         return sum(self.detections.values())
 
     def latency_quantile(self, q: float) -> float | None:
-        """Seconds from detected_at to the acknowledged message that a share `q` stays under,
-        interpolated within its bucket as Prometheus does; None without messages."""
+        """The seconds from detected_at to the acknowledged message that a share `q` stays below.
+
+        Interpolated within its bucket, as Prometheus does; None without messages.
+        """
         return quantile(self.latency, q)
 
 
@@ -49,12 +54,12 @@ def quantile(buckets: Buckets, q: float) -> float | None:
     return low
 
 
-def read_figures(text: str) -> Figures:
-    """From the text of /metrics."""
+def read_figures(text: str) -> EngineFigures:
+    """The figures in the text of /metrics."""
     families = {family.name: family for family in text_string_to_metric_families(text)}
     decisions = _by_label(families["proximity_decisions"], "reason")
     latency = families["proximity_detection_to_notification_seconds"]
-    return Figures(
+    return EngineFigures(
         detections=_by_label(families["proximity_detections"], "reason"),
         held_back=decisions.get("throttled", 0),
         latency=sorted(
@@ -65,13 +70,13 @@ def read_figures(text: str) -> Figures:
     )
 
 
-async def fetch_figures(port: int) -> Figures:
+async def fetch_figures(port: int) -> EngineFigures:
     """The figures of the engine on this machine. Raises OSError."""
     return read_figures(await asyncio.to_thread(_get, port, "metrics"))
 
 
 async def is_ready(port: int) -> bool:
-    """Whether /readyz says so."""
+    """Whether /readyz answers 200."""
     try:
         await asyncio.to_thread(_get, port, "readyz")
     except (OSError, HTTPException):
@@ -80,7 +85,7 @@ async def is_ready(port: int) -> bool:
 
 
 def _get(port: int, path: str) -> str:
-    # Not urllib.request: it would ask a proxy of the environment for this very machine.
+    # Not urllib.request, which would use a proxy of the environment even for this machine.
     connection = HTTPConnection("127.0.0.1", port, timeout=_DEADLINE)
     try:
         connection.request("GET", f"/{path}")

@@ -1,4 +1,4 @@
-"""A small customer's service: the library's own computer, which knows what each reader has on loan.
+"""A small customer's service: the library's computer, which knows what each reader has on loan.
 
 The connector role calls it as it would call any company's service: over HTTP, with the parameters
 of the catalog, an idempotency-key and a deadline.
@@ -31,8 +31,7 @@ _BOOKS = (
 
 @asynccontextmanager
 async def library_service() -> AsyncIterator[str]:
-    """Serve on a free port of loopback; the url that the connector calls. Raises
-    PortInUseError."""
+    """Serve on a free port of loopback; gives the url for the connector. Raises PortInUseError."""
     name = "the library's service"
     listener = listen("127.0.0.1", 0, setting=name)
     server = BoundedServer(_answer, HttpLimits(), interface="asgi3", timeout_graceful_shutdown=1)
@@ -56,7 +55,7 @@ async def _answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 
 def loans(udid: str) -> dict[str, Any]:
-    """What the reader with the device has on loan; the same for the same device."""
+    """The books that the reader with the device has on loan; the same for the same device."""
     number = zlib.crc32(udid.encode())
     first, second = _BOOKS[number % 6], _BOOKS[(number % 6 + 1 + number // 6 % 5) % 6]
     return {

@@ -1,4 +1,4 @@
-"""The recorded readings, as an ingestion pipeline would write them."""
+"""The recorded readings, in the form in which an ingestion pipeline would write them."""
 
 import csv
 import gzip

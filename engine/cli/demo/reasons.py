@@ -1,4 +1,4 @@
-"""The reasons of the rules in words: why a campaign of the demo did not fire."""
+"""Explains in words why a campaign of the demo did not fire."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ WORDS = {
 
 
 class DemoCampaign(NamedTuple):
-    """A campaign and the beacons that it is aimed at."""
+    """A campaign and the beacons that it targets."""
 
     campaign: CampaignSnapshot
     beacons: Sequence[BeaconSnapshot]

@@ -1,4 +1,4 @@
-"""Receives what the engine publishes, as a push sender would, and keeps count."""
+"""Receives the engine's messages, as a push sender would, and counts them."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ from engine.process.settings import Settings
 
 
 class _Firing(msgspec.Struct):
-    """What notifications and connector calls have in common."""
+    """The fields that notifications and connector calls share."""
 
     id: str
     campaign: CampaignReference
@@ -24,9 +24,10 @@ class _Firing(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Firing).decode
 
 
-class Receiver:
+class MessageReceiver:
     """`sends` and `phones` by campaign id; `first` has each campaign's first notification as
-    received. Repeats are dropped by their id. `on_notification` is called for each one."""
+    received. Repeats are dropped by their id. `on_notification` is called for each one.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.sends: Counter[int] = Counter()
@@ -49,7 +50,7 @@ class Receiver:
 
     async def run(self) -> None:
         """Receive until cancelled. Raises KafkaError."""
-        # A start that is broken off would leave its connection behind.
+        # A start that is cancelled would leave its connection open.
         starting = asyncio.create_task(self._start())
         try:
             await asyncio.shield(starting)
@@ -67,7 +68,7 @@ class Receiver:
             await self._consumer.start()
 
     async def has_all(self) -> bool:
-        """Whether all that is published is received, and every call to the customer answered."""
+        """Whether everything published was received, and every call to the customer is answered."""
         if self._calls - self._received - self._failed_calls:
             return False
         partitions = self._consumer.assignment()
@@ -76,7 +77,7 @@ class Receiver:
             return all([await self._consumer.position(tp) >= ends[tp] for tp in partitions])
 
     async def ends(self) -> dict[TopicPartition, int]:
-        """Where the partitions that the recorder counts end now."""
+        """The current ends of the partitions that the recorder counts."""
         topics = (self._topics.detections, self._topics.notifications)
         number = len(self._consumer.partitions_for_topic(self._topics.notifications) or ())
         places = [TopicPartition(topic, each) for topic in topics for each in range(number)]
@@ -88,7 +89,7 @@ class Receiver:
         try:
             firing = _decode(value)
         except msgspec.DecodeError:
-            return  # a dead letter that never was a call
+            return  # a dead letter of another topic
         if topic == self._topics.connector_calls:
             self._calls.add(firing.id)
         elif topic == self._topics.dead_letters:

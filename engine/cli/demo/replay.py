@@ -1,4 +1,4 @@
-"""The walks, replayed through the engine and shown while it works."""
+"""Replays the walks through the engine and shows the progress."""
 
 import asyncio
 import time
@@ -14,9 +14,9 @@ from catalog.models import Device, RecorderOffset
 from engine.cli.demo.figures import fetch_figures
 from engine.cli.demo.readings import Readings
 from engine.cli.demo.reasons import DemoCampaign
-from engine.cli.demo.receiver import Receiver
-from engine.cli.demo.screen import DemoProgress, Screen, open_screen
-from engine.cli.demo.summary import Results
+from engine.cli.demo.receiver import MessageReceiver
+from engine.cli.demo.screen import DemoProgress, DemoScreen, open_screen
+from engine.cli.demo.summary import DemoResults
 from engine.cli.publish.pace import RecordedPace
 from engine.cli.publish.sender import Sender
 from engine.kafka.publisher import Publisher
@@ -29,7 +29,7 @@ _POLL = 0.05
 
 
 class WalkReplay:
-    """Publishes the readings at their pace, and waits until all that follows from them is done."""
+    """Publishes the readings at their pace, and waits until the engine has handled all of them."""
 
     def __init__(
         self, settings: Settings, port: int, readings: Readings, campaigns: list[DemoCampaign]
@@ -38,12 +38,12 @@ class WalkReplay:
         self._port = port
         self._readings = readings
         self._campaigns = campaigns
-        self._receiver = Receiver(settings)
+        self._receiver = MessageReceiver(settings)
         self._begin = time.monotonic()
 
     @asynccontextmanager
-    async def receiving(self) -> AsyncIterator[Receiver]:
-        """Receive notifications, before the replay and as long as the context lasts."""
+    async def receiving(self) -> AsyncIterator[MessageReceiver]:
+        """Receive notifications while the context lasts, beginning before the replay."""
         task = asyncio.create_task(self._receiver.run())
         try:
             yield self._receiver
@@ -51,7 +51,7 @@ class WalkReplay:
             task.cancel()
             await asyncio.wait([task])
 
-    async def run(self, console: Console, seconds: float) -> Results:
+    async def run(self, console: Console, seconds: float) -> DemoResults:
         """The whole replay, in `seconds`. Raises KafkaError, SQLAlchemyError, TimeoutError."""
         publisher = Publisher.from_settings(self._settings)
         sender = Sender(
@@ -71,7 +71,7 @@ class WalkReplay:
             await database.close()
 
     async def _publish(self, console: Console, sender: Sender, database: Database) -> float:
-        """Publish and show what happens, until all is done; the seconds that publishing took."""
+        """Publish and show the progress until all is done; returns the publishing seconds."""
         self._begin = time.monotonic()
         with open_screen(console) as screen:
             showing = asyncio.create_task(self._show(screen, sender))
@@ -85,7 +85,7 @@ class WalkReplay:
                 await asyncio.wait([showing])
         return took
 
-    async def _show(self, screen: Screen, sender: Sender) -> None:
+    async def _show(self, screen: DemoScreen, sender: Sender) -> None:
         while True:
             sends = {
                 campaign.name: self._receiver.sends[campaign.id] for campaign, _ in self._campaigns
@@ -97,7 +97,7 @@ class WalkReplay:
             await asyncio.sleep(_REFRESH)
 
     async def _wait_for_all(self, sender: Sender, database: Database) -> None:
-        """Until every detection is decided, every call answered, and all of it recorded in SQL."""
+        """Wait until every detection is decided and recorded, and every call is answered."""
 
         async def are_decided() -> bool:
             return (await fetch_figures(self._port)).decided >= sender.sent
@@ -111,9 +111,9 @@ class WalkReplay:
             while not await is_done():  # noqa: ASYNC110  # other servers' state, asked for
                 await asyncio.sleep(_POLL)
 
-    async def _results(self, took: float, database: Database) -> Results:
+    async def _results(self, took: float, database: Database) -> DemoResults:
         receiver, readings = self._receiver, self._readings
-        return Results(
+        return DemoResults(
             campaigns=self._campaigns,
             figures=await fetch_figures(self._port),
             sends=receiver.sends,

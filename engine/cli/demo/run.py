@@ -1,4 +1,4 @@
-"""The demo, from its first server to its last line."""
+"""Runs the demo, from its first server to its last line."""
 
 import asyncio
 import contextlib
@@ -40,8 +40,10 @@ _POLL = 0.05
 
 
 def demo_settings() -> Settings:
-    """Settings of the demo's own, whatever the environment says: it must not touch what is
-    yours, nor fail because of it."""
+    """The demo's own settings, which ignore the environment.
+
+    The demo must neither touch your servers nor fail because of your settings.
+    """
     return Settings.model_construct(
         path_loss_exponent=PATH_LOSS_EXPONENT,
         metrics_host="127.0.0.1",
@@ -57,11 +59,11 @@ def demo_settings() -> Settings:
 
 
 async def run_demo(console: Console, seconds: float, directory: Path | None) -> None:
-    """The whole demo, the walks compressed into `seconds`.
+    """The whole demo, with the walks compressed into `seconds`.
 
-    With `directory` it writes there what other commands need, and goes on until it is cancelled,
-    showing each notification. Raises ServerStartError, KafkaError, RedisError, SQLAlchemyError,
-    ServiceDiedError and OSError.
+    With `directory` it writes there the files that other commands need, and goes on until it is
+    cancelled, showing each notification. Raises ServerStartError, KafkaError, RedisError,
+    SQLAlchemyError, ServiceDiedError and OSError.
     """
     _print(console, "Starting a Kafka broker, a Redis server and a database on this machine ...")
     async with AsyncExitStack() as stack:
@@ -123,7 +125,7 @@ def _print_notification(console: Console, value: bytes) -> None:
 
 
 class BackgroundService:
-    """A service of the product in this loop: it is told to stop, and says what ended it before."""
+    """A service of the product in this event loop; it can be stopped, and its error is known."""
 
     def __init__(
         self, name: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -133,19 +135,19 @@ class BackgroundService:
         self.task = asyncio.create_task(serve(self._stop), name=name)
 
     async def first(self, announced: "asyncio.Future[Any]") -> Any:
-        """What the service announces at its start. Raises what kept it from starting."""
+        """The service's announcement at its start. Raises the error that kept it from starting."""
         await asyncio.wait([self.task, announced], return_when=asyncio.FIRST_COMPLETED)
         if not announced.done():
             self.raise_its_end()
         return announced.result()
 
     def raise_its_end(self) -> None:
-        """Raise what ended the service although nothing told it to."""
+        """Raise the error of a service that ended without being told to."""
         self.task.result()
         raise ServiceDiedError(f"{self.name} ended by itself")
 
     async def stop(self) -> None:
-        """Tell it to stop, and wait for it."""
+        """Tell the service to stop, and await its end."""
         self._stop.set()
         await asyncio.wait([self.task], timeout=_STOP_SECONDS)
         self.task.cancel()
@@ -153,8 +155,10 @@ class BackgroundService:
 
 @asynccontextmanager
 async def running_engine(settings: Settings) -> AsyncIterator[tuple[BackgroundService, int]]:
-    """All roles as `proximity run` runs them, ready, and their metrics port; drained and stopped
-    at the end."""
+    """All roles as `proximity run` runs them, ready; gives their metrics port.
+
+    At the end they are drained and stopped.
+    """
     started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serve = partial(run_roles, settings, ROLES, on_started=started.set_result)
     engine = BackgroundService("the engine", serve)
@@ -169,7 +173,7 @@ async def running_engine(settings: Settings) -> AsyncIterator[tuple[BackgroundSe
 
 @asynccontextmanager
 async def running_interface(settings: Settings) -> AsyncIterator[tuple[BackgroundService, int]]:
-    """The management interface as `proximity api` serves it, and its port."""
+    """The management interface as `proximity api` serves it; gives its port."""
     started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def serve(stop: asyncio.Event) -> None:
@@ -187,7 +191,7 @@ async def running_interface(settings: Settings) -> AsyncIterator[tuple[Backgroun
 async def while_running(
     services: Collection[BackgroundService], work: Coroutine[Any, Any, Any]
 ) -> Any:
-    """The result of `work`; should a service end before, what ended it is raised."""
+    """The result of `work`. If a service ends first, its error is raised."""
     task = asyncio.create_task(work)
     try:
         tasks = [task, *(service.task for service in services)]

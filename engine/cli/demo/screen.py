@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live table on a terminal, a line now and then elsewhere."""
+"""The demo's display: a live table on a terminal, a line every few seconds elsewhere."""
 
 import logging
 import sys
@@ -13,24 +13,24 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from engine.cli.demo.figures import Figures
+from engine.cli.demo.figures import EngineFigures
 
 _EVERY = 5.0  # seconds between plain lines
 _BAR = 28
 
 
 class DemoProgress(NamedTuple):
-    """How far the demo is `seconds` after the first detection; `sends` by campaign name."""
+    """The demo's progress, `seconds` after the first detection; `sends` by campaign name."""
 
     seconds: float
     published: int
     total: int
-    figures: Figures
+    figures: EngineFigures
     sends: Mapping[str, int]
 
 
-class Screen(Protocol):
-    """Shows the progress, again and again."""
+class DemoScreen(Protocol):
+    """Shows the progress repeatedly."""
 
     def show(self, progress: DemoProgress) -> None: ...
 
@@ -57,7 +57,7 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """Tables that change in place."""
+    """Tables that are updated in place."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -68,7 +68,7 @@ class LiveScreen:
 
 
 def drawn(progress: DemoProgress) -> Group:
-    """The progress as rich shows it."""
+    """The progress as an object that rich can draw."""
     share = Text(
         f" {progress.published:,} of {progress.total:,} detections, {progress.seconds:.0f} s"
     )
@@ -82,7 +82,7 @@ def drawn(progress: DemoProgress) -> Group:
 
 
 def _count_table(title: str, counts: Mapping[str, int]) -> Table:
-    """A table of names and numbers, as they come."""
+    """A table of names and numbers, in their order."""
     table = Table(title, "", box=None, pad_edge=False, min_width=30)
     table.columns[1].justify = "right"
     for name, count in counts.items():
@@ -90,7 +90,7 @@ def _count_table(title: str, counts: Mapping[str, int]) -> Table:
     return table
 
 
-def latency_words(figures: Figures) -> str:
+def latency_words(figures: EngineFigures) -> str:
     """The latency in words."""
     middle, worst = (figures.latency_quantile(q) for q in (0.5, 0.99))
     if middle is None or worst is None:
@@ -99,7 +99,7 @@ def latency_words(figures: Figures) -> str:
 
 
 @contextmanager
-def open_screen(console: Console) -> Iterator[Screen]:
+def open_screen(console: Console) -> Iterator[DemoScreen]:
     """The screen that suits the console; the engine's warnings appear above a live one."""
     if not console.is_terminal:
         yield PlainScreen(console)
@@ -110,7 +110,10 @@ def open_screen(console: Console) -> Iterator[Screen]:
 
 @contextmanager
 def _logs_above() -> Iterator[None]:
-    """Live redirects sys.stderr, but the log handlers hold the stream that it was before."""
+    """Make the log handlers write above the live tables.
+
+    Live redirects sys.stderr, but the log handlers hold the stream from before.
+    """
     handlers = [h for h in logging.getLogger().handlers if type(h) is logging.StreamHandler]
     before = [handler.setStream(sys.stderr) for handler in handlers]
     try:

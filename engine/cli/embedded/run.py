@@ -1,4 +1,4 @@
-"""Embedded servers, ready to work: topics made, tables made, settings with their addresses."""
+"""Starts embedded servers with topics and tables, and gives settings with their addresses."""
 
 import asyncio
 import os
@@ -23,9 +23,9 @@ from engine.process.settings import PREFIX, Settings
 
 log = structlog.get_logger(__name__)
 
-# This broker answers an empty fetch only when its wait is over, whatever arrives meanwhile.
+# This broker answers an empty fetch only at the end of its wait, even if records arrive earlier.
 _FETCH_WAIT = 0.02
-# Not a topic: this row says that the offsets beside it are of an embedded broker.
+# No topic's name: a row with it says that the other offsets are of an embedded broker.
 _MARK = "(embedded)"
 
 
@@ -72,17 +72,17 @@ async def embedded_settings(
 
 
 def _write(path: Path, lines: list[str]) -> None:
-    """Readable for its owner alone: it holds passwords."""
+    """Write the file so that only its owner can read it, because it holds passwords."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # a descriptor
-        os.fchmod(descriptor, 0o600)  # one that was there keeps its mode otherwise
+        os.fchmod(descriptor, 0o600)  # an existing file would keep its mode
         file.write("\n".join(lines) + "\n")
 
 
 async def forget_offsets(database_url: str) -> None:
-    """Delete the offsets that a database kept of an embedded broker, whose topics are gone.
+    """Delete the offsets that a database has of an embedded broker, whose topics are gone.
 
-    Offsets without the mark are of a real broker and stay: the recorder then says that they do
+    Offsets without the mark are of a real broker and stay: the recorder then reports that they do
     not fit. Raises SQLAlchemyError or OSError.
     """
     database = open_database(database_url)
@@ -99,7 +99,7 @@ async def forget_offsets(database_url: str) -> None:
 
 
 async def _note_replaced_topics(session: AsyncSession) -> None:
-    """SQL's figures keep what those topics added to them, and `verify` has to know that."""
+    """Note that SQL's figures include records of those topics, because `verify` needs to know."""
     recorded = set(await session.scalars(select(RecorderOffset.topic))) - {_MARK}
     new = recorded - set(await session.scalars(select(ReplacedTopic.topic)))
     now = datetime.now(UTC)

@@ -1,10 +1,10 @@
 """The embedded Kafka broker, and all embedded servers together.
 
 The broker is librdkafka's, in this process, in memory, on a free loopback port. It speaks Kafka's
-protocol (groups, commits, idempotent producing, transactions), with limits that cannot be set: a
-topic is made by its first mention and has 4 partitions; a partition keeps its last 5 MB; a group
-holds one aiokafka member, whose first join takes 3 seconds and each later one the member's session
-timeout less a second. (A session timeout under 4 seconds never joins.)
+protocol (groups, commits, idempotent producing, transactions), with fixed limits. A topic is
+created by its first mention and has 4 partitions. A partition keeps its last 5 MB. A group has one
+aiokafka member, whose first join takes 3 seconds; each later join takes the session timeout less a
+second. (A member with a session timeout under 4 seconds never joins.)
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from engine.cli.embedded.redis_server import EmbeddedRedis
 PARTITIONS = 4
 _DEADLINE_SECONDS = 10.0
 
-# Without a logger librdkafka writes to standard error, into a live display.
+# Without a logger librdkafka would write to standard error, into a live display.
 _logger = logging.getLogger("engine.cli.embedded.servers")
 
 
@@ -33,7 +33,7 @@ class EmbeddedBroker:
     """
 
     def __init__(self) -> None:
-        """Open the broker. Raises ServerStartError when confluent-kafka is not installed."""
+        """Open the broker. Raises ServerStartError if confluent-kafka is not installed."""
         try:
             from confluent_kafka import Producer
         except ImportError as error:
@@ -46,12 +46,12 @@ class EmbeddedBroker:
         self.bootstrap_servers = f"{broker.host}:{broker.port}"
 
     async def create_topics(self, names: Iterable[str]) -> None:
-        """Make the topics, each with PARTITIONS partitions; those that exist are left alone."""
+        """Create the topics, each with PARTITIONS partitions; existing topics stay as they are."""
         for name in names:
             await asyncio.to_thread(self._producer.list_topics, name, _DEADLINE_SECONDS)
 
     def close(self) -> None:
-        """Stop the broker and forget its topics. Safe to call twice."""
+        """Stop the broker, whose topics are then gone. Safe to call twice."""
         self._producer.close()
 
 
@@ -63,7 +63,7 @@ class EmbeddedServers:
     """
 
     def __init__(self, *, directory: Path | None = None) -> None:
-        """Keep the SQLite file in `directory` (made if absent, left in place), else nowhere."""
+        """The SQLite file is in `directory` (created if absent, kept), else in a temporary one."""
         self._directory = directory
         self._stack = contextlib.AsyncExitStack()
         self.kafka_bootstrap = ""

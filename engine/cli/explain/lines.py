@@ -1,4 +1,4 @@
-"""An explanation as a person reads it, and as one JSON object."""
+"""An explanation as lines for people, and as one JSON object."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -38,7 +38,7 @@ def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection)
 
 
 def explained_lines(supposed: SupposedDetection, explained: ExplainedDetection) -> Iterator[str]:
-    """A head, the checks that all campaigns share, and each campaign."""
+    """The lines: a head, the checks that all campaigns share, and each campaign."""
     for line in _lines(supposed, explained):
         yield for_terminal(line).rstrip()
 
@@ -67,7 +67,7 @@ def _campaign(explained: ExplainedCampaign) -> Iterator[str]:
     yield from _checks(explained.checks)
     claim = explained.claim
     if claim is not None:
-        yield f"  claim  by notification {claim.owner}"
+        yield f"  claim  by notification {claim.notification_id}"
     if explained.next_at is not None:
         when = "now" if explained.reason is Reason.GRANTED else written(explained.next_at)
         yield f"  next   {when}"
@@ -88,6 +88,6 @@ def _place(beacon: IndexedBeacon) -> str:
 
 
 def _clock(beacon: IndexedBeacon | None) -> LocalClock:
-    """The venue's, else UTC."""
+    """The venue's clock, or UTC."""
     zone = None if beacon is None else beacon.target.venue.time_zone
     return zone_clock(zone or "UTC")

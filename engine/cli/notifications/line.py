@@ -1,4 +1,4 @@
-"""A notification on one line, and which ones a person wants to see."""
+"""A notification on one line, and the selection of notifications."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -13,13 +13,16 @@ _decode = msgspec.json.Decoder(Notification).decode
 
 
 class Selection(NamedTuple):
-    """All, or those of a device, of a campaign (its id or its name in any case), or of both."""
+    """All notifications, or those of a device, of a campaign, or of both.
+
+    A campaign is given by its id or by its name, in any case.
+    """
 
     udid: str | None = None
     campaign: str | None = None
 
     def takes(self, notification: Notification) -> bool:
-        """Whether it is one of them."""
+        """Whether the notification is selected."""
         campaign = notification.campaign
         names = (str(campaign.id), campaign.name.casefold())
         wanted = self.campaign is None or self.campaign.casefold() in names
@@ -27,7 +30,7 @@ class Selection(NamedTuple):
 
 
 def read_notification(value: bytes | None) -> Notification | None:
-    """What the record's value says; None if it is no notification."""
+    """The notification in a record's value; None if it is none."""
     try:
         return _decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -40,7 +43,7 @@ def compact(value: bytes) -> str:
 
 
 def one_line(notification: Notification, *, width: int | None = None) -> str:
-    """When, which campaign, to whom, and what the phone shows; cut to `width` columns."""
+    """The time, the campaign, the device and the text on the phone; cut to `width` columns."""
     at = _time_of_day(notification.triggered_at)
     line = (
         f"{at}  {notification.campaign.name} -> {notification.device.udid}: "
@@ -53,7 +56,7 @@ def one_line(notification: Notification, *, width: int | None = None) -> str:
 
 
 def _time_of_day(written: str) -> str:
-    """In this host's time zone; dashes for a text that is no time, or none its calendar has."""
+    """The time in this host's time zone; dashes for a text that is no valid time."""
     try:
         return f"{datetime.fromtimestamp(parse(written)).astimezone():%H:%M:%S}"
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Detections from a file to Kafka: read and checked a line at a time, paced, published in batches.
+"""Publishes detections from a file: read and checked line by line, paced, sent in batches.
 
-Memory is bounded whatever the file's size; nothing is published behind the first fault.
+Memory is bounded whatever the file's size; nothing after the first fault is published.
 """

@@ -1,4 +1,4 @@
-"""The form of a file of detections, as an option says it or its suffix."""
+"""The format of a file of detections, by an option or by its suffix."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ class Format(StrEnum):
 
 
 def form_of(file: Path) -> Format:
-    """By the suffix; standard input (-) is JSON Lines. Raises BadParameter."""
+    """The format by the suffix; standard input (-) is JSON Lines. Raises BadParameter."""
     suffix = file.suffix.lower()
     if suffix in _CSV_SUFFIXES:
         return Format.CSV

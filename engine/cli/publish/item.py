@@ -1,4 +1,4 @@
-"""One detection to publish, and what every reader of a file has in common."""
+"""A detection to publish, and the interface of the readers of files."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -10,8 +10,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Item(NamedTuple):
-    """A message: the device's udid as the key, the value, and, for a replay at the recorded pace,
-    when it was recorded (epoch s)."""
+    """A message to publish.
+
+    `key` is the device's udid. `recorded` (epoch s) is the time of the detection, for a replay at
+    the recorded pace.
+    """
 
     key: bytes | None
     value: bytes
@@ -22,15 +25,17 @@ class LineReader(Protocol):
     """Reads a line at a time. Raises ValueError with what is accepted."""
 
     def read(self, line: bytes) -> Item | None:
-        """The item of a line; None for a line that carries none (blank, the header)."""
+        """The item of a line; None for a line without an item (a blank line, the header)."""
 
     def finish(self) -> Sequence[Item]:
-        """The items that waited for the end of the input. Raises ValueError when the input is
-        incomplete, PlacedError for a fault in an earlier line."""
+        """The items that waited for the end of the input.
+
+        Raises ValueError if the input is incomplete, PlacedError for a fault in an earlier line.
+        """
 
 
 class PlacedError(ValueError):
-    """A fault in line `number` (from 1), found later."""
+    """A fault in line `number` (from 1) that was found at the end of the input."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -38,8 +43,10 @@ class PlacedError(ValueError):
 
 
 def stamped(value: bytes, epoch: float) -> bytes:
-    """The same JSON object with `detected_at` set to `epoch`, in milliseconds; every other field
-    byte for byte."""
+    """The JSON object with `detected_at` set to `epoch`, in milliseconds.
+
+    Every other field stays as it is, byte for byte.
+    """
     fields = _decode(value)
     fields["detected_at"] = msgspec.Raw(b"%d" % round(epoch * 1000))
     return _encode(fields)

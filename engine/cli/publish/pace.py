@@ -1,16 +1,16 @@
-"""When the next detection is due."""
+"""Decides when the next detection is due."""
 
 from collections.abc import Callable
 
 from engine.cli.publish.item import Item
 
-_LATEST = 1.0  # seconds: no burst makes up for more
+_LATEST = 1.0  # seconds: a longer delay is not made up for by a burst
 
 Clock = Callable[[], float]
 
 
 class Pace:
-    """When each item is due. The base class: all at once."""
+    """Says when each item is due. The base class publishes all at once."""
 
     def due(self, position: int, item: Item) -> float:
         """When the item at `position` (from 0) is due, in seconds from the first one."""
@@ -31,14 +31,14 @@ class SteadyPace(Pace):
 
 
 class RecordedPace(Pace):
-    """As they were recorded, `speed` times as fast. Items must have their `recorded`."""
+    """The recorded times, `speed` times as fast. Items must have their `recorded`."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
         self._first: float | None = None
 
     def due(self, position: int, item: Item) -> float:
-        """The recorded distance from the first, compressed; one from before it is due at once."""
+        """The recorded distance from the first item, compressed; an earlier item is due at once."""
         del position
         recorded = item.recorded or 0.0
         if self._first is None:
@@ -49,8 +49,8 @@ class RecordedPace(Pace):
 class PaceKeeper:
     """Says how long to wait before each item. `clock` gives monotonic seconds.
 
-    A sender that is late by more than a second (a broker was away) goes on at the same pace from
-    there, and does not flood a broker that has just come back.
+    A sender that is more than a second late (a broker was away) continues at the same pace from
+    then on, so that it does not flood a broker that has just come back.
     """
 
     def __init__(self, pace: Pace, clock: Clock) -> None:
@@ -60,7 +60,7 @@ class PaceKeeper:
         self._position = 0
 
     def wait_before(self, item: Item) -> float:
-        """The seconds to wait before `item`, the next one, is sent: 0 when it is due."""
+        """The seconds to wait before `item`, the next one, is sent; 0 if it is due."""
         now = self._clock()
         if self._begin is None:
             self._begin = now

@@ -1,4 +1,4 @@
-"""Items to the topic, in order, at their pace, in batches."""
+"""Publishes items to the topic, in order, at their pace, in batches."""
 
 import asyncio
 import time
@@ -10,15 +10,14 @@ from engine.kafka.publisher import Outgoing, Publisher
 
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
-_TICK = 0.02  # seconds: what falls due within is one batch
+_TICK = 0.02  # seconds: items that become due within it form a batch
 
 
 class Sender:
-    """Publishes to one topic. `sent` counts what the brokers have acknowledged.
+    """Publishes to one topic. `sent` counts the items that the brokers have acknowledged.
 
-    With `stamp`, detected_at becomes the time of publishing. `deadline` (seconds) bounds one
-    batch; `steady` gives monotonic seconds, `clock` epoch seconds. `on_sent` is called after
-    each batch.
+    With `stamp`, detected_at becomes the time of publishing. `deadline` (seconds) bounds one batch;
+    `steady` gives monotonic seconds, `clock` epoch seconds. `on_sent` is called after each batch.
     """
 
     def __init__(
@@ -46,10 +45,10 @@ class Sender:
         self._bytes = 0
 
     async def send(self, items: Iterable[Item]) -> None:
-        """Publish all, each when it is due; returns when all are acknowledged.
+        """Publish all items, each when it is due; returns when all are acknowledged.
 
-        When `items` raises, what came before is published first. Raises KafkaError,
-        MessageTooLargeError, and TimeoutError past the deadline.
+        If `items` raises, the earlier items are published first. Raises KafkaError,
+        MessageTooLargeError, and TimeoutError after the deadline.
         """
         try:
             for item in items:

@@ -1,4 +1,4 @@
-"""A catalog as the rules see it: every beacon, compiled, with names for what it sends."""
+"""A catalog for the rules: every beacon, compiled, with the names of venues and campaigns."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from rules.model import CampaignSnapshot, VenueSnapshot
 _UTC = "UTC"
 
 
-class Place(NamedTuple):
+class VenueNames(NamedTuple):
     """A venue of a company, by their names."""
 
     company: str
@@ -32,28 +32,28 @@ class Place(NamedTuple):
 
 
 class ReplayedCampaign(NamedTuple):
-    """A campaign by its names. `id` is that of SQL; None for one that only a file has."""
+    """A campaign by its names. `id` is SQL's; None for a campaign that is only in a file."""
 
-    place: Place
+    place: VenueNames
     name: str
     id: int | None
     format: str
 
     @property
     def key(self) -> tuple[str, ...] | int:
-        """What is equal for the same campaign in two catalogs."""
+        """The identity of a campaign, the same in two catalogs."""
         return (*self.place, self.name) if self.id is None else self.id
 
 
 class ReplayedCatalog:
-    """Beacons by key, campaigns and venues by id. `name` is how reports call it."""
+    """Beacons by key, campaigns and venues by id. `name` is the catalog's name in reports."""
 
     def __init__(
         self,
         name: str,
         beacons: Mapping[BeaconKey, IndexedBeacon],
         campaigns: Mapping[int, ReplayedCampaign],
-        places: Mapping[int, Place],
+        places: Mapping[int, VenueNames],
     ) -> None:
         self.name = name
         self.beacons = beacons
@@ -67,7 +67,7 @@ def venue_clock(venue: VenueSnapshot) -> LocalClock:
 
 
 def campaign_clock(campaign: CampaignSnapshot) -> LocalClock:
-    """The wall clock by which the rules hold a campaign."""
+    """The wall clock that the rules use for a campaign."""
     offset = campaign.start.utcoffset()
     if campaign.time_zone is None and offset is not None:
         return fixed_clock(offset)
@@ -77,12 +77,12 @@ def campaign_clock(campaign: CampaignSnapshot) -> LocalClock:
 def _clock(zone: str | None) -> LocalClock:
     try:
         return zone_clock(zone or _UTC)
-    except ValueError:  # its campaigns are left out of the beacons, as the trigger leaves them
+    except ValueError:  # the beacons leave its campaigns out, as the trigger does
         return zone_clock(_UTC)
 
 
 async def living_campaigns(database: Database) -> frozenset[int]:
-    """The ids of the campaigns that SQL has. Raises SQLAlchemyError or OSError."""
+    """The ids of the campaigns in SQL that are not deleted. Raises SQLAlchemyError or OSError."""
     async with database.read() as session:
         return frozenset(await session.scalars(select(Campaign.id)))
 
@@ -90,11 +90,11 @@ async def living_campaigns(database: Database) -> frozenset[int]:
 async def read_catalog(
     database: Database, name: str, known: Collection[int] | None = None
 ) -> ReplayedCatalog:
-    """All of a database's catalog. `known` are the ids that SQL has given; None: all of them.
+    """The whole catalog of a database.
 
-    Raises SQLAlchemyError or OSError.
+    `known` are the ids that SQL has given; None for all of them. Raises SQLAlchemyError or OSError.
     """
-    # One moment of the catalog, whatever is edited meanwhile; SQLite's transactions are so anyway.
+    # Read at one moment, whatever is edited meanwhile, as SQLite's transactions do anyway.
     options: dict[str, Any] = {}
     if database.dialect == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -110,7 +110,7 @@ async def read_catalog(
         async for _, fields in connector_fields(session):
             connectors |= {each.company_id: each for each in map(decode_connector, fields.values())}
         query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
-        places = {id_: Place(*names) for id_, *names in await session.execute(query)}
+        places = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
         venues = await session.execute(select(Campaign.id, Campaign.venue_id))
         homes = {row.id: row.venue_id for row in venues}
     named = {
@@ -126,8 +126,10 @@ async def read_catalog(
 
 
 def _awake(field: bytes) -> CampaignSnapshot:
-    """The campaign without what it sends, which replays do not need; and never asleep: what ended
-    long ago could fire at the time of the detections."""
+    """The campaign without its content, which a replay does not need, and not asleep.
+
+    A campaign that ended long ago could fire at the time of the detections.
+    """
     return msgspec.structs.replace(decode_campaign(field).without_content(), asleep=False)
 
 

@@ -38,7 +38,7 @@ _SENT_COLUMNS = (
 
 
 def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
-    """One object a line; `kind` says of what: the replay, a reason, a campaign, an hour."""
+    """One object a line; `kind` is the replay, a reason, a campaign or an hour."""
     yield {
         "kind": "replay",
         "source": findings.source,
@@ -111,7 +111,10 @@ class SentCsv:
         self._writer.writerow(_SENT_COLUMNS)
 
     def add(self, replay: CatalogReplay, grants: Sequence[Grant], only: set[int]) -> None:
-        """What a catalog sends, and the positions of what only it sends."""
+        """Write the notifications of a catalog.
+
+        `only` are the positions of those that the other catalog does not send.
+        """
         for position, grant in enumerate(grants):
             campaign = replay.catalog.campaigns[grant.campaign.id]
             here = str(position in only).lower() if self._compared else ""

@@ -1,4 +1,4 @@
-"""Detections from a file, in every form that `proximity publish` reads, as records to decode."""
+"""Reads detections from a file, in every format that `proximity publish` reads."""
 
 import math
 from collections.abc import AsyncGenerator, Sequence
@@ -15,14 +15,16 @@ from engine.cli.publish.source import InputFaultError, Source, line_blocks
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.partition_worker import Records
 
-FILE_TOPIC = ""  # of records that no topic has held
+FILE_TOPIC = ""  # of records that come from no topic
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _time_of = attrgetter("detected_at")
 
 
 class FileRecord(msgspec.Struct, gc=False):
-    """What the decoder reads of a Kafka record. `offset` is the number of the line; there is no
-    time at which it came."""
+    """The fields of a Kafka record that the decoder reads.
+
+    `offset` is the number of the line. There is no time of arrival.
+    """
 
     value: bytes
     offset: int
@@ -48,7 +50,7 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The source's name in messages."""
         return self._source.name
 
     async def batches(self) -> AsyncGenerator[Records, None]:
@@ -64,7 +66,7 @@ class FileSource:
             yield self._as_records(self._rest(self._reader, number))
 
     def check_times(self, detections: Sequence[DecodedDetection]) -> None:
-        """Raises InputFaultError for one without a time: it has no record to take it from."""
+        """Raises InputFaultError for a detection without a time: it has no record's time."""
         if not math.isnan(sum(map(_time_of, detections))):
             return
         untimed = next(each for each in detections if math.isnan(each.detected_at))
@@ -88,7 +90,7 @@ class FileSource:
         ]
 
     def _begin(self, number: int, lines: list[bytes]) -> None:
-        """JSON Lines, or one array: the first line that is not blank decides."""
+        """Choose JSON Lines or one array by the first line that is not blank."""
         if number == 1:
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         first = next((line for line in lines if line.strip()), b"")

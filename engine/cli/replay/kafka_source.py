@@ -1,4 +1,4 @@
-"""Detections from Kafka, of a stretch of time, up to where the topic ends now."""
+"""Reads a period's detections from Kafka, up to the current end of the topic."""
 
 from collections.abc import AsyncGenerator, Sequence
 from math import inf
@@ -32,12 +32,14 @@ class KafkaSource:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The source's name in messages."""
         return ", ".join(self._topics)
 
     async def batches(self) -> AsyncGenerator[Records, None]:
-        """Records of one partition each. Raises KafkaError or TimeoutError, and CommandError where
-        there is no such topic."""
+        """Records, one partition at a time.
+
+        Raises KafkaError or TimeoutError, and CommandError if there is no such topic.
+        """
         partitions = await partitions_of(self._settings, self._topics)
         if not partitions:
             raise CommandError(f"there is no topic {self.name} yet: `proximity run` makes it")
@@ -49,7 +51,7 @@ class KafkaSource:
                 yield records
 
     def check_times(self, detections: Sequence[DecodedDetection]) -> None:
-        """Every record has a time."""
+        """Nothing to check, because every record has a time."""
 
     async def _offsets(
         self, partitions: list[TopicPartition]
@@ -67,6 +69,6 @@ class KafkaSource:
     async def _first_since(
         self, ranges: dict[TopicPartition, OffsetRange], instant: float
     ) -> dict[TopicPartition, int]:
-        """Those that are known; of the other partitions everything is read."""
+        """The first offsets that are known; other partitions are read from their beginning."""
         found = await self._reader.first_since(ranges, instant)
         return {tp: offset for tp, offset in found.items() if offset is not None}

@@ -1,17 +1,17 @@
-"""What a replay came to, as every output tells it."""
+"""The results of a replay, for every output."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
 
-from engine.cli.replay.catalogs import Place, ReplayedCampaign, ReplayedCatalog
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueNames
 from engine.cli.replay.comparison import CatalogComparison, SentHour
 from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.tally import LocalHour, TallyKey
 from rules.model import Reason
 
-_NOWHERE = Place("", "")
+_NOWHERE = VenueNames("", "")
 
 
 class HourRow(NamedTuple):
@@ -20,7 +20,7 @@ class HourRow(NamedTuple):
     `only_here`: of what is sent, what the other catalog does not send; None without another one.
     """
 
-    place: Place
+    place: VenueNames
     campaign: ReplayedCampaign | None
     hour: LocalHour
     reason: Reason
@@ -29,12 +29,12 @@ class HourRow(NamedTuple):
 
     @property
     def written_hour(self) -> str:
-        """When the hour begins, as the interface writes times."""
+        """The beginning of the hour, in the interface's format."""
         return f"{_local(self.hour):%Y-%m-%dT%H:%M:%S%z}"
 
 
 class CampaignRow(NamedTuple):
-    """A campaign: what it sent, to how many devices, and its decisions by reason."""
+    """A campaign: its notifications, their number of devices, and its decisions by reason."""
 
     campaign: ReplayedCampaign
     sent: int
@@ -45,7 +45,7 @@ class CampaignRow(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One catalog's: `detections` by the furthest check that any campaign reached."""
+    """The results for one catalog: `detections` by the furthest check that any campaign reached."""
 
     name: str
     detections: Mapping[Reason, int]
@@ -57,7 +57,8 @@ class Outcome(NamedTuple):
 
 class ReplayFindings(NamedTuple):
     """Of the whole replay. `records` were read, of which `undecodable` are no detections;
-    `decided` lay in the period. `begins_cold`: claims of the time before it are not known."""
+    `decided` lay in the period. `begins_cold`: claims of the time before it are not known.
+    """
 
     source: str
     records: int
@@ -77,7 +78,7 @@ def _local(hour: LocalHour) -> datetime:
 def outcome_of(
     replay: CatalogReplay, comparison: CatalogComparison | None = None, number: int = 0
 ) -> Outcome:
-    """The outcome of a replay; in a comparison that of the first (0) or the second (1)."""
+    """The outcome of a replay; in a comparison that of the first (0) or the second catalog (1)."""
     replay.tally.fold()
     only = None if comparison is None else comparison.only[number]
     devices_only = None if comparison is None else comparison.devices_only(number)
@@ -95,7 +96,7 @@ def _importance(row: CampaignRow) -> tuple[int, ReplayedCampaign]:
     return -row.sent, row.campaign._replace(id=row.campaign.id or 0)
 
 
-def _order(row: HourRow) -> tuple[Place, str, int, LocalHour, str]:
+def _order(row: HourRow) -> tuple[VenueNames, str, int, LocalHour, str]:
     campaign = row.campaign
     names = ("", 0) if campaign is None else (campaign.name, campaign.id or 0)
     return row.place, *names, row.hour, row.reason
@@ -104,7 +105,7 @@ def _order(row: HourRow) -> tuple[Place, str, int, LocalHour, str]:
 def _campaign_rows(
     replay: CatalogReplay, only: Counter[SentHour] | None, devices_only: dict[int, int] | None
 ) -> Iterator[CampaignRow]:
-    """Every campaign of the catalog, also one that no detection concerned."""
+    """Every campaign of the catalog, even without any detection."""
     reasons: defaultdict[int, Counter[Reason]] = defaultdict(Counter)
     for key, count in replay.tally.counts.items():
         if key.campaign_id is not None:
@@ -134,5 +135,5 @@ def _hour_rows(replay: CatalogReplay, only: Counter[SentHour] | None) -> Iterato
         yield HourRow(place, campaign, hour, reason, count, here)
 
 
-def _place(catalog: ReplayedCatalog, key: TallyKey) -> Place:
+def _place(catalog: ReplayedCatalog, key: TallyKey) -> VenueNames:
     return _NOWHERE if key.venue_id is None else catalog.places[key.venue_id]

@@ -21,12 +21,12 @@ class ReplayPeriod(NamedTuple):
 
     @property
     def begins_cold(self) -> bool:
-        """Whether claims of the time before are not known."""
+        """Whether the claims from before the period are unknown."""
         return self.since > -inf and self.warm_up >= self.since
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing lies outside of it."""
+        """Whether the period includes every time."""
         return self == ReplayPeriod()
 
     def parts(

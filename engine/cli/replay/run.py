@@ -1,6 +1,6 @@
 """The replay itself: decode a batch, decide it against each catalog, count.
 
-Nothing awaits once per detection.
+Nothing awaits once for each detection.
 """
 
 import time
@@ -26,7 +26,7 @@ OnSent = Callable[[CatalogReplay, Sequence[Grant], set[int]], None]
 
 
 class ReplaySource(Protocol):
-    """Where records come from. `read` of `total` (None while that is unknown) is done."""
+    """A source of records. `read` is the progress towards `total` (None if that is unknown)."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +66,7 @@ class ReplayRun:
         self._first_fault = ""
 
     async def run(self, progress: PlainProgress) -> ReplayFindings:
-        """Read to the end. Raises what the source raises."""
+        """Read to the end. Raises the errors of the source."""
         begin: float | None = None
         async with aclosing(self._source.batches()) as batches:
             async for records in batches:

@@ -1,4 +1,4 @@
-"""The outcome for a person at a terminal."""
+"""The results of a replay for a person at a terminal."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _DAY = 86_400
 
 
 def print_findings(findings: ReplayFindings) -> None:
-    """Everything; the hours as days where there are many."""
+    """Print all results; if there are many hours, by day."""
     for line in told(findings):
         typer.echo(for_terminal(line))
     first = findings.outcomes[0]
@@ -32,7 +32,7 @@ def print_findings(findings: ReplayFindings) -> None:
 
 
 def told(findings: ReplayFindings) -> Iterator[str]:
-    """The replay in sentences."""
+    """The results in sentences."""
     rate = findings.decided / max(findings.seconds, 0.001)
     yield (
         f"replayed {findings.decided:,} detections of {findings.source} in "
@@ -86,7 +86,7 @@ def _print_side_by_side(first: Outcome, second: Outcome) -> None:
 def paired(
     first: Outcome, second: Outcome
 ) -> Iterator[tuple[CampaignRow | None, CampaignRow | None]]:
-    """The same campaign in both catalogs, or in one of them; those first that differ most."""
+    """The campaigns of both catalogs side by side; those that differ most come first."""
     others = {row.campaign.key: row for row in second.campaigns}
     pairs: list[tuple[CampaignRow | None, CampaignRow | None]] = [
         (row, others.pop(row.campaign.key, None)) for row in first.campaigns
@@ -115,7 +115,7 @@ def _figures(mine: CampaignRow | None, other: CampaignRow | None) -> tuple[str, 
 
 
 def mostly(row: CampaignRow) -> str:
-    """The reason, besides sending and holding back, that most of its detections had."""
+    """The reason of most of its detections, besides sending and holding back."""
     for reason in row.reasons:
         if reason not in (Reason.GRANTED, Reason.THROTTLED):
             return reason.value

@@ -1,1 +1,1 @@
-"""Counting the topics again, by other means than the recorder, and holding SQL against it."""
+"""Counts the topics again, without the recorder's code, and compares the result with SQL."""

@@ -15,7 +15,7 @@ from engine.process.settings import Settings
 
 if TYPE_CHECKING:
     from engine.cli.verify.difference import Difference
-    from engine.cli.verify.run import Findings
+    from engine.cli.verify.run import VerifyFindings
 
 # A statement that reads all devices takes longer than those of the engine's daily work.
 _STATEMENT_SECONDS = 3600.0
@@ -62,7 +62,7 @@ def verify(
 
 
 class _Report:
-    """Takes the differences as they are found."""
+    """Receives the differences as they are found."""
 
     def __init__(self, json: bool, limit: int) -> None:
         self.count = self.explained = 0
@@ -80,7 +80,7 @@ class _Report:
             self._kept.append(difference)
 
     def show(self) -> None:
-        """Print what is kept as a table."""
+        """Print the collected differences as a table."""
         if not self._kept:
             return
         header = ("company", "device", "udid", "figure", "topics", "SQL", "")
@@ -96,7 +96,7 @@ def _cells(each: "Difference") -> tuple[str, ...]:
     return str(each.company_id), device, each.udid, each.figure, topics, sql, note
 
 
-async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings":
+async def _verify(settings: Settings, passes: int, report: _Report) -> "VerifyFindings":
     from engine.cli.progress import shown_progress
     from engine.cli.verify.run import verify as compare
 
@@ -110,7 +110,7 @@ async def _verify(settings: Settings, passes: int, report: _Report) -> "Findings
             )
 
 
-def _conclude(findings: "Findings", report: _Report, *, strict: bool) -> None:
+def _conclude(findings: "VerifyFindings", report: _Report, *, strict: bool) -> None:
     """The summary on standard error, and the exit status."""
     typer.echo(
         f"compared {findings.devices:,} devices with {findings.records:,} records "

@@ -1,4 +1,4 @@
-"""SQL held against the recount, device by device. Pure."""
+"""Compares SQL with the recount, device by device. Pure."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
@@ -11,8 +11,10 @@ _NOTHING = DeviceCounts()
 
 
 class RecordedDevice(NamedTuple):
-    """What SQL says of one device. `traces` is None where not every detection leaves one: then they
-    are not compared."""
+    """SQL's figures of one device.
+
+    `traces` is None if not every detection leaves a trace: then traces are not compared.
+    """
 
     id: int
     company_id: int
@@ -25,13 +27,12 @@ class RecordedDevice(NamedTuple):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One figure of one device on which SQL and the topics differ. `device_id` is None where SQL
-    lacks the device.
+    """One figure of one device on which SQL and the topics differ.
 
-    `may_be_edit`: a later edit of the catalog may explain it. Either SQL has more, by no more
-    records than there are of beacons and keys that are now inactive or deleted: they counted if
-    they were active when recorded. Or SQL has less, by no more records than there are of beacons
-    that had another owner before.
+    `device_id` is None if SQL lacks the device. `may_be_edit` says that a later edit of the catalog
+    may explain the difference. Either SQL has more, by no more records than there are of beacons
+    and keys that are now inactive or deleted: they counted if they were active when recorded. Or
+    SQL has less, by no more records than there are of beacons that had another owner before.
     """
 
     company_id: int
@@ -43,16 +44,16 @@ class Difference(msgspec.Struct, frozen=True):
     may_be_edit: bool
 
     def as_json(self) -> dict[str, Any]:
-        """By name, for a program."""
+        """The fields by name, for programs."""
         return msgspec.structs.asdict(self)
 
 
 class Comparison:
     """Compares the devices of SQL one by one; `missing` then yields those that SQL lacks.
 
-    Devices that are compared are removed from `recount`.
-    Without `traces` the rows of detection_trace are not compared, as in RecordedDevice.
-    Of `partial` figures the topics have lost their beginning: SQL may have more.
+    Devices that are compared are removed from `recount`. Without `traces` the rows of
+    detection_trace are not compared, as in RecordedDevice. The topics of `partial` figures have
+    lost their first records, so that SQL may have more.
     """
 
     def __init__(

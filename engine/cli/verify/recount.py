@@ -1,4 +1,4 @@
-"""What the topics add up to. Pure, and written without the recorder's code: it checks that."""
+"""Counts the topics. Pure, and written without the recorder's code, because it checks that code."""
 
 import zlib
 from collections import Counter
@@ -20,7 +20,7 @@ _DAY = 86_400.0
 
 
 class _Numbered(msgspec.Struct):
-    # No record of SQL has a greater id; the recorder makes a dead letter of it.
+    # No record in SQL has a greater id; the recorder makes a dead letter of a message with one.
     id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -49,7 +49,7 @@ class Interval(NamedTuple):
         return self.since <= instant < self.until
 
 
-class Share(NamedTuple):
+class DeviceShare(NamedTuple):
     """One of `passes` parts of all devices, so that each part fits into memory."""
 
     number: int = 0
@@ -72,15 +72,15 @@ class BeaconFact(NamedTuple):
 
 
 class ApplicationFact(NamedTuple):
-    """An application of the catalog, its owner, and until when its key is good."""
+    """An application of the catalog, its owner, and until when its key is valid."""
 
     company_id: int
     active: bool
     expire_on: datetime | None
 
 
-class Catalog(NamedTuple):
-    """What decides which records count, as it is now."""
+class RecountCatalog(NamedTuple):
+    """The current catalog, as far as it decides which records count."""
 
     beacons: Mapping[BeaconKey, BeaconFact]
     companies: frozenset[int]
@@ -88,13 +88,13 @@ class Catalog(NamedTuple):
 
 
 class DeviceCounts(msgspec.Struct):
-    """What the topics say of one device.
+    """The topics' figures of one device.
 
-    `traces`, `receptions` and `authentications` are those of the time whose rows are all kept.
-    `uncounted` detections were made at beacons that are inactive or deleted now, and `refused`
-    authentications with keys that are not good now: they counted if it was otherwise when they
-    were recorded. `contested` detections (a part of `detections`) were made at beacons that had
-    another owner before: they did not count if they were recorded then.
+    `traces`, `receptions` and `authentications` are for the time of which SQL keeps all rows.
+    `uncounted` detections are at beacons that are inactive or deleted now, and `refused`
+    authentications have keys that are not valid now: both counted if that was otherwise when they
+    were recorded. `contested` detections (a part of `detections`) are at beacons that had another
+    owner before: they did not count if they were recorded then.
     """
 
     detections: int = 0
@@ -116,11 +116,11 @@ class Recount:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: RecountCatalog,
         *,
         kept: Interval,
         read: Callable[[Record], Iterable[DecodedDetection]],
-        share: Share,
+        share: DeviceShare,
     ) -> None:
         self.devices: dict[CompanyDevice, DeviceCounts] = {}
         self.unknown_beacons: Counter[str] = Counter()
@@ -131,7 +131,7 @@ class Recount:
         self._seen: set[bytes] = set()
 
     def add_detection(self, record: Record) -> None:
-        """Count the detections of a record. Raises what its decoder raises."""
+        """Count the detections of a record. Raises the errors of its decoder."""
         for detection in self._read(record):
             self._count(detection)
 
@@ -186,7 +186,7 @@ class Recount:
             counts.refused += 1
 
     def _has_a_row(self, at: float, record: Record) -> bool:
-        """No row is written of what is dated more than a day ahead of its record."""
+        """Whether a row is written: not if it is dated more than a day after its record."""
         return self._kept.has(at) and at <= record.timestamp / 1000 + _DAY
 
     def _counts_of(self, company_id: int, udid: str) -> DeviceCounts:
@@ -198,7 +198,7 @@ class Recount:
 
 
 def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
-    """Count the records; how many of them are malformed."""
+    """Count the records. Returns how many of them are malformed."""
     malformed = 0
     for record in records:
         try:

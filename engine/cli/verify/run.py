@@ -1,4 +1,4 @@
-"""`proximity verify`, step by step: one snapshot of SQL, the topics up to its offsets, compare."""
+"""The steps of `proximity verify`: snapshot SQL, read the topics up to its offsets, compare."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from catalog.database import Database
 from engine.cli.errors import CommandError
 from engine.cli.progress import PlainProgress
 from engine.cli.verify.difference import Comparison, Difference
-from engine.cli.verify.recount import Catalog, Interval, Recount, Share, count_all
-from engine.cli.verify.snapshot import Snapshot, open_snapshot
+from engine.cli.verify.recount import DeviceShare, Interval, Recount, RecountCatalog, count_all
+from engine.cli.verify.snapshot import SqlSnapshot, open_snapshot
 from engine.kafka.decoding import AT_ONCE
 from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
 from engine.kafka.positions import Position
@@ -25,7 +25,7 @@ _GONE = OffsetRange(0, 0)
 
 
 class RecordedRange(NamedTuple):
-    """The recorded records that a partition still has, and a fault that makes them useless.
+    """The recorded records that a partition still has, or a fault that makes them useless.
 
     `is_whole`: the topic still has every record of this partition that is recorded.
     """
@@ -41,9 +41,12 @@ class RecordedRange(NamedTuple):
         return max(0, self.end - self.begin)
 
 
-class Findings(NamedTuple):
-    """The results besides the differences. `replaced` topics have taken the name of another one,
-    whose records are in SQL's figures too."""
+class VerifyFindings(NamedTuple):
+    """The results besides the differences.
+
+    `replaced` are topics that took the name of another topic, whose records are in SQL's figures
+    too.
+    """
 
     replaced: set[str]
     ranges: dict[TopicPartition, RecordedRange]
@@ -53,12 +56,12 @@ class Findings(NamedTuple):
 
     @property
     def incomplete(self) -> dict[TopicPartition, int]:
-        """Partitions that do not reach back to the beginning, and their first offset."""
+        """The partitions that no longer reach back to the beginning, with their first offset."""
         return {tp: each.begin for tp, each in self.ranges.items() if each.begin > 0}
 
     @property
     def faults(self) -> list[str]:
-        """What makes a comparison impossible, a line each."""
+        """The faults that make a comparison impossible, a line each."""
         return [each.fault for each in self.ranges.values() if each.fault is not None]
 
 
@@ -69,11 +72,11 @@ async def verify(
     passes: int,
     progress: PlainProgress,
     on_difference: Callable[[Difference], None],
-) -> Findings:
-    """Recount and compare. The snapshot stays open as long as the reading takes.
+) -> VerifyFindings:
+    """Recount and compare. The snapshot stays open while the topics are read.
 
-    The topics are read `passes` times, each time for a share of the devices. Raises CommandError
-    where nothing was recorded, KafkaError, SQLAlchemyError, OSError or TimeoutError.
+    The topics are read `passes` times, each time for a share of the devices. Raises CommandError if
+    nothing was recorded, KafkaError, SQLAlchemyError, OSError or TimeoutError.
     """
     topics = Topics.of(settings)
     names = (*topics.all_detections, topics.notifications, topics.authentications)
@@ -131,7 +134,7 @@ def _recorded_range(
 class _Verification:
     settings: Settings
     topics: Topics
-    snapshot: Snapshot
+    snapshot: SqlSnapshot
     reader: TopicReader
     ranges: dict[TopicPartition, RecordedRange]
     replaced: set[str]
@@ -142,22 +145,25 @@ class _Verification:
     malformed: int = 0
     devices: int = 0
 
-    async def run(self, passes: int) -> Findings:
+    async def run(self, passes: int) -> VerifyFindings:
         """All passes, one share of the devices after the other."""
         catalog = await self.snapshot.catalog()
         kept = self._kept(await self.snapshot.now())
         for number in range(passes):
-            await self._pass(catalog, kept, Share(number, passes))
+            await self._pass(catalog, kept, DeviceShare(number, passes))
         # Each pass has read all records.
         records, malformed = self.records // passes, self.malformed // passes
-        return Findings(self.replaced, self.ranges, records, malformed, self.devices)
+        return VerifyFindings(self.replaced, self.ranges, records, malformed, self.devices)
 
     def _kept(self, now: float) -> Interval:
-        """The time whose rows are compared. Rows of the first day of the retention may be on their
-        way out, and those of days to come are not all kept."""
+        """The time whose rows are compared.
+
+        Rows of the first day of the retention may be deleted at any time, and rows of future days
+        are not all kept.
+        """
         return Interval(max(0.0, now - (self.settings.trace_retention - 1) * _DAY), now + _DAY)
 
-    async def _pass(self, catalog: Catalog, kept: Interval, share: Share) -> None:
+    async def _pass(self, catalog: RecountCatalog, kept: Interval, share: DeviceShare) -> None:
         recount = Recount(
             catalog,
             kept=kept,
@@ -193,7 +199,7 @@ class _Verification:
                 self.progress.update(self.records)
 
     def _partial_figures(self) -> set[str]:
-        """The figures whose topics do not hold all of their records."""
+        """The figures whose topics no longer hold all of their records."""
         figures = {
             **dict.fromkeys(self.topics.all_detections, ("nb_beacon", "detection_trace")),
             self.topics.notifications: ("nb_campaign", "reception"),

@@ -1,4 +1,4 @@
-"""SQL at one moment: offsets, catalog and figures of one transaction that changes nothing."""
+"""SQL at one moment: offsets, catalog and figures, read in one transaction that changes nothing."""
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -23,21 +23,27 @@ from catalog.models import (
 )
 from catalog.models.base import Instant
 from engine.cli.verify.difference import RecordedDevice
-from engine.cli.verify.recount import ApplicationFact, BeaconFact, Catalog, Interval, Share
+from engine.cli.verify.recount import (
+    ApplicationFact,
+    BeaconFact,
+    DeviceShare,
+    Interval,
+    RecountCatalog,
+)
 from engine.kafka.detections import BeaconKey
 from engine.kafka.positions import Position
 
 TraceTable = DetectionTrace | AuthenticationTrace | Reception
 
 
-class Snapshot:
-    """Reads within the transaction; what is committed meanwhile is not seen."""
+class SqlSnapshot:
+    """Reads within the transaction and does not see later commits."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def positions(self, topics: Collection[str]) -> dict[TopicPartition, Position]:
-        """The first record of each partition that is not recorded, where any is."""
+        """The position of the first record that is not recorded, by partition with any records."""
         offset = RecorderOffset
         query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
         rows = await self._connection.execute(query.where(offset.topic.in_(topics)))
@@ -47,7 +53,7 @@ class Snapshot:
         }
 
     async def now(self) -> float:
-        """The present on SQL's clock, in epoch seconds."""
+        """The time on SQL's clock, in epoch seconds."""
         now = await self._connection.scalar(select(type_coerce(func.current_timestamp(), Instant)))
         return float(now.timestamp()) if now is not None else 0.0
 
@@ -56,15 +62,17 @@ class Snapshot:
         query = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(topics))
         return set(await self._connection.scalars(query))
 
-    async def catalog(self) -> Catalog:
+    async def catalog(self) -> RecountCatalog:
         """Every beacon, company and application."""
         companies = await self._connection.scalars(select(Company.id))
-        return Catalog(await self._beacons(), frozenset(companies), await self._applications())
+        return RecountCatalog(
+            await self._beacons(), frozenset(companies), await self._applications()
+        )
 
     async def devices(
-        self, share: Share, kept: Interval, traces: bool
+        self, share: DeviceShare, kept: Interval, traces: bool
     ) -> AsyncIterator[RecordedDevice]:
-        """The devices of a share; their traces of the time that is `kept`."""
+        """The devices of a share; their traces from the time that is `kept`."""
         detections, receptions, authentications = (
             _counts(table, kept) for table in (DetectionTrace, Reception, AuthenticationTrace)
         )
@@ -112,8 +120,8 @@ class Snapshot:
 
 
 @asynccontextmanager
-async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
-    """A snapshot for as long as the context lasts. Raises SQLAlchemyError or OSError."""
+async def open_snapshot(database: Database) -> AsyncIterator[SqlSnapshot]:
+    """A snapshot while the context lasts. Raises SQLAlchemyError or OSError."""
     async with database.engine.connect() as connection:
         if database.dialect == "postgresql":
             await connection.execution_options(
@@ -121,13 +129,13 @@ async def open_snapshot(database: Database) -> AsyncIterator[Snapshot]:
             )
         async with connection.begin():
             if database.dialect == "postgresql":
-                # It waits for Kafka, for as long as that takes.
+                # The transaction is idle while the topics are read, which may take long.
                 await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-            yield Snapshot(connection)
+            yield SqlSnapshot(connection)
 
 
 def _counts(table: type[TraceTable], kept: Interval) -> Subquery:
-    """Rows of that time, by device."""
+    """The number of rows from that time, by device."""
     since, until = (datetime.fromtimestamp(instant, UTC) for instant in kept)
     query = select(table.device_id, func.count().label("rows"))
     query = query.where(table.create_on >= since, table.create_on < until)

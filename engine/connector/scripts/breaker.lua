@@ -1,17 +1,18 @@
--- Breakers of customers' services, shared by all connector workers. The rules are those of
--- connectors/breaker.py, which see.
+-- Breakers of customers' services, shared by all connector workers. connectors/breaker.py explains
+-- the rules.
 --
--- KEYS    one a report: the breaker of its company
+-- KEYS    one for each report: the breaker of its company
 -- ARGV    1: now (epoch ms)
 --         2: window (calls)   3: failures that open it   4: pause (ms)   5: lease (ms)
 --         6: forget (ms): the key's time to live
 --         7: the name of the process that reports
---         then two a report: wish (tell, ask, passed, failed, leave);
+--         then two for each report: purpose (tell, ask, passed, failed, leave);
 --         outcomes since the last report, oldest first, 1 for a failure and 0 for none
--- RETURNS three a report: 1 if open, 1 if the reporter is the prober, ms to wait before asking again
+-- RETURNS three for each report: 1 if open, 1 if the reporter is the prober, ms to wait before the
+--         next question
 --
 -- A value is a hash: w the last outcomes, u open until (epoch ms; absent when closed), p the
--- prober, l until when the prober is waited for (epoch ms).
+-- prober, l the end of the prober's lease (epoch ms).
 
 local now, window, failures = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local pause, lease, forget, name = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
@@ -36,27 +37,27 @@ end
 
 local replies = {}
 for i, key in ipairs(KEYS) do
-  local wish, new = ARGV[6 + 2 * i], ARGV[7 + 2 * i]
+  local purpose, new = ARGV[6 + 2 * i], ARGV[7 + 2 * i]
   local state = redis.call('HMGET', key, 'w', 'u', 'p', 'l')
   local open_until, prober = tonumber(state[2] or nil), state[3] or ''
   local lease_until = tonumber(state[4] or nil) or 0
   if not open_until then
     open_until = count(key, state[1] or '', new)
     prober = ''
-  elseif prober == name and wish ~= 'tell' and wish ~= 'ask' then
+  elseif prober == name and purpose ~= 'tell' and purpose ~= 'ask' then
     prober = ''
     redis.call('HDEL', key, 'p', 'l')
-    if wish == 'passed' then
+    if purpose == 'passed' then
       redis.call('DEL', key)
       open_until = nil
-    elseif wish == 'failed' then
+    elseif purpose == 'failed' then
       open_until = now + pause
       redis.call('HSET', key, 'u', text(open_until))
     end
   end
   local probed = prober ~= '' and prober ~= name and now < lease_until
   local is_prober, wait = 0, 0
-  if open_until and wish == 'ask' and now >= open_until and not probed then
+  if open_until and purpose == 'ask' and now >= open_until and not probed then
     is_prober = 1
     redis.call('HSET', key, 'p', name, 'l', text(now + lease))
   elseif open_until then

@@ -1,32 +1,32 @@
 -- Takes claims for a batch: one campaign to one device, no more often than the campaign's delay.
 --
--- KEYS    one a device
+-- KEYS    one for each device
 -- ARGV    1: now (epoch ms)
---         2: retain (ms): how long a grant is remembered beyond its delay, so that a record that
---            comes late, or the same one again after a crash, finds it
---         then one a device: "+" if all its claims are to be read, else "-"; then its claims in the
---         order of the records, each as WISH has it: campaign, owner, detected_at (epoch ms), delay
---         (ms)
--- RETURNS one a claim: 0 granted (now, or to this owner before),
---         else the detected_at (epoch ms) of a grant that forbids it, one not after it if there is;
---         then one a device with "+": campaigns and values in turn, as they were before; nothing if
---         the device has very many, or those before it had
+--         2: retain (ms): how long a grant is remembered beyond its delay, for records that arrive
+--            late or are delivered again after a crash
+--         then one for each device: "+" to read all its claims, else "-"; then its requests in the
+--         order of the records, in the form REQUEST: campaign, owner (the notification id),
+--         detected_at (epoch ms), delay (ms)
+-- RETURNS one for each request: 0 if it is granted (now, or to this owner before), else the
+--         detected_at (epoch ms) of a grant that denies it: a grant not after it, if there is one;
+--         then one for each device with "+": campaigns and values in turn, as they were before;
+--         nothing if this device, or the devices before it, have very many
 --
--- A device is a hash, campaign -> claim: 14 digits until when it is needed (epoch ms), then the
--- list of grants: 16 bytes owner, 14 digits detected_at. Each lies at least the delay behind the one
--- before, so the list is in order of time. It has one entry unless the delay is shorter than what may
--- be delivered again.
+-- A device is a hash, campaign -> claim: 14 digits for the time until which it is needed (epoch
+-- ms), then the list of grants: 16 bytes owner, 14 digits detected_at. Each grant is at least the
+-- delay after the one before, so the list is in order of time. It has one entry unless the delay is
+-- shorter than the time in which records may be delivered again.
 
 local UNTIL = 14
 local ENTRY = 30
 local MOST_ENTRIES = 1023
-local WISH = '>i8c16i8i8'
-local WISH_BYTES = 40
+local REQUEST = '>i8c16i8i8'
+local REQUEST_BYTES = 40
 local MOST_READ = 128 -- claims of a device
 local MOST_READ_IN_ALL = 4096
-local BETWEEN_SWEEPS = 64 -- claims that a device gets, until those needed no more are removed
+local BETWEEN_SWEEPS = 64 -- claims that a device gets before expired ones are removed
 
--- From the newest on, for only a late or repeated record has to look further.
+-- Searches from the newest grant on: only late or repeated records need older ones.
 local function find(claim, owner, at, delay)
   local forbids = 0
   for from = #claim - ENTRY + 1, UNTIL + 1, -ENTRY do
@@ -69,16 +69,16 @@ local now = tonumber(ARGV[1])
 local retain = tonumber(ARGV[2])
 local replies, read, read_in_all = {}, {}, 0
 for i, key in ipairs(KEYS) do
-  local wishes = ARGV[i + 2]
-  if string.sub(wishes, 1, 1) == '+' then
+  local requests = ARGV[i + 2]
+  if string.sub(requests, 1, 1) == '+' then
     local count = redis.call('HLEN', key)
     local few = count <= MOST_READ and read_in_all + count <= MOST_READ_IN_ALL
     read[#read + 1] = few and redis.call('HGETALL', key)
     read_in_all = read_in_all + (few and count or 0)
   end
   local needed, added = 0, 0
-  for from = 2, #wishes, WISH_BYTES do
-    local campaign, owner, at, delay = struct.unpack(WISH, wishes, from)
+  for from = 2, #requests, REQUEST_BYTES do
+    local campaign, owner, at, delay = struct.unpack(REQUEST, requests, from)
     local claim = redis.call('HGET', key, campaign)
     local mine, forbids = false, 0
     if claim then

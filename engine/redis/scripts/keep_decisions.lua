@@ -1,9 +1,9 @@
--- Keeps the last decisions of devices, the newest first.
+-- Stores the last decisions about devices, the newest first.
 --
--- KEYS    one a decision; a device may come several times, in the order of its decisions
--- ARGV    1: the most decisions of a device
+-- KEYS    one for each decision: its device, which may occur several times, in order
+-- ARGV    1: the most decisions about a device
 --         2: for how long they are kept (ms), from the last one on
---         then one a decision: what is kept
+--         then one for each decision: its value
 
 local last = tonumber(ARGV[1]) - 1
 for i, key in ipairs(KEYS) do

@@ -1,14 +1,14 @@
--- Gives claims back, or shortens them, for the owner alone. What is kept is described in claim.lua.
+-- Gives claims back, or shortens them, for their owner alone. claim.lua describes the values.
 --
--- KEYS    the device, one a claim
--- ARGV    one a claim: 19 digits campaign; 16 bytes owner; 14 digits detected_at (epoch ms, of which
---         the whole second counts); 14 digits delay (ms); 14 digits keep (ms): for how long it is to
---         forbid from detected_at on, less than the delay; 0 gives it back
--- RETURNS one a claim: 1 changed, 0 the owner holds no such claim (any more), or it was shortened
---         before
+-- KEYS    one for each claim: its device
+-- ARGV    one for each claim: 19 digits campaign; 16 bytes owner; 14 digits detected_at (epoch ms,
+--         the whole second counts); 14 digits delay (ms); 14 digits keep (ms): for how long from
+--         detected_at on the claim denies others, less than the delay; 0 gives it back
+-- RETURNS one for each claim: 1 if it changed, 0 if the owner does not hold it (any more) or it was
+--         shortened before
 --
--- A grant that is to forbid for less is moved back in time: by as much as its delay is too long.
--- It stays behind the grant before it, so that the list stays in order of time.
+-- A claim is shortened by moving its grant back in time, by the difference of delay and keep. The
+-- grant stays after the one before it, so the list stays in order of time.
 
 local UNTIL = 14
 local ENTRY = 30

@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: schemathesis tries all of it, with every check that it has."""
+"""schemathesis tries every operation of the OpenAPI document, with every check that it has."""
 
 import asyncio
 import json

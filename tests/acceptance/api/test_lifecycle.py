@@ -1,4 +1,4 @@
-"""The process: starts, serves, finishes what is in hand, ends with 0."""
+"""The process of the interface: it starts, serves, finishes requests in hand, and ends with 0."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What became of every call: published, or a dead letter with its reason, or declined."""
+"""Collects the outcome of every call: published, a dead letter with its reason, or declined."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ from tests.acceptance.topics import TopicSet
 
 
 class Account(NamedTuple):
-    """Ids of calls by company name, and of what came of them. Ids may repeat."""
+    """Ids of calls by company name, and by outcome. Ids may repeat."""
 
     bodies: list[dict[str, Any]]
     calls: dict[str, Counter[str]]

@@ -1,4 +1,4 @@
-"""A group of connector workers, and a view of how far it has come."""
+"""A group of connector workers, and a view of its progress."""
 
 import pytest
 

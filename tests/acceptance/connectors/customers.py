@@ -1,4 +1,4 @@
-"""Companies with a connector each, and a web service that treats each of them as it is told."""
+"""Companies with a connector each, and a web service that treats each company as it is told to."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from catalog.models import Company, Connector
 from catalog.secrets import open_cipher
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import BeaconPlan, World
-from tests.servers.http_service import Answer, Heard, HttpService
+from tests.servers.http_service import Answer, HttpService, ReceivedRequest
 
 SECRET_KEY = "a passphrase for tests"
 TOKEN = "very-secret-token"
@@ -72,7 +72,7 @@ class Customers:
 def by_path(answers: Mapping[str, Answer]) -> Answer:
     """A service whose answer depends on the path."""
 
-    async def answer(heard: Heard, writer: Any) -> None:
+    async def answer(heard: ReceivedRequest, writer: Any) -> None:
         await answers[heard.path.strip("/")](heard, writer)
 
     return answer

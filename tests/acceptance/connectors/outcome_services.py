@@ -14,8 +14,8 @@ from tests.acceptance.world import World
 from tests.servers.http_service import (
     CONTENT,
     Answer,
-    Heard,
     HttpService,
+    ReceivedRequest,
     content,
     endless,
     hanging,
@@ -39,7 +39,7 @@ def first_busy_then_content() -> Answer:
     """429 with a Retry-After to each call's first try."""
     seen: set[str] = set()
 
-    async def answer(heard: Heard, writer: Any) -> None:
+    async def answer(heard: ReceivedRequest, writer: Any) -> None:
         first = heard.id not in seen
         seen.add(heard.id)
         await (replying(429, retry_after="1") if first else content())(heard, writer)

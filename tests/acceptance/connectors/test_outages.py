@@ -1,4 +1,4 @@
-"""The connector while something is away, or it is told to go itself."""
+"""The connector while a server is away, and when it is told to stop."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.acceptance.connectors.calls import bodies, call, publish
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
-from tests.servers.http_service import Heard, content, hanging, replying, serving
+from tests.servers.http_service import ReceivedRequest, content, hanging, replying, serving
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
@@ -103,7 +103,7 @@ async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
     sqlite_url: str,
     topic_prefix: str,
 ) -> None:
-    async def by_path(heard: Heard, writer: Any) -> None:
+    async def by_path(heard: ReceivedRequest, writer: Any) -> None:
         await (replying(404) if heard.path == "/fails" else content())(heard, writer)
 
     await make_schema(sqlite_url)
@@ -145,7 +145,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
 ) -> None:
     """One call of many hangs; the next process neither repeats what was finished nor loses one."""
 
-    async def by_path(heard: Heard, writer: Any) -> None:
+    async def by_path(heard: ReceivedRequest, writer: Any) -> None:
         await (hanging if heard.path == "/hangs" else content(after=0.2))(heard, writer)
 
     await make_schema(sqlite_url)

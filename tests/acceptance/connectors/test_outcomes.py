@@ -204,8 +204,8 @@ async def _check_claims(
         campaign = customers.of[name].beacon.campaigns[0].record.id
         call = next(iter(accounts.calls[name]))
         at = detected[call] + after
-        wish = ClaimRequest(campaign, devices[call], b"another detectio", at, DELAY)
-        return await claims.take([wish], at) == [None]
+        request = ClaimRequest(campaign, devices[call], b"another detectio", at, DELAY)
+        return await claims.take([request], at) == [None]
 
     detected: dict[str, float] = {}
     devices: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Two connector workers killed at random moments: every call is accounted for, none twice over."""
+"""Two connector workers killed at random moments: every call is accounted for, none twice."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Recorders that die, pause, come and go while they work."""
+"""A number of recorders that are killed, frozen, started and stopped while they work."""
 
 import random
 import signal
@@ -15,7 +15,8 @@ Check = Callable[[], Awaitable[bool]]
 
 class Crew:
     """`size` recorders. `count` tells how many records are recorded, `is_done` whether all are
-    that have been published so far."""
+    that have been published so far.
+    """
 
     def __init__(
         self, rig: Rig, dice: random.Random, *, size: int, count: Count, is_done: Check

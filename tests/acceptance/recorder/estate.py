@@ -1,4 +1,4 @@
-"""What stands in the catalog of these tests: beacons that count, and some that do not."""
+"""The catalog of these tests: beacons whose detections count, and some whose do not."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Very many records, and what they add up to, counted as they are made."""
+"""Makes very many records and counts what they add up to."""
 
 import random
 import uuid
@@ -25,7 +25,8 @@ Device = tuple[int, str]  # company id, udid
 
 class Message(NamedTuple):
     """A record to publish: the topic's short name, key, value, and when it comes (the record's own
-    timestamp)."""
+    timestamp).
+    """
 
     topic: str
     key: bytes
@@ -54,7 +55,7 @@ class Print:
 
 
 class Expected:
-    """What SQL has to say in the end."""
+    """The figures that SQL must have in the end."""
 
     def __init__(self) -> None:
         self.nb_beacon: Counter[Device] = Counter()

@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 class Size(NamedTuple):
-    """How much is done. The counts are of all rounds."""
+    """The size of a run. The counts are those of all rounds."""
 
     detections: int
     notifications: int
@@ -53,7 +53,7 @@ CATCH_UP = 1200.0 if FULL else 90.0
 
 
 class Scene:
-    """A flood towards recorders, over one database."""
+    """A flood of records for recorders, over one database."""
 
     def __init__(
         self, rig: Rig, topics: TopicSet, bootstrap: str, database: Database, size: Size

@@ -1,4 +1,4 @@
-"""What SQL says, read without the product's statements."""
+"""Reads SQL's figures without the product's statements."""
 
 from collections import defaultdict
 from datetime import UTC, date, datetime

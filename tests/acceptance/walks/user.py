@@ -1,4 +1,4 @@
-"""What each of the three has: the command, HTTP, and a file of settings that leads to servers."""
+"""The tools of each of the three users: the command, HTTP, and a file of settings for servers."""
 
 import json
 import subprocess
@@ -36,7 +36,8 @@ class User:
 
     def __call__(self, *words: str, status: int = 0, given: str = "", **changed: str) -> str:
         """Run a command to its end; what it printed, errors last. `changed` settings come from the
-        environment."""
+        environment.
+        """
         done = subprocess.run(
             [
                 sys.executable,

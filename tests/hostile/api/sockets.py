@@ -1,4 +1,4 @@
-"""Bare connections, for what no HTTP client would send."""
+"""Bare connections that send what no HTTP client would send."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Bodies of every operation, with what no client would send: never an error of ours."""
+"""Unusual bodies for every operation never lead to an internal error."""
 
 import os
 from collections.abc import AsyncIterator, Iterator

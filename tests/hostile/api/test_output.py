@@ -1,4 +1,4 @@
-"""What strangers wrote does nothing to the terminal or the sheet of whoever looks at it."""
+"""Text from strangers neither controls a terminal nor runs as a formula in a spreadsheet."""
 
 import asyncio
 import csv

@@ -1,6 +1,6 @@
-"""Both ports of a real process under callers who want its memory, its time and its connections.
+"""Both ports of a real process under clients that take its memory, time and connections.
 
-With PROXIMITY_TEST_FULL=1 what they send is what took the process to 3,758 MB: 150 MB.
+With PROXIMITY_TEST_FULL=1 they send the 150 MB that once took the process to 3,758 MB.
 """
 
 import asyncio

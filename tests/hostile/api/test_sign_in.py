@@ -1,4 +1,4 @@
-"""Signing in while others guess, and flood."""
+"""Signing in while other clients guess passwords and flood the interface."""
 
 import asyncio
 import time

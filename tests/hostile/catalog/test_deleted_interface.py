@@ -1,4 +1,4 @@
-"""What holders see once something is deleted: nothing of it, but in the past."""
+"""A deleted record is gone for its holder at once, except in the past."""
 
 import json
 from datetime import UTC, date, datetime
@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 Made = dict[str, Any]
 
 
-class Place:
+class VenueScene:
     """A venue with a beacon, a geofence and a campaign tied to both, made as holders make them."""
 
     def __init__(self, api: Harness, owner: Headers, made: dict[str, Made]) -> None:
@@ -48,7 +48,7 @@ async def owner(api: Harness) -> Headers:
 
 
 @pytest.fixture
-async def place(api: Harness, owner: Headers, bodies: Bodies) -> Place:
+async def place(api: Harness, owner: Headers, bodies: Bodies) -> VenueScene:
     async def make(path: str, body: Made) -> Made:
         answer = await api.call("POST", path, owner, body)
         assert answer.status_code == 201, answer.text
@@ -61,11 +61,11 @@ async def place(api: Harness, owner: Headers, bodies: Bodies) -> Place:
     ties = {"beacons": [beacon["id"]], "geofencings": [fence["id"]], "tags": ["door"]}
     campaign = await make(f"/lieu/{number}/campaign", bodies.campaign(**ties))
     made = {"venue": venue, "beacon": beacon, "geofence": fence, "campaign": campaign}
-    return Place(api, owner, made)
+    return VenueScene(api, owner, made)
 
 
 @pytest.mark.parametrize("name", ["venue", "beacon", "geofence", "campaign"])
-async def test_it_is_gone_at_once(api: Harness, owner: Headers, place: Place, name: str):
+async def test_it_is_gone_at_once(api: Harness, owner: Headers, place: VenueScene, name: str):
     await place.delete(name)
     inside = list(place.paths) if name == "venue" else [name]
     for each in inside:
@@ -84,7 +84,7 @@ async def test_it_is_gone_at_once(api: Harness, owner: Headers, place: Place, na
 
 
 @pytest.mark.parametrize("name", ["venue", "beacon", "geofence", "campaign"])
-async def test_a_new_one_is_another(api: Harness, owner: Headers, place: Place, name: str):
+async def test_a_new_one_is_another(api: Harness, owner: Headers, place: VenueScene, name: str):
     before = place.made[name]
     await place.delete(name)
     if name == "venue":
@@ -97,7 +97,7 @@ async def test_a_new_one_is_another(api: Harness, owner: Headers, place: Place, 
 
 
 @pytest.mark.parametrize("name", ["venue", "beacon"])
-async def test_traces_keep_names(api: Harness, owner: Headers, place: Place, name: str):
+async def test_traces_keep_names(api: Harness, owner: Headers, place: VenueScene, name: str):
     number = await _heard(api, owner, place)
     before = (await place.get(f"/crm/{number}"))["beacon"][0]
     await place.delete(name)
@@ -106,7 +106,7 @@ async def test_traces_keep_names(api: Harness, owner: Headers, place: Place, nam
     assert after["lieu"] == place.made["venue"]["name"]
 
 
-async def test_another_company_s_traces_name_nothing(api: Harness, place: Place):
+async def test_another_company_s_traces_name_nothing(api: Harness, place: VenueScene):
     stranger = await api.account()
     number = await _heard(api, stranger, place)
     await place.delete("venue")
@@ -114,7 +114,7 @@ async def test_another_company_s_traces_name_nothing(api: Harness, place: Place)
     assert (heard["lieu"], heard["beacon"]) == ("", {"id": place.made["beacon"]["id"]})
 
 
-async def _heard(api: Harness, owner: Headers, place: Place) -> int:
+async def _heard(api: Harness, owner: Headers, place: VenueScene) -> int:
     async with api.database.write.begin() as session:
         company = await session.scalar(
             select(Account.company_id).where(Account.email == owner["x-service-key"])
@@ -127,7 +127,7 @@ async def _heard(api: Harness, owner: Headers, place: Place) -> int:
         return device.id
 
 
-async def test_statistics_keep_names(api: Harness, place: Place):
+async def test_statistics_keep_names(api: Harness, place: VenueScene):
     venue = place.made["venue"]["id"]
     async with api.database.write.begin() as session:
         figures = {"venue_id": venue, "detections": 1, "devices": 1, "notifications": 1}
@@ -149,7 +149,7 @@ async def test_statistics_keep_names(api: Harness, place: Place):
     assert await told() == before
 
 
-async def test_a_file_makes_it_anew(api: Harness, place: Place):
+async def test_a_file_makes_it_anew(api: Harness, place: VenueScene):
     """Natural keys are those of what is not deleted."""
     made = place.made
     document: dict[str, Any] = {

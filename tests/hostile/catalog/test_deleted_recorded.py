@@ -1,4 +1,4 @@
-"""What the recorder and verify make of deleted beacons: nothing is added, and nothing cried."""
+"""Deleted beacons for the recorder and verify: nothing is added, and no difference is reported."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What one company may put in: refused beyond it, by the interface and in files, however quick."""
+"""The limits of a company's catalog hold, in the interface and in files, however many write."""
 
 import asyncio
 import json

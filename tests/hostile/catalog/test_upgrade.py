@@ -1,4 +1,4 @@
-"""A catalog that an earlier version filled, brought up to date: nothing lost, no id again."""
+"""A catalog of an earlier version is upgraded: nothing is lost, and no id is given again."""
 
 from collections.abc import AsyncIterator, Collection
 from typing import Any

@@ -1,5 +1,7 @@
-"""Company A's service in a process of its own: what it burns there is not taken from company B's
-service, nor from what measures B."""
+"""Company A's service in a process of its own.
+
+The processor time that it uses is not taken from company B's service, nor from what measures B.
+"""
 
 import asyncio
 import multiprocessing
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.hostile.connectors.services import HOSTILE, together
-from tests.servers.http_service import Answer, Heard, serving
+from tests.servers.http_service import Answer, ReceivedRequest, serving
 from tests.servers.waiting import wait_until
 
 _PROCESSES = multiprocessing.get_context("spawn")
@@ -18,7 +20,7 @@ _END_SECONDS = 10.0
 
 
 class ServiceElsewhere:
-    """A service that runs. `asked`: how many requests it has had."""
+    """A running service. `asked` is the number of requests that it has received."""
 
     def __init__(self, port: Any, asked: Any) -> None:
         self._port = port
@@ -56,7 +58,7 @@ def _serve(kind: str, at_once: int, port: Any, asked: Any) -> None:
 
 
 async def _until_terminated(answer: Answer, port: Any, asked: Any) -> None:
-    async def counted(heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def counted(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         asked.value += 1
         await answer(heard, writer)
 

@@ -1,10 +1,10 @@
-"""Services that answer so that reading the answer costs as much as can be."""
+"""Services whose answers are as costly to read as possible."""
 
 import asyncio
 from itertools import cycle, product
 from typing import Any
 
-from tests.servers.http_service import Answer, Heard, writing
+from tests.servers.http_service import Answer, ReceivedRequest, writing
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 INTERIM = b"HTTP/1.1 103 Early Hints\r\n\r\n"
@@ -12,7 +12,7 @@ _ONE_BYTE_CHUNKS = CHUNKED + b"1\r\nx\r\n" * 60_000 + b"0\r\n\r\n"
 _FLOOD_SECONDS = 2.5
 
 
-async def interim_replies(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+async def interim_replies(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """2.5 s of interim replies, as fast as they are read."""
     until = asyncio.get_running_loop().time() + _FLOOD_SECONDS
     while asyncio.get_running_loop().time() < until:
@@ -22,7 +22,7 @@ async def interim_replies(_heard: Heard, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def one_byte_a_millisecond(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+async def one_byte_a_millisecond(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """A body that comes byte by byte, each in a packet of its own."""
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")
     for _ in range(60_000):
@@ -31,7 +31,7 @@ async def one_byte_a_millisecond(_heard: Heard, writer: asyncio.StreamWriter) ->
         await asyncio.sleep(0.001)  # the service's own slowness
 
 
-async def last_line_missing(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+async def last_line_missing(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Header lines without an end."""
     writer.write(b"HTTP/1.1 200 OK\r\n")
     while True:
@@ -80,7 +80,7 @@ def absurd_waits() -> Answer:
         for value, status in product(ABSURD_WAITS, (301, 429, 404, 503))
     )
 
-    async def answer(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def answer(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(next(replies))
 
     return answer
@@ -94,7 +94,7 @@ def together(answer: Answer, count: int) -> Answer:
     asked = 0
     full = asyncio.Event()
 
-    async def answer_together(heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def answer_together(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         nonlocal asked
         asked += 1
         if asked >= count:

@@ -1,4 +1,4 @@
-"""Whatever stands on connector-calls: a call that goes its whole way, or a dead letter."""
+"""Every record of connector-calls becomes a call that is made, or a dead letter."""
 
 import copy
 import json
@@ -94,8 +94,8 @@ def _take_every_step(one: ReceivedCall) -> None:
         answered.notification(TOPICS.notifications)
         if (letter := answered.dead_letter()) is not None:
             letter.outgoing(TOPICS.dead_letters, 0.0)
-        if (wish := answered.claim_update()) is not None:
-            assert len(update_argument(wish)) == 19 + 16 + 3 * 14
+        if (update := answered.claim_update()) is not None:
+            assert len(update_argument(update)) == 19 + 16 + 3 * 14
     if one.message.connector is None:
         return
     try:

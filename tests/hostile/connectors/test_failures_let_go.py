@@ -1,4 +1,4 @@
-"""What a failed call has read is let go of at once, and not when the garbage collector comes by."""
+"""The memory of a failed call is freed at once, and not by the garbage collector later."""
 
 import gc
 

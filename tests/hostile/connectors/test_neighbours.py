@@ -22,8 +22,8 @@ from tests.hostile.connectors.elsewhere import ServiceElsewhere, serving_elsewhe
 from tests.hostile.connectors.services import HOSTILE
 from tests.hostile.measuring import (
     MIB,
-    Heard,
     Memory,
+    NeighbourLatencies,
     assert_not_delayed,
     create_with_broker_time,
     latencies,
@@ -94,7 +94,7 @@ class Scene:
         self._rounds = 0
         self.told = ""
 
-    async def b_hears(self) -> Heard:
+    async def b_hears(self) -> NeighbourLatencies:
         """B's seconds in calm, and while A's service does its worst."""
         self._rounds += 1
         prefix = f"{self._prefix}{self._rounds}."
@@ -110,7 +110,7 @@ class Scene:
             [seconds for _, seconds in await latencies(self._bootstrap, topics, name)]
             for name in (b"calm ", b"loud ")
         ]
-        return Heard(calm, loud)
+        return NeighbourLatencies(calm, loud)
 
     async def _burn(self, connector: Command, topics: TopicSet) -> None:
         async with (

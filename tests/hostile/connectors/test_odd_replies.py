@@ -18,7 +18,15 @@ from connectors.model import CallResult, Content, Declined, Failed
 from connectors.scheduled_call import RetryPolicy
 from tests.hostile.connectors.services import BURNING, CHUNKED, INTERIM, head
 from tests.integration.connectors.scheduling import RunningScheduler, call_to, scheduling
-from tests.servers.http_service import CONTENT, Answer, Heard, content, replying, serving, writing
+from tests.servers.http_service import (
+    CONTENT,
+    Answer,
+    ReceivedRequest,
+    content,
+    replying,
+    serving,
+    writing,
+)
 from tests.servers.waiting import eventually
 
 ONCE = RetryPolicy(tries=1)
@@ -203,7 +211,7 @@ async def test_under_tls_too(answer: Answer, fault: str) -> None:
 
 
 async def test_tls_records_of_one_byte_are_counted() -> None:
-    async def dribbling(_heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def dribbling(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")
         for _ in range(60_000):
             writer.write(b"x")  # a record of its own

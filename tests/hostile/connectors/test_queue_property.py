@@ -1,4 +1,4 @@
-"""No waiting call is ever lost, whatever is added, held, taken, ended and swept, in any order."""
+"""No waiting call is lost, whatever is added, held, taken, ended and swept, in any order."""
 
 from itertools import count
 
@@ -25,7 +25,7 @@ steps = st.lists(
 
 
 class Bookkeeping:
-    """The queue, and beside it where each item must be."""
+    """The queue, with a record of where each item must be."""
 
     def __init__(self, *, in_all: int, per_company: int) -> None:
         self.queue: FairQueue[int] = FairQueue(in_all=in_all, per_company=per_company)
@@ -52,7 +52,7 @@ class Bookkeeping:
         for item, company_id in list(self.running.items()):
             if company_id == of:
                 del self.running[item]
-                self.queue.finished(of)
+                self.queue.finish(of)
                 return
 
     def sweep(self, answers: list[bool]) -> None:
@@ -119,6 +119,6 @@ def test_a_sweep_at_the_edge_of_a_second() -> None:
     left = []
     while (taken := queue.take()) is not None:
         left.append(taken[1])
-        queue.finished(1)
+        queue.finish(1)
     assert len(gone) + len(left) == 25_000
     assert {*gone, *left} == set(range(25_000))

@@ -1,4 +1,4 @@
-"""Kafka is away and services go on answering: what waits for it is bounded in bytes."""
+"""While Kafka is away and services answer, the content that waits for Kafka is bounded."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Whatever stands in Retry-After, it is a wait or nothing."""
+"""Every text in Retry-After is either a wait or ignored."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A connector is saved: names that hang delay nobody, and no url that is closed gets in."""
+"""Saving a connector: names that hang delay nothing else, and no forbidden url is accepted."""
 
 import asyncio
 import json

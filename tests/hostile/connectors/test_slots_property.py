@@ -1,4 +1,4 @@
-"""A slot always comes back, and a probe is always told of: whatever becomes of a call, and when."""
+"""A slot is always freed and a probe is always reported, however and whenever a call ends."""
 
 import asyncio
 from collections import Counter

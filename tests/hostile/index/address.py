@@ -1,4 +1,4 @@
-"""One address behind which servers change, as a service name or a virtual address does."""
+"""One address whose server changes, like a service name or a virtual address."""
 
 import asyncio
 from collections.abc import AsyncIterator

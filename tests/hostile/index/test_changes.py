@@ -1,4 +1,4 @@
-"""The stream of changes goes back, or loses a message: no process believes what it remembers."""
+"""The stream of changes goes back, or loses a message: no process goes on with stale entries."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What cannot fire takes no memory of Redis; a Redis that is full is seen, and can be relieved."""
+"""Campaigns that cannot fire take no memory of Redis; a full Redis is noticed and relieved."""
 
 import os
 from datetime import UTC, datetime, timedelta

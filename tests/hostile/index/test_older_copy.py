@@ -1,4 +1,4 @@
-"""Redis falls back to an older copy: what was switched off does not fire on."""
+"""Redis falls back to an older copy: a campaign that was switched off does not fire again."""
 
 import asyncio
 import shutil

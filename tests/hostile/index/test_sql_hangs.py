@@ -1,4 +1,4 @@
-"""SQL hangs, which is not that it refuses: the trigger starts and works from Redis alone."""
+"""SQL hangs, instead of refusing: the trigger starts and works with Redis alone."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A stream that grants everything: each detection leads to one notification, no claim asked."""
+"""A stream in which each detection leads to one notification, without claims."""
 
 import json
 import time
@@ -62,7 +62,8 @@ class CommittedTopics(TopicSet):
 
     async def until_done(self, deadline: float = DEADLINE) -> None:
         """Wait until every record that can be seen is committed; the ends of transactions, and
-        what was given up, take offsets too. Nothing is published any more."""
+        what was given up, take offsets too. Nothing is published any more.
+        """
         ends: Counter[int] = Counter()
         for record in await self.read(self._source):
             ends[record.partition] = max(ends[record.partition], record.offset + 1)

@@ -1,4 +1,4 @@
-"""Kafka that goes and comes back is seen by asking it, not by remembering."""
+"""An outage of Kafka and its end are noticed by requests, not by cached results."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A SIGKILL in a stream that grants everything repeats what was in flight, at most."""
+"""After a SIGKILL in a stream that grants everything, at most the records in flight repeat."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Kafka goes for a while under a whole process: readiness and a metric say so, briefly the log."""
+"""Kafka is away from a whole process: readiness and a metric show it, and the log stays short."""
 
 import asyncio
 from pathlib import Path

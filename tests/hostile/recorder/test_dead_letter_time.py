@@ -1,4 +1,4 @@
-"""A dead letter from a host whose clock Kafka refuses: it goes aside all the same."""
+"""A host whose clock Kafka refuses can still publish dead letters."""
 
 import time
 from collections.abc import AsyncIterator, Sequence

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.cli.verify.difference import Comparison
-from engine.cli.verify.recount import Interval, Recount, Share, count_all
+from engine.cli.verify.recount import DeviceShare, Interval, Recount, count_all
 from engine.cli.verify.snapshot import open_snapshot
 from engine.kafka.detection_decoder import OwnFormatDecoder
 from tests.contract.ledgers import next_offsets, open_scene
@@ -166,7 +166,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
     async with open_snapshot(scene.scene.database) as snapshot:
         catalog = await snapshot.catalog()
         kept = Interval(0.0, 253_402_300_799.0)
-        recount = Recount(catalog, kept=kept, read=READ, share=Share())
+        recount = Recount(catalog, kept=kept, read=READ, share=DeviceShare())
         count = {
             DETECTIONS: recount.add_detection,
             NOTIFICATIONS: recount.add_notification,
@@ -176,7 +176,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         comparison = Comparison(recount)
         found = [
             difference
-            async for device in snapshot.devices(Share(), kept, False)
+            async for device in snapshot.devices(DeviceShare(), kept, False)
             for difference in comparison.differences(device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]

@@ -1,4 +1,4 @@
-"""A server that cuts statements off after a while: batches get smaller until they go through."""
+"""A server that cancels long statements: batches become smaller until they succeed."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

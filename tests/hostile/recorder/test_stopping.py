@@ -1,4 +1,4 @@
-"""A recorder that is stopped while SQL holds it up says nothing but that it stops."""
+"""A recorder that is stopped while SQL does not answer logs only that it stops."""
 
 import asyncio
 import contextlib

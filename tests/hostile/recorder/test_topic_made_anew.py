@@ -1,4 +1,4 @@
-"""Topics deleted and made anew under a recorder: what both of them held is in SQL, each once."""
+"""Topics deleted and created again under a recorder: SQL has the records of both, each once."""
 
 import os
 import random

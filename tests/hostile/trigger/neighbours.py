@@ -1,4 +1,4 @@
-"""Two companies on the same partitions: one that does its worst, and one that must not feel it."""
+"""Two companies on the same partitions: A does its worst, and B must not notice."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from tests.acceptance.rig import Command
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import BeaconPlan, World
-from tests.hostile.measuring import Heard, Memory, latencies
+from tests.hostile.measuring import Memory, NeighbourLatencies, latencies
 from tests.servers.waiting import eventually
 
 CALM = 120  # detections of B
@@ -92,7 +92,9 @@ class Scene:
         self._bootstrap = bootstrap
         self._neighbours = neighbours
 
-    async def b_hears(self, loud: Sequence[Message], leads_to: int, topic: str) -> Heard:
+    async def b_hears(
+        self, loud: Sequence[Message], leads_to: int, topic: str
+    ) -> NeighbourLatencies:
         """B's seconds in calm, and while `loud` is worked off: so many messages on `topic`."""
         async with (
             self._topics.counting("notifications") as notified,
@@ -116,7 +118,7 @@ class Scene:
         beside = [seconds for sent, seconds in seen if loud_from <= sent < loud_until]
         assert len(calm) >= CALM - 1
         assert beside
-        return Heard(calm, beside)
+        return NeighbourLatencies(calm, beside)
 
     async def _at_least(self, count: Callable[[], Awaitable[int]], enough: int) -> bool:
         assert self.trigger.process.poll() is None, self.trigger.output

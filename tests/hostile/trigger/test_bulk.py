@@ -1,4 +1,4 @@
-"""One company's campaigns, however many and however large: bounded memory, and B does not wait."""
+"""Any number and size of one company's campaigns: memory is bounded, and B does not wait."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Detections made to hurt, through a whole process: none stops it, and each is accounted for."""
+"""Malformed detections for a whole process: none stops it, and each is accounted for."""
 
 import json
 import os

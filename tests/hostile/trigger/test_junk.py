@@ -1,4 +1,4 @@
-"""Phones that send what cannot be read: dead letters, and everybody else is served."""
+"""Phones that send junk: it becomes dead letters, and all other phones are served."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Killed in the middle of one company's bulk: nothing is lost, and what comes again is the same."""
+"""A kill in the middle of one company's bulk: nothing is lost, and repeats are identical."""
 
 import json
 import os

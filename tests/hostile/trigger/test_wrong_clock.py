@@ -1,4 +1,4 @@
-"""A trigger whose clock is hours ahead of the brokers', which refuse what it dates."""
+"""A trigger whose clock is hours ahead of the brokers', which refuse its timestamps."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Counts what SQL is asked."""
+"""Counts statements to SQL."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Every operation that the document tells of, so that no test forgets one."""
+"""Every operation in the document, so that no test forgets one."""
 
 from typing import Any, NamedTuple
 

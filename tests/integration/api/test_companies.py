@@ -1,4 +1,4 @@
-"""Nothing crosses from one company to another, whatever the operation and the record."""
+"""No operation on any record crosses from one company to another."""
 
 from datetime import UTC, datetime
 from typing import Any

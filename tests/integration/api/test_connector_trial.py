@@ -15,8 +15,8 @@ from tests.integration.api.test_companies import Holder, everything
 from tests.servers.http_service import (
     CONTENT,
     Answer,
-    Heard,
     HttpService,
+    ReceivedRequest,
     content,
     replying,
     resetting,
@@ -105,7 +105,7 @@ async def test_each_outcome(
 
 
 async def test_a_service_that_repeats_the_url(api: Harness, owner: Headers, bodies: Bodies):
-    async def repeat(heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def repeat(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await replying(404, heard.target.encode(), location=heard.target)(heard, writer)
 
     async with serving(repeat) as service:
@@ -196,7 +196,7 @@ class Gated:
     def __init__(self) -> None:
         self.open = asyncio.Event()
 
-    async def __call__(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def __call__(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await self.open.wait()
         await content()(heard, writer)
 

@@ -1,4 +1,4 @@
-"""What nobody filled: a text is empty, a number or a time null; and it can be sent back."""
+"""Empty fields: a text is "", a number or a time null, and both can be sent back."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""POST /lieu/{id}/campaign/{uid}/explain: why it is silent, and when it would not be."""
+"""POST /lieu/{id}/campaign/{uid}/explain: why a campaign does not fire, and when it would."""
 
 import time
 import uuid
@@ -26,7 +26,7 @@ async def owner(api: Harness) -> Headers:
     return await api.account()
 
 
-class Asked:
+class CampaignToExplain:
     """A venue with a campaign that targets one of its beacons by a tag."""
 
     def __init__(self, api: Harness, owner: Headers, bodies: Bodies) -> None:
@@ -43,7 +43,7 @@ class Asked:
         record: dict[str, Any] = answer.json()
         return record
 
-    async def setup(self) -> "Asked":
+    async def setup(self) -> "CampaignToExplain":
         self.venue = (await self.made("/region", self.bodies.venue()))["id"]
         self.beacon = await self.made(f"/region/{self.venue}/beacon", self.bodies.beacon())
         self.campaign = await self.made(f"/lieu/{self.venue}/campaign", self.bodies.campaign())
@@ -67,8 +67,8 @@ class Asked:
 
 
 @pytest.fixture
-async def asked(api: Harness, owner: Headers, bodies: Bodies) -> Asked:
-    return await Asked(api, owner, bodies).setup()
+async def asked(api: Harness, owner: Headers, bodies: Bodies) -> CampaignToExplain:
+    return await CampaignToExplain(api, owner, bodies).setup()
 
 
 def failed(told: dict[str, Any]) -> dict[str, str]:
@@ -76,7 +76,7 @@ def failed(told: dict[str, Any]) -> dict[str, str]:
     return {each["check"]: each["found"] for each in told["checks"] if not each["passed"]}
 
 
-async def test_the_reason_the_values_and_the_next_moment(asked: Asked):
+async def test_the_reason_the_values_and_the_next_moment(asked: CampaignToExplain):
     told = await asked.told(at=LATE)
     assert (told["at"], told["reason"], told["proximity"]) == (LATE, "outside_hours", "near")
     assert told["beacon"]["id"] == asked.beacon["id"]
@@ -93,13 +93,13 @@ async def test_the_reason_the_values_and_the_next_moment(asked: Asked):
     ]
 
 
-async def test_now_when_nothing_is_asked(asked: Asked):
+async def test_now_when_nothing_is_asked(asked: CampaignToExplain):
     told = await asked.told()
     assert abs(datetime.fromisoformat(told["at"]).timestamp() - time.time()) < 60
     assert told["claim"] is None
 
 
-async def test_the_last_edit_counts_at_once(asked: Asked):
+async def test_the_last_edit_counts_at_once(asked: CampaignToExplain):
     assert (await asked.told(at=OPEN))["reason"] == "granted"
     await asked.edit_campaign(active=False)
     told = await asked.told(at=OPEN)
@@ -114,7 +114,7 @@ async def test_the_last_edit_counts_at_once(asked: Asked):
     assert (await asked.told(at=OPEN))["next_at"] == "2027-03-01T09:00:00+0100"
 
 
-async def test_another_beacon_and_another_distance(asked: Asked):
+async def test_another_beacon_and_another_distance(asked: CampaignToExplain):
     path = f"/region/{asked.venue}/beacon"
     off = await asked.made(path, asked.bodies.beacon(active=False))
     other = await asked.made(path, asked.bodies.beacon(tags=[]))
@@ -135,7 +135,7 @@ async def test_another_beacon_and_another_distance(asked: Asked):
     assert "unknown_beacon" not in {each["check"] for each in told["checks"]}
 
 
-async def test_a_claim_of_the_device(asked: Asked, settings: Settings):
+async def test_a_claim_of_the_device(asked: CampaignToExplain, settings: Settings):
     at = datetime.fromisoformat(OPEN).timestamp()
     owner = uuid.UUID("0c5ab8a2-9f0e-5d0b-9c43-3a8a1f1d6a52")
     claims = Claims(
@@ -145,8 +145,8 @@ async def test_a_claim_of_the_device(asked: Asked, settings: Settings):
         deadline=5.0,
         metrics=Metrics(),
     )
-    wish = ClaimRequest(asked.campaign["id"], "phone", owner.bytes, at - 812, 86_400)
-    assert await claims.take([wish], at) == [None]
+    request = ClaimRequest(asked.campaign["id"], "phone", owner.bytes, at - 812, 86_400)
+    assert await claims.take([request], at) == [None]
     told = await asked.told(at=OPEN, udid="phone")
     assert told["reason"] == "throttled"
     assert told["claim"] == {
@@ -162,7 +162,7 @@ async def test_a_claim_of_the_device(asked: Asked, settings: Settings):
     assert (await asked.told(at=OPEN, udid="another"))["claim"] is None
 
 
-async def test_reading_is_enough_and_a_device_needs_its_own_level(asked: Asked):
+async def test_reading_is_enough_and_a_device_needs_its_own_level(asked: CampaignToExplain):
     company = await company_of(asked)
     reader = await asked.api.account(company, campaign=1, crm=0)
     assert (await asked.ask(reader, at=OPEN)).status_code == 200
@@ -173,10 +173,10 @@ async def test_reading_is_enough_and_a_device_needs_its_own_level(asked: Asked):
     assert (await asked.ask(nobody, at=OPEN)).status_code == 403
 
 
-async def test_another_companys_records_do_not_exist(asked: Asked, bodies: Bodies):
+async def test_another_companys_records_do_not_exist(asked: CampaignToExplain, bodies: Bodies):
     stranger = await asked.api.account()
     assert (await asked.ask(stranger, at=OPEN)).status_code == 404
-    theirs = Asked(asked.api, stranger, bodies)
+    theirs = CampaignToExplain(asked.api, stranger, bodies)
     await theirs.setup()
     refused = await asked.ask(beacon=theirs.beacon["id"])
     assert refused.status_code == 400
@@ -185,13 +185,13 @@ async def test_another_companys_records_do_not_exist(asked: Asked, bodies: Bodie
     assert (await theirs.ask(at=OPEN)).status_code == 404
 
 
-async def test_what_is_wrong_is_named(asked: Asked):
+async def test_what_is_wrong_is_named(asked: CampaignToExplain):
     refused = await asked.ask(at="Saturday", beacon="desk", proximity="close", udid="")
     assert refused.status_code == 400
     assert set(refused.json()["fields"]) == {"at", "beacon", "proximity", "udid"}
 
 
-async def company_of(asked: Asked) -> Company:
+async def company_of(asked: CampaignToExplain) -> Company:
     async with asked.api.database.read() as session:
         query = select(Company).join(Account, Account.company_id == Company.id)
         found = await session.scalar(query.where(Account.email == asked.owner["x-service-key"]))

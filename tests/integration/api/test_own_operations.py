@@ -1,4 +1,4 @@
-"""What the project adds: one beacon or geofence, applications, the connector's end."""
+"""The project's own operations: one beacon or geofence, applications, deleting the connector."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How often SQL is asked: the same for one record and for many; for a known session not at all."""
+"""The number of queries: the same for one record and for many; none for a known session."""
 
 from datetime import UTC, datetime
 

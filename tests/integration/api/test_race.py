@@ -1,4 +1,4 @@
-"""Many at once: one wins, and nothing is left half-written."""
+"""Concurrent requests: one wins, and nothing is left half-written."""
 
 import asyncio
 from collections import Counter

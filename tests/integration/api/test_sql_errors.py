@@ -1,4 +1,4 @@
-"""Errors of SQL by their sort: what may pass is 503 with Retry-After, all else is 500."""
+"""Errors of SQL: a temporary one is 503 with Retry-After, any other is 500."""
 
 import pytest
 from sqlalchemy import make_url, text

@@ -1,4 +1,4 @@
-"""The index is what SQL says: built at once, drained bit by bit, or by several at a time."""
+"""The index agrees with SQL, whether it is rebuilt or drained, by one process or by several."""
 
 import asyncio
 import contextlib

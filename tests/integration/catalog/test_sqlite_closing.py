@@ -1,4 +1,4 @@
-"""A SQLite connection that is given up in the middle of a statement leaves no task that hangs."""
+"""A SQLite connection that is closed in the middle of a statement leaves no task that hangs."""
 
 import asyncio
 import contextlib

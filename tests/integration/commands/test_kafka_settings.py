@@ -1,4 +1,4 @@
-"""What keeps a newcomer from Kafka is said in one line that names it; what is right works."""
+"""A wrong Kafka setting leads to one line that names it; right settings work."""
 
 import asyncio
 import os

@@ -25,7 +25,7 @@ from engine.redis.claims import ClaimRequest, Claims
 from engine.wiring.role import ProcessParts
 from engine.wiring.stores import Stores
 from tests.acceptance.connectors.calls import call
-from tests.servers.http_service import Heard, HttpService, content, hanging, replying
+from tests.servers.http_service import HttpService, ReceivedRequest, content, hanging, replying
 from tests.servers.waiting import eventually
 
 PARTITION = TopicPartition("connector-calls", 3)
@@ -36,7 +36,8 @@ DELIVERIES = ("at_least_once", "exactly_once")
 
 class Broker:
     """The publisher of a process, or the transactional one of a partition: then what is published
-    counts when it is committed. While `is_up` is not set, nothing is acknowledged."""
+    counts when it is committed. While `is_up` is not set, nothing is acknowledged.
+    """
 
     def __init__(self, *, transactional: bool) -> None:
         self.is_up = asyncio.Event()
@@ -81,7 +82,7 @@ class Broker:
 
 
 class World:
-    """What outlives a process: Kafka, Redis, and a customer's service that answers by path."""
+    """The servers that outlive a process: Kafka, Redis, and a service that answers by path."""
 
     def __init__(self, settings: Settings, stores: Stores, service: HttpService) -> None:
         self.settings = settings
@@ -103,7 +104,7 @@ class World:
             metrics=Metrics(),
         )
 
-    async def answer(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await self.answers[heard.path](heard, writer)
 
     async def call(self, path: str, **fields: Any) -> ConnectorCall:

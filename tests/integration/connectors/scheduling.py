@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
@@ -18,6 +19,7 @@ from connectors.model import (
     CallDevice,
     CallResult,
     Endpoint,
+    Failed,
     HttpMethod,
     NamedReference,
     ParameterPlace,
@@ -26,6 +28,7 @@ from connectors.resolver import CachingResolver
 from connectors.scheduled_call import RetryPolicy
 from connectors.scheduler import CallScheduler, SchedulerLimits
 from engine.process.cancelling import cancel
+from tests.servers.waiting import eventually
 
 LOOPBACK = (IPv4Network("127.0.0.0/8"),)
 # For a call that is to miss its deadline; any other has time, however busy the machine is.
@@ -146,3 +149,14 @@ __all__ = [
     "egress",
     "scheduling",
 ]
+
+
+def faults(one: RunningScheduler) -> Counter[str]:
+    return Counter(
+        result.fault.value if isinstance(result, Failed) else type(result).__name__
+        for result in one.results.values()
+    )
+
+
+async def until_all(one: RunningScheduler, count: int, deadline: float = 15.0) -> None:
+    await eventually(lambda: len(one.results) >= count, deadline=deadline, what=f"{count} results")

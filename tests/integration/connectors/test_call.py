@@ -13,8 +13,8 @@ from connectors.request import build_request
 from tests.integration.connectors.asking import ask, fault_of
 from tests.integration.connectors.scheduling import call_to, caller, egress
 from tests.servers.http_service import (
-    Heard,
     HttpService,
+    ReceivedRequest,
     content,
     hanging,
     replying,
@@ -120,7 +120,7 @@ async def test_a_connection_that_was_hung_up_meanwhile_is_no_failure() -> None:
 
 
 async def test_a_kept_connection_that_dies_under_the_request_is_replaced() -> None:
-    async def once_a_connection(_heard: Heard, writer: Any) -> None:
+    async def once_a_connection(_heard: ReceivedRequest, writer: Any) -> None:
         if writer in served:
             writer.transport.abort()
             return

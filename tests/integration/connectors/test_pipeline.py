@@ -13,7 +13,7 @@ from engine.process.settings_sources import load_settings
 from engine.wiring.stores import open_stores
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.integration.connectors.role import DELIVERIES, FIRST, LARGEST, World
-from tests.servers.http_service import Heard, content, hanging, serving
+from tests.servers.http_service import ReceivedRequest, content, hanging, serving
 from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
@@ -130,7 +130,7 @@ async def test_a_crash_before_publishing_loses_no_call(world: World) -> None:
 async def test_a_revoked_partition_finishes_what_is_in_flight(world: World) -> None:
     held = asyncio.Event()
 
-    async def after_the_revocation(heard: Heard, writer: asyncio.StreamWriter) -> None:
+    async def after_the_revocation(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await held.wait()
         await content()(heard, writer)
 

@@ -1,4 +1,4 @@
-"""A server process ends with the one that started it, in good order or not."""
+"""A server process ends with the process that started it, in order or not."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What is explained before a detection comes is what the trigger decides, by its claims too."""
+"""An explanation before a detection agrees with the trigger's decision, claims included."""
 
 import random
 from collections import Counter
@@ -96,7 +96,7 @@ async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
     asked = supposed(KNOWN, "anna", Zone.NEAR, now + 10, now + 10)
     explained = (await explainer.explain(asked)).explanation
     held = {each.campaign.id: each for each in explained.campaigns if each.claim}
-    assert {number: each.claim and each.claim.owner for number, each in held.items()} == {
+    assert {number: each.claim and each.claim.notification_id for number, each in held.items()} == {
         number: ids[number] for number in (1, 2)
     }
     assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]

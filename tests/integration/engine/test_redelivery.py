@@ -1,4 +1,4 @@
-"""What a process that was killed between its claims and its messages leaves to the next one."""
+"""A process was killed between its claims and its messages: the next one loses nothing."""
 
 import asyncio
 import gc
@@ -63,7 +63,8 @@ async def test_claims_that_were_read_with_another_campaigns_are_taken_again(
     trigger: PushedTrigger, batches: list[list[int]]
 ) -> None:
     """The first record's claim reads all that the device holds: what the killed process took for
-    records that are yet to come again must not be held against them."""
+    records that are yet to come again must not be held against them.
+    """
     one, other = campaign(id=7, delay=DELAY), campaign(id=8, delay=DELAY)
     await trigger.write_index(
         beacon_entry([7], minor=2)

@@ -126,7 +126,7 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     await gateways.until_finished()
     assert worker.done_offset == 2
     assert len(await sent(gateways)) == 5
-    assert (worker._bytes, worker._parts) == (0, {})
+    assert (worker._bytes, worker._parts._left) == (0, {})
     assert gateways.role.in_flight._held == 0
 
 

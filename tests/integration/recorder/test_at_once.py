@@ -1,4 +1,4 @@
-"""Many partitions that write the same devices, days and ids at once: exact, and never in a circle.
+"""Many partitions write the same devices, days and ids at once: exact, and without deadlocks.
 
 In production a device keeps to one partition of a topic; here every partition has every device.
 """

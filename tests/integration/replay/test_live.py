@@ -17,7 +17,7 @@ from engine.cli.demo.catalog import demo_document, load_demo_catalog
 from engine.cli.demo.figures import fetch_figures
 from engine.cli.demo.library import library_service
 from engine.cli.demo.readings import load_readings
-from engine.cli.demo.receiver import Receiver
+from engine.cli.demo.receiver import MessageReceiver
 from engine.cli.demo.run import demo_settings, running_engine
 from engine.cli.embedded.run import embedded_settings
 from engine.cli.publish.item import Item, stamped
@@ -129,8 +129,8 @@ async def has_decided(port: int, count: int) -> bool:
 
 
 @asynccontextmanager
-async def receiving(settings: Settings) -> AsyncIterator[Receiver]:
-    receiver = Receiver(settings)
+async def receiving(settings: Settings) -> AsyncIterator[MessageReceiver]:
+    receiver = MessageReceiver(settings)
     task = asyncio.create_task(receiver.run())
     try:
         yield receiver

@@ -1,4 +1,4 @@
-"""What a batch adds up to, held against a count that takes one detection after the other."""
+"""The sum of a batch, compared with a count of one detection after the other."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""Which detections leave a row in the mode `changes`, held against a plain reading of the rule."""
+"""The detections that leave a row in the mode `changes`, compared with a plain form of the rule."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -27,7 +27,8 @@ journeys = st.lists(rows, max_size=40)
 
 def oracle(journey: list[DetectionRow]) -> list[DetectionRow]:
     """A row is kept if none of the same device and beacon was, if the last that was kept has
-    another zone, or if it is a minute or more older than this one."""
+    another zone, or if it is a minute or more older than this one.
+    """
     kept: list[DetectionRow] = []
     for row in journey:
         same = [k for k in kept if (k.device_id, k.beacon_id) == (row.device_id, row.beacon_id)]

@@ -1,4 +1,4 @@
-"""The day on the wall clock of a venue, held against the calendar of the standard library."""
+"""The local day at a venue, compared with the standard library's calendar."""
 
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""What cannot be connected to is refused without telling its password."""
+"""A URL that cannot work is refused without showing its password."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What each field accepts, and how it is kept."""
+"""The values that each field accepts, and their stored form."""
 
 import json
 from datetime import datetime, timedelta, timezone

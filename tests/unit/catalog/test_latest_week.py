@@ -1,4 +1,4 @@
-"""The days that somebody sees who asks for none: a venue's day may have begun before UTC's."""
+"""The default days of statistics: a venue's day may have begun before UTC's."""
 
 from datetime import UTC, date, datetime
 

@@ -1,4 +1,4 @@
-"""What strangers wrote neither moves the cursor nor computes."""
+"""Text from strangers neither moves the cursor nor runs as a formula."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What a command says of how far it is, where there is no terminal."""
+"""The progress of a command where there is no terminal."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""How many calls begin before the event loop sees to all else."""
+"""How many calls start before other tasks of the event loop have their turn."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""Which company's call is next."""
 
 from collections import Counter
 
@@ -41,7 +41,7 @@ def test_a_company_runs_no_more_than_its_share_and_goes_on_when_one_ends() -> No
     for item in ("a1", "a2", "a3"):
         one.add(1, item)
     assert take_all(one) == ["a1", "a2"]
-    one.finished(1)
+    one.finish(1)
     assert take_all(one) == ["a3"]
 
 
@@ -51,7 +51,7 @@ def test_in_all_no_more_than_there_are_slots() -> None:
         one.add(company, f"{company}")
     assert take_all(one) == ["0", "1", "2"]
     assert one.take_of(5) is None
-    one.finished(1)
+    one.finish(1)
     assert take_all(one) == ["3"]
 
 
@@ -101,7 +101,7 @@ def test_nothing_is_left_of_companies_that_are_done() -> None:
         one.add(company, "x")
     for company in range(50):
         one.take()
-        one.finished(company)
+        one.finish(company)
     one.add(1, "y")
     one.discard(lambda _item: True)
     one.take()

@@ -1,4 +1,4 @@
-"""Replies: what is content, what is a refusal, what is neither."""
+"""Replies: content, declining, and failures."""
 
 import json
 from typing import Any

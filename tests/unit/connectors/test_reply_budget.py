@@ -1,4 +1,4 @@
-"""What a reply may cost, to the step, and whose parser goes on when replies cost much."""
+"""The budget of a reply, to the step, and the turns of parsers of costly replies."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The request of a call: body or query, parameters, what a parameter may not say."""
+"""The request of a call: body or query, parameters, and reserved names."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Look-ups: one thread a name, one answer for all who ask, none waits for another's name."""
+"""Look-ups: one thread and one result for each name; no name waits for another."""
 
 import asyncio
 import threading

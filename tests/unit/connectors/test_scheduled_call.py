@@ -1,4 +1,4 @@
-"""When there is another try, and when it is."""
+"""Whether and when a call is retried."""
 
 import pytest
 

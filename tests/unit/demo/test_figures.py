@@ -3,7 +3,7 @@ from math import inf
 import pytest
 from prometheus_client import generate_latest
 
-from engine.cli.demo.figures import Figures, quantile, read_figures
+from engine.cli.demo.figures import EngineFigures, quantile, read_figures
 from engine.process.metrics import Metrics
 
 
@@ -25,7 +25,7 @@ def test_an_engine_that_has_done_nothing_has_no_latency() -> None:
     figures = read_figures(generate_latest(Metrics().registry).decode())
     assert figures.decided == 0
     assert figures.latency_quantile(0.5) is None
-    assert Figures().latency_quantile(0.5) is None
+    assert EngineFigures().latency_quantile(0.5) is None
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from engine.cli.demo.figures import Figures
+from engine.cli.demo.figures import EngineFigures
 from engine.cli.demo.reasons import WORDS, DemoCampaign, why_silent
 from engine.cli.demo.screen import DemoProgress, drawn, open_screen
-from engine.cli.demo.summary import Results, print_summary
+from engine.cli.demo.summary import DemoResults, print_summary
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp()  # a Friday
@@ -75,14 +75,14 @@ def test_every_reason_has_words() -> None:
     assert set(WORDS) == set(Reason)
 
 
-def results() -> Results:
-    return Results(
+def results() -> DemoResults:
+    return DemoResults(
         campaigns=[
             DemoCampaign(campaign(), [beacon("Gates")]),
             DemoCampaign(campaign(id=2, name="Loans", format="connector"), [beacon("Till")]),
             DemoCampaign(campaign(id=3, name="Old", end=datetime(2026, 11, 12, tzinfo=UTC)), []),
         ],
-        figures=Figures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0), (0.025, 9.0)]),
+        figures=EngineFigures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0), (0.025, 9.0)]),
         sends={1: 8, 2: 1},
         phones={1: 6, 2: 1},
         first={1: b"{}", 2: b'{"id":"x","device":{"udid":"a [b]"}}'},
@@ -125,7 +125,7 @@ def test_without_a_terminal_a_line_now_and_then() -> None:
     with open_screen(Console(file=stream, width=80)) as screen:
         for tenth in range(121):
             seconds = tenth / 10
-            screen.show(DemoProgress(seconds, tenth, 200, Figures(), {}))
+            screen.show(DemoProgress(seconds, tenth, 200, EngineFigures(), {}))
     lines = stream.getvalue().splitlines()
     assert [line[:5] for line in lines] == ["  5 s", " 10 s"]
     assert "no notification yet" in lines[0]
@@ -133,7 +133,7 @@ def test_without_a_terminal_a_line_now_and_then() -> None:
 
 def test_the_live_table_shows_reasons_and_campaigns() -> None:
     stream = io.StringIO()
-    figures = Figures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0)])
+    figures = EngineFigures({"too_far": 1200, "granted": 9}, 40, [(0.01, 9.0)])
     Console(file=stream, width=100).print(
         drawn(DemoProgress(3.0, 1210, 25_419, figures, {"Loans": 4}))
     )

@@ -1,4 +1,4 @@
-"""What a process remembers of the index."""
+"""The process's cache of the index."""
 
 from engine.kafka.detections import BeaconKey
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon

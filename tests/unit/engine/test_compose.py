@@ -1,4 +1,4 @@
-"""What leaves: the id, the fields, and where to."""
+"""Composed messages: id, fields and topic."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -66,7 +66,8 @@ def composed(sent: CampaignSnapshot, connector: ConnectorEntry | None = None, **
         topics=TOPICS, lifetime=300, devices=NO_LOOKUP, turn_bytes=0, clock=lambda: NOW
     )
     grant = Grant(detection, beacon, sent, Decision(Reason.GRANTED, granted=(sent,)), owner)
-    outgoing = composer.compose(grant, completed_device(detection.message.device, None), NOW)
+    device = completed_device(detection.message.device, None)
+    outgoing = composer.compose(grant, msgspec.json.encode(device), NOW)
     assert outgoing.key == b"device-1"
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}
     return outgoing.topic, orjson.loads(outgoing.value or b"")

@@ -1,4 +1,4 @@
-"""The pieces of the connector role: endpoints opened, results into messages and settlements."""
+"""The pieces of the connector role: endpoints decrypted, results into messages and claims."""
 
 import json
 from typing import Any
@@ -209,13 +209,13 @@ def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
     ],
 )
 def test_what_becomes_of_the_claim(result: CallResult, delay: int, keep: int | None) -> None:
-    wish = answered(result, delay=delay).claim_update()
-    assert (None if wish is None else wish.keep) == keep
+    update = answered(result, delay=delay).claim_update()
+    assert (None if update is None else update.keep) == keep
 
 
 def test_a_notification_too_large_is_a_failure() -> None:
     one = answered(CONTENT).too_large(5_000_000)
     assert one.outcome == "too_large"
-    wish = one.claim_update()
-    assert wish is not None
-    assert wish.keep == 0
+    update = one.claim_update()
+    assert update is not None
+    assert update.keep == 0

@@ -1,4 +1,4 @@
-"""What a batch came to, in metrics."""
+"""The counts of a batch in the metrics."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""What real pipelines send is understood; what cannot be is a dead letter with a reason."""
+"""Records of real pipelines are understood; others become dead letters with a reason."""
 
 from typing import Any
 

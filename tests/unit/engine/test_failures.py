@@ -1,4 +1,4 @@
-"""Errors sorted: what passes by itself, and what must stop the process."""
+"""Sorting of errors: temporary ones, and those that stop the process."""
 
 import asyncpg
 import pytest

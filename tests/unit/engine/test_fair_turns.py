@@ -1,4 +1,4 @@
-"""Who has a turn, and who is next."""
+"""Which company has a turn, and which is next."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What one request may take, to the byte."""
+"""The limits of one request, to the byte."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Bounds on what a process holds."""
+"""The bounds on the records that a process holds."""
 
-from engine.trigger.in_flight import InFlightBytes, ReadAhead, value_bytes
+from engine.trigger.in_flight import InFlightBytes, ReadAhead, RecordParts, value_bytes
 from tests.unit.engine.records import record
 
 
@@ -49,3 +49,13 @@ def test_gaps_between_offsets_are_no_records() -> None:
     ahead = ReadAhead(200)
     ahead.take(1_000_000, 100)
     assert ahead.has_room(100, 5)
+
+
+def test_a_record_of_several_parts_is_finished_with_the_last_of_them() -> None:
+    parts = RecordParts()
+    several, single = record(b"{}", offset=7), record(b"{}", offset=8)
+    assert parts.note([several, several, single, several]) == [several, single]
+    assert parts.finish([several]) == []
+    assert parts.finish([single, several]) == [single]
+    assert parts.finish([several]) == [several]
+    assert parts.finish([single]) == [single]  # nothing is left to be counted

@@ -1,4 +1,4 @@
-"""Lanes: what they finish, when, and in what order."""
+"""Lanes: which records they finish, when, and in what order."""
 
 import asyncio
 from typing import Any

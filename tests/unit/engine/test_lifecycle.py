@@ -1,4 +1,4 @@
-"""Services: who may end, and what an end means."""
+"""Services: which of them may end, and what an end leads to."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Libraries that repeat themselves are heard once in a while."""
+"""Repeated messages of libraries are logged once in a while."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Records made to hurt: each is one dead letter, and never an error that stops the process."""
+"""Malformed records: each is one dead letter, and no error stops the process."""
 
 import pytest
 

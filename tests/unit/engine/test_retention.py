@@ -1,4 +1,4 @@
-"""Retention lives as long as its role, whatever SQL says to it."""
+"""Retention goes on as long as its role, whatever errors SQL raises."""
 
 import asyncio
 from datetime import UTC, date, datetime

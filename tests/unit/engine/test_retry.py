@@ -1,4 +1,4 @@
-"""Calls to servers are tried again while their errors may pass, with pauses that grow."""
+"""Calls to servers are retried after temporary errors, with growing pauses."""
 
 import asyncio
 import contextlib

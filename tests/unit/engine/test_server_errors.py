@@ -1,4 +1,4 @@
-"""A server that goes is said once, and once that it is back."""
+"""An outage of a server is logged once, and so is its end."""
 
 import asyncio
 import time

@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -84,7 +85,8 @@ def composed(came: Headers, tracer: Any = None) -> Headers:
     owner, beacon = notification_id(detection, sent), IndexedBeacon(BEACON, [sent], None)
     grant = Grant(detection, beacon, sent, Decision(Reason.GRANTED, granted=(sent,)), owner)
     device = completed_device(detection.message.device, None)
-    return composer.compose(grant, device, NOW).headers
+    span = composer._span_of(grant)
+    return composer.compose(grant, msgspec.json.encode(device), NOW, span).headers
 
 
 def test_a_message_carries_the_context_of_its_record() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.cli.replay.catalogs import Place, ReplayedCampaign, ReplayedCatalog
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueNames
 from engine.cli.replay.comparison import CatalogComparison
 from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.file_source import FileRecord
@@ -19,7 +19,7 @@ from tests.unit.rules.records import UUID, beacon, campaign, epoch
 
 NOON = epoch("2026-11-20T12:00:00Z")
 KEY = BeaconKey(UUID, 1, 2)
-PLACE = Place("Company", "Library")
+PLACE = VenueNames("Company", "Library")
 
 
 def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") -> CatalogReplay:

@@ -1,6 +1,6 @@
-"""What each check says, and when the next moment comes."""
+"""Each check of an explanation says what it compared, and each campaign is decided alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -9,15 +9,14 @@ import pytest
 from rules.compared import duration_text
 from rules.decision import Target
 from rules.explanation import (
-    ExplainedCampaign,
     Explanation,
     HeldClaim,
-    Question,
-    awake,
     explain,
     explain_campaign,
 )
+from rules.local_time import zone_clock
 from rules.model import Reason, Zone
+from tests.unit.rules.explaining import FRIDAY, PARIS, asked, at_beacon, compared, only
 from tests.unit.rules.records import beacon, campaign, epoch, venue
 
 LATE_CHECKS = (
@@ -28,84 +27,57 @@ LATE_CHECKS = (
     Reason.THROTTLED,
     Reason.GRANTED,
 )
-FRIDAY = epoch("2026-11-20T22:41:00+01:00")
-PARIS = {"time_zone": "Europe/Paris"}
-
-
-def asked(
-    at: float = FRIDAY,
-    zone: Zone = Zone.NEAR,
-    claims: Mapping[int, HeldClaim] | None = None,
-    decided_at: float | None = None,
-) -> Question:
-    return Question(zone, at, at if decided_at is None else decided_at, 300.0, claims or {})
-
-
-def at_beacon(question: Question | None = None, /, **fields: Any) -> Explanation:
-    target = Target.of_beacon(beacon(), [campaign(**PARIS | fields)], has_connector=False)
-    return explain(target, question or asked())
-
-
-def only(explanation: Explanation) -> ExplainedCampaign:
-    (found,) = explanation.campaigns
-    return found
-
-
-def compared(explanation: Explanation, check: Reason) -> str:
-    """What the check says, and whether it failed."""
-    checks = (*explanation.checks, *(only(explanation).checks if explanation.campaigns else ()))
-    (found,) = [each for each in checks if each.check is check]
-    return f"{'ok' if found.passed else 'NO'} {found.compared.found} | {found.compared.needed}"
 
 
 def target(**fields: Any) -> Target:
     return Target.of_beacon(beacon(**fields), [campaign()])
 
 
-CASES = {
-    Reason.UNKNOWN_BEACON: (explain(None, asked()), "unknown | a beacon of the catalog"),
+# Explained within the test: what runs at import is out of reach of mutation testing.
+CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
+    Reason.UNKNOWN_BEACON: (lambda: explain(None, asked()), "unknown | a beacon of the catalog"),
     Reason.INACTIVE_VENUE: (
-        explain(target(venue=venue(active=False)), asked()),
+        lambda: explain(target(venue=venue(active=False)), asked()),
         "inactive | active",
     ),
-    Reason.INACTIVE_BEACON: (explain(target(active=False), asked()), "inactive | active"),
+    Reason.INACTIVE_BEACON: (lambda: explain(target(active=False), asked()), "inactive | active"),
     Reason.NO_CAMPAIGN: (
-        explain(Target.of_beacon(beacon(), []), asked()),
+        lambda: explain(Target.of_beacon(beacon(), []), asked()),
         "no campaigns | a campaign that targets the beacon",
     ),
     Reason.UNKNOWN_PROXIMITY: (
-        at_beacon(asked(zone=Zone.UNKNOWN)),
+        lambda: at_beacon(asked(zone=Zone.UNKNOWN)),
         "unknown | immediate, near or far",
     ),
-    Reason.TOO_FAR: (at_beacon(asked(zone=Zone.FAR)), "far | near or nearer"),
+    Reason.TOO_FAR: (lambda: at_beacon(asked(zone=Zone.FAR)), "far | near or nearer"),
     Reason.STALE: (
-        at_beacon(asked(decided_at=FRIDAY + 422.5)),
+        lambda: at_beacon(asked(decided_at=FRIDAY + 422.5)),
         "7 min 3 s old | at most 5 min",
     ),
     Reason.FUTURE: (
-        at_beacon(asked(decided_at=FRIDAY - 7200)),
+        lambda: at_beacon(asked(decided_at=FRIDAY - 7200)),
         "2 h ahead | at most 5 min",
     ),
-    Reason.INACTIVE: (at_beacon(active=False), "inactive | active"),
+    Reason.INACTIVE: (lambda: at_beacon(active=False), "inactive | active"),
     Reason.NOT_STARTED: (
-        at_beacon(start=datetime.fromisoformat("2026-12-01T00:00:00+01:00")),
+        lambda: at_beacon(start=datetime.fromisoformat("2026-12-01T00:00:00+01:00")),
         "2026-11-20T22:41:00+0100 | from 2026-12-01T00:00:00+0100 on",
     ),
     Reason.ENDED: (
-        at_beacon(end=datetime.fromisoformat("2026-11-19T00:00:00+01:00")),
+        lambda: at_beacon(end=datetime.fromisoformat("2026-11-19T00:00:00+01:00")),
         "2026-11-20T22:41:00+0100 | until 2026-11-19T23:59:59+0100",
     ),
-    Reason.WRONG_WEEKDAY: (at_beacon(weekdays=0b1000001), "Friday | Monday, Sunday"),
+    Reason.WRONG_WEEKDAY: (lambda: at_beacon(weekdays=0b1000001), "Friday | Monday, Sunday"),
     Reason.OUTSIDE_HOURS: (
-        at_beacon(start_minute=540, end_minute=1140),
+        lambda: at_beacon(start_minute=540, end_minute=1140),
         "Friday 22:41 in Europe/Paris | 09:00 to 19:00",
     ),
     Reason.NO_CONNECTOR: (
-        at_beacon(format="connector"),
+        lambda: at_beacon(format="connector"),
         "none set up | a connector of the company",
     ),
     Reason.THROTTLED: (
-        at_beacon(asked(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
+        lambda: at_beacon(asked(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
         "claimed at 2026-11-20T21:54:32+0100, 13 min 32 s left | at least 1 h between two sends",
     ),
 }
@@ -113,7 +85,8 @@ CASES = {
 
 @pytest.mark.parametrize("reason", CASES)
 def test_each_check_says_what_it_compared(reason: Reason) -> None:
-    explanation, told = CASES[reason]
+    explain_case, told = CASES[reason]
+    explanation = explain_case()
     assert explanation.reason is reason
     assert compared(explanation, reason) == f"NO {told}"
 
@@ -162,44 +135,115 @@ def test_a_claim_that_is_over_and_one_without_a_delay() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "claimed", "at"),
-    [
-        ({}, None, "2026-11-20T22:41:00+01:00"),
-        ({"start_minute": 540, "end_minute": 1140}, None, "2026-11-21T09:00:00+01:00"),
-        ({"weekdays": 0b0000001}, None, "2026-11-23T00:00:00+01:00"),
-        ({"delay": 3600}, FRIDAY - 99.5, "2026-11-20T23:39:21+01:00"),
-        ({"delay": 86_400, "start_minute": 540}, FRIDAY, "2026-11-21T22:41:00+01:00"),
-        ({"delay": 86_400, "end_minute": 600}, FRIDAY, "2026-11-22T00:00:00+01:00"),
-        ({"weekdays": 0}, None, None),
-        ({"delay": 86_400 * 60}, FRIDAY, None),
-    ],
-)
-def test_the_next_moment(fields: dict[str, Any], claimed: float | None, at: str | None) -> None:
-    claims = {} if claimed is None else {1: HeldClaim("x", claimed)}
-    found = only(at_beacon(asked(claims=claims), **fields))
-    assert found.next_at == (None if at is None else epoch(at))
-    assert found.blocked_by == ()
+def test_a_detection_of_just_the_greatest_age_is_neither_stale_nor_of_the_future() -> None:
+    assert compared(at_beacon(asked(decided_at=FRIDAY + 300)), Reason.STALE) == (
+        "ok 5 min old | at most 5 min"
+    )
+    assert compared(at_beacon(asked(decided_at=FRIDAY - 300)), Reason.FUTURE) == (
+        "ok 5 min ahead | at most 5 min"
+    )
 
 
-def test_a_stale_detection_asks_from_the_moment_of_its_decision() -> None:
-    assert only(at_beacon(asked(decided_at=FRIDAY + 3600))).next_at == FRIDAY + 3600
+def test_a_campaign_is_explained_with_its_record_its_clock_and_its_claim() -> None:
+    claim = HeldClaim("x", FRIDAY - 60)
+    found = only(at_beacon(asked(claims={1: claim, 2: HeldClaim("y", FRIDAY)}), delay=3600))
+    assert found.campaign == campaign(**PARIS, delay=3600)
+    assert found.clock is zone_clock("Europe/Paris")
+    assert found.claim == claim
+    assert found.claim_ends_at == FRIDAY + 3540
+    assert only(at_beacon()).claim is None
+    assert only(at_beacon()).claim_ends_at is None
 
 
-def test_a_campaign_far_ahead_sleeps_until_then() -> None:
-    start = datetime.fromisoformat("2027-01-01T00:00:00+01:00")
-    explanation = at_beacon(start=start, end=start, asleep=True)
-    assert only(explanation).next_at == start.timestamp()
-    open_now = Target.of_beacon(beacon(), [campaign(asleep=True)])
-    assert explain(open_now, asked()).reason is Reason.INACTIVE
-    assert only(explain(open_now, asked())).checks[-2].compared.needed == "its content"
-    assert explain(awake(open_now), asked()).reason is Reason.GRANTED
+def test_each_campaign_of_a_beacon_is_decided_alone() -> None:
+    both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
+    explanation = explain(both, asked())
+    assert explanation.reason is Reason.GRANTED
+    assert {each.campaign.id: each.reason for each in explanation.campaigns} == {
+        1: Reason.GRANTED,
+        7: Reason.INACTIVE,
+    }
 
 
 def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
     explanation = explain_campaign(target(), campaign(id=7), asked())
     assert explanation.reason is only(explanation).reason is Reason.NO_CAMPAIGN
     assert only(explanation).blocked_by == (Reason.NO_CAMPAIGN,)
+    assert compared(explanation, Reason.NO_CAMPAIGN) == (
+        "NO not targeted | a beacon that the campaign names, or its tag"
+    )
+
+
+def test_one_campaign_of_several_at_a_beacon() -> None:
+    both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
+    explanation = explain_campaign(both, campaign(id=7, active=False), asked())
+    assert explanation.reason is only(explanation).reason is Reason.INACTIVE
+    assert compared(explanation, Reason.NO_CAMPAIGN) == (
+        "ok targeted | a beacon that the campaign names, or its tag"
+    )
+
+
+@pytest.mark.parametrize(("ids", "told"), [([1], "1 campaign"), ([1, 7], "2 campaigns")])
+def test_the_campaigns_of_a_beacon_are_counted(ids: list[int], told: str) -> None:
+    explanation = explain(Target.of_beacon(beacon(), [campaign(id=id_) for id_ in ids]), asked())
+    (found,) = [each for each in explanation.checks if each.check is Reason.NO_CAMPAIGN]
+    assert found.passed
+    assert found.compared == (told, "a campaign that targets the beacon")
+
+
+def test_what_passes_is_said_too() -> None:
+    company = Target.of_beacon(beacon(), [campaign(format="connector", **PARIS, delay=60)])
+    explanation = explain(company, asked())
+    assert explanation.reason is Reason.GRANTED
+    assert {
+        reason: compared(explanation, reason) for reason in Reason if reason is not Reason.GRANTED
+    } == {
+        Reason.UNKNOWN_BEACON: "ok known | a beacon of the catalog",
+        Reason.INACTIVE_VENUE: "ok active | active",
+        Reason.INACTIVE_BEACON: "ok active | active",
+        Reason.NO_CAMPAIGN: "ok 1 campaign | a campaign that targets the beacon",
+        Reason.UNKNOWN_PROXIMITY: "ok near | immediate, near or far",
+        Reason.TOO_FAR: "ok near | near or nearer",
+        Reason.STALE: "ok 0 s old | at most 5 min",
+        Reason.FUTURE: "ok 0 s ahead | at most 5 min",
+        Reason.INACTIVE: "ok active | active",
+        Reason.NOT_STARTED: "ok 2026-11-20T22:41:00+0100 | from 2026-01-01T01:00:00+0100 on",
+        Reason.ENDED: "ok 2026-11-20T22:41:00+0100 | until 2026-12-31T23:59:59+0100",
+        Reason.WRONG_WEEKDAY: "ok Friday | every day",
+        Reason.OUTSIDE_HOURS: "ok Friday 22:41 in Europe/Paris | 00:00 to 24:00",
+        Reason.NO_CONNECTOR: "ok set up | a connector of the company",
+        Reason.THROTTLED: "ok no claim | at least 1 min between two sends",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reach", "told"), [(Zone.FAR, "far or nearer"), (Zone.IMMEDIATE, "immediate")]
+)
+def test_the_reach_of_a_beacon(reach: Zone, told: str) -> None:
+    explanation = explain(target(reach=reach), asked(zone=Zone.FAR))
+    assert compared(explanation, Reason.TOO_FAR).endswith(f"far | {told}")
+
+
+def test_equal_hours_are_the_whole_day() -> None:
+    explanation = at_beacon(start_minute=540, end_minute=540)
+    assert compared(explanation, Reason.OUTSIDE_HOURS) == (
+        "ok Friday 22:41 in Europe/Paris | the whole day"
+    )
+
+
+def test_a_campaign_without_weekdays() -> None:
+    assert compared(at_beacon(weekdays=0), Reason.WRONG_WEEKDAY) == "NO Friday | no day"
+
+
+def test_a_window_that_opened_on_sunday_is_shown_on_monday() -> None:
+    monday = epoch("2026-11-23T01:10:00+01:00")
+    explanation = at_beacon(asked(monday), start_minute=1320, end_minute=120)
+    assert compared(explanation, Reason.OUTSIDE_HOURS) == (
+        "ok Monday 01:10 in Europe/Paris | 22:00 to 02:00"
+    )
+    assert compared(explanation, Reason.WRONG_WEEKDAY) == (
+        "ok Sunday (the window opened the day before) | every day"
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,6 +255,8 @@ def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
         (3599, "59 min 59 s"),
         (86_400, "1 day"),
         (90_061, "1 day 1 h"),
+        (172_800, "2 days"),
+        (172_860, "2 days 1 min"),
         (-3, "0 s"),
     ],
 )

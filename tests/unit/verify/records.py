@@ -7,10 +7,10 @@ from typing import Any
 from engine.cli.verify.recount import (
     ApplicationFact,
     BeaconFact,
-    Catalog,
+    DeviceShare,
     Interval,
     Recount,
-    Share,
+    RecountCatalog,
 )
 from engine.kafka.decoding import Record
 from engine.kafka.detection_decoder import OwnFormatDecoder
@@ -18,7 +18,7 @@ from engine.kafka.detections import BeaconKey
 from tests.unit.engine.records import UUID, detection, record
 
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
-CATALOG = Catalog(
+CATALOG = RecountCatalog(
     beacons={
         BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
         BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
@@ -38,7 +38,7 @@ CATALOG = Catalog(
 READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
 
-def recount(share: Share = Share()) -> Recount:  # noqa: B008  # immutable
+def recount(share: DeviceShare = DeviceShare()) -> Recount:  # noqa: B008  # immutable
     """Nothing counted yet."""
     kept = Interval(BEGIN, BEGIN + 86_400)
     return Recount(CATALOG, kept=kept, read=READ, share=share)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.cli.verify.recount import DeviceCounts, Share, count_all
+from engine.cli.verify.recount import DeviceCounts, DeviceShare, count_all
 from engine.kafka.decoding import Record
 from tests.unit.engine.records import record
 from tests.unit.verify.records import heard, recount, sent, signed_in
@@ -85,7 +85,7 @@ def test_shares_add_up_to_the_whole() -> None:
     records = [heard(f"phone {number}") for number in range(50)]
     whole = recount()
     count_all(records, whole.add_detection)
-    parts = [recount(Share(number, 3)) for number in range(3)]
+    parts = [recount(DeviceShare(number, 3)) for number in range(3)]
     for part in parts:
         count_all(records, part.add_detection)
     assert all(part.devices for part in parts)

@@ -1,0 +1,79 @@
+"""The claims of a device that are read with its first request, on every kind of Redis."""
+
+import pytest
+from redis.asyncio import RedisCluster
+
+from catalog.redis_connection import RedisClient
+from engine.process.metrics import Metrics
+from engine.redis.claims import Claims
+from tests.contract.claim_requests import NOW, claims_on, outcomes, request
+
+
+@pytest.fixture
+def claims(redis: RedisClient, metrics: Metrics) -> Claims:
+    return claims_on(redis, metrics)
+
+
+async def newest(claims: Claims, *udids: str, campaign: int = 99) -> dict[str, dict[int, float]]:
+    """What is read of these devices, in seconds from NOW, with a claim of each."""
+    requests = [request(1000, 1, campaign=campaign, udid=udid) for udid in udids]
+    answers = await claims.take_and_read(requests, NOW, set(udids))
+    return {
+        udid: {number: at - NOW for number, at in of_device.items()}
+        for udid, of_device in answers.read.items()
+    }
+
+
+async def test_the_claims_of_a_device_are_read_as_they_were_before(claims: Claims) -> None:
+    before = [
+        request(1, 0, campaign=1),
+        request(2, 60.5, campaign=1),
+        request(3, 10, campaign=2**40),
+        request(4, 20, campaign=3, udid="other"),
+    ]
+    assert await outcomes(claims, *before) == [None] * 4
+    assert await newest(claims, "phone", "nobody") == {
+        "phone": {1: 60.5, 2**40: 10.0},
+        "nobody": {},
+    }
+    assert await newest(claims, "phone", campaign=100) == {"phone": {1: 60.5, 2**40: 10.0, 99: 1.0}}
+
+
+async def test_only_devices_that_ask_are_read_and_only_those_named(claims: Claims) -> None:
+    requests = [request(1), request(1, udid="other")]
+    answers = await claims.take_and_read(requests, NOW, {"other", "somebody else"})
+    assert answers.read == {"other": {}}
+    again = await claims.take_and_read([request(2), request(3, udid="other")], NOW, {"phone"})
+    assert again.read == {"phone": {1: NOW}}
+    assert again.forbidden_by == [NOW, NOW]
+
+
+async def test_a_device_with_very_many_claims_is_not_read(claims: Claims) -> None:
+    held = [request(1, campaign=number) for number in range(1, 200)]
+    assert await outcomes(claims, *held) == [None] * 199
+    assert await newest(claims, "phone", "other", campaign=200) == {"other": {}}
+    assert await outcomes(claims, *held) == [None] * 199
+
+
+async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
+    udids = [f"phone {number}" for number in range(3000)]
+    assert await outcomes(claims, *(request(1, udid=udid) for udid in udids)) == [None] * 3000
+    assert await newest(claims, *udids) == {udid: {1: 0.0} for udid in udids}
+
+
+async def test_one_call_reads_so_much_and_no_more(claims: Claims, redis: RedisClient) -> None:
+    """What is left is read with the next claims of those devices."""
+    udids = [f"phone {number}" for number in range(60)]
+    requests = [
+        request(1, campaign=number, udid=udid) for number in range(1, 101) for udid in udids
+    ]
+    assert await outcomes(claims, *requests) == [None] * 6000
+    at_once = await newest(claims, *udids, campaign=101)
+    assert all(len(each) == 100 for each in at_once.values())
+    if isinstance(redis, RedisCluster):
+        assert len(at_once) == 60, "a slot has a call of its own"
+        return
+    assert len(at_once) == 40
+    left = next(udid for udid in udids if udid not in at_once)
+    held = dict.fromkeys(range(1, 101), 0.0) | {101: 1.0}
+    assert await newest(claims, left, campaign=102) == {left: held}

@@ -1,0 +1,58 @@
+"""The first moment at which a campaign would fire."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from rules.decision import Target
+from rules.explanation import (
+    HeldClaim,
+    awake,
+    explain,
+)
+from rules.model import Reason
+from tests.unit.rules.explaining import FRIDAY, asked, at_beacon, only
+from tests.unit.rules.records import beacon, campaign, epoch
+
+
+@pytest.mark.parametrize(
+    ("fields", "claimed", "at"),
+    [
+        ({}, None, "2026-11-20T22:41:00+01:00"),
+        ({"start_minute": 540, "end_minute": 1140}, None, "2026-11-21T09:00:00+01:00"),
+        ({"weekdays": 0b0000001}, None, "2026-11-23T00:00:00+01:00"),
+        ({"delay": 3600}, FRIDAY - 99.5, "2026-11-20T23:39:21+01:00"),
+        ({"delay": 86_400, "start_minute": 540}, FRIDAY, "2026-11-21T22:41:00+01:00"),
+        ({"delay": 86_400, "end_minute": 600}, FRIDAY, "2026-11-22T00:00:00+01:00"),
+        ({"weekdays": 0}, None, None),
+        ({"delay": 86_400 * 60}, FRIDAY, None),
+    ],
+)
+def test_the_next_moment(fields: dict[str, Any], claimed: float | None, at: str | None) -> None:
+    claims = {} if claimed is None else {1: HeldClaim("x", claimed)}
+    found = only(at_beacon(asked(claims=claims), **fields))
+    assert found.next_at == (None if at is None else epoch(at))
+    assert found.blocked_by == ()
+
+
+def test_a_stale_detection_asks_from_the_moment_of_its_decision() -> None:
+    assert only(at_beacon(asked(decided_at=FRIDAY + 3600))).next_at == FRIDAY + 3600
+
+
+def test_so_does_one_from_the_future_and_any_other_asks_from_its_own_time() -> None:
+    assert only(at_beacon(asked(decided_at=FRIDAY - 3600))).next_at == FRIDAY - 3600
+    assert only(at_beacon(asked(decided_at=FRIDAY + 100))).next_at == FRIDAY
+
+
+def test_a_campaign_far_ahead_sleeps_until_then() -> None:
+    start = datetime.fromisoformat("2027-01-01T00:00:00+01:00")
+    explanation = at_beacon(start=start, end=start, asleep=True)
+    assert only(explanation).next_at == start.timestamp()
+    open_now = Target.of_beacon(beacon(), [campaign(asleep=True)])
+    assert explain(open_now, asked()).reason is Reason.INACTIVE
+    content = only(explain(open_now, asked())).checks[-2]
+    assert content.check is Reason.INACTIVE
+    assert not content.passed
+    assert content.compared == ("its content is not in the index yet", "its content")
+    assert explain(awake(open_now), asked()).reason is Reason.GRANTED

@@ -80,7 +80,7 @@ def redis_reason(settings: Settings, error: Exception) -> str:
 @contextmanager
 def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) -> Iterator[None]:
     """Turn Kafka's errors and time-outs into a CommandError; `done` says what was done before."""
-    from aiokafka.errors import KafkaConnectionError, KafkaError
+    from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 
     from engine.kafka.diagnosis import diagnose
 
@@ -88,7 +88,7 @@ def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) ->
         yield
     except (KafkaError, TimeoutError) as error:
         # Such an error says only that it failed: a look at the addresses may find out why.
-        is_vague = isinstance(error, KafkaConnectionError | TimeoutError)
+        is_vague = isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError)
         found = diagnose(settings) if is_vague else None
         why = found.message if found else reason_of(error)
         where = settings.kafka_bootstrap_servers

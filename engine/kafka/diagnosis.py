@@ -15,7 +15,13 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from engine.kafka.client_options import connection_options, single_connection_options
+from engine.kafka.broker_connection import has_let_in
+from engine.kafka.client_options import (
+    OAUTHBEARER,
+    connection_options,
+    single_connection_options,
+)
+from engine.kafka.errors import LoginTokenError
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_checks import bootstrap_addresses
 
@@ -146,11 +152,15 @@ class _Address:
         mechanism = self._settings.kafka_sasl_mechanism
         try:
             connection = await create_conn(self._host, self._port, **options)
+            try:
+                if mechanism == OAUTHBEARER and not await has_let_in(connection):
+                    return self._refused()
+            finally:
+                connection.close()
         except SaslAuthenticationFailed:
-            return _certain(
-                f"{place} refuses the login of {self._settings.kafka_sasl_username!r} by "
-                f"{mechanism}: look at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and _MECHANISM"
-            )
+            return self._refused()
+        except LoginTokenError as error:
+            return Diagnosis(f"{place} wants a token, and {error.args[0]}", error.certain)
         except UnsupportedSaslMechanismError:
             setting = f"{PREFIX}KAFKA_SASL_MECHANISM"
             return _certain(f"{place} does not take the mechanism {mechanism}: look at {setting}")
@@ -177,6 +187,21 @@ class _Address:
                     f"{self._place} is Kafka and wants a login: set {_PROTOCOL} to SASL_SSL"
                 )
         return self._without_cluster()
+
+    def _refused(self) -> Diagnosis:
+        """What the login is with, and where it can be changed."""
+        settings, place = self._settings, self._place
+        if settings.kafka_sasl_mechanism == OAUTHBEARER:
+            client = settings.kafka_sasl_oauth_client_id
+            return _certain(
+                f"{place} refuses the token of {client!r}: look at {PREFIX}KAFKA_SASL_OAUTH_SCOPE, "
+                "_EXTENSIONS, and at the issuer, audience and keys that the broker expects"
+            )
+        return _certain(
+            f"{place} refuses the login of {settings.kafka_sasl_username!r} by "
+            f"{settings.kafka_sasl_mechanism}: look at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and "
+            "_MECHANISM"
+        )
 
     def _without_cluster(self) -> Diagnosis:
         """The bootstrap works: it is an address that the brokers advertise, or their load."""

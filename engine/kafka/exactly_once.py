@@ -19,7 +19,7 @@ from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import GroupOffsets, Position
 from engine.kafka.record_time import RecordTime
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import Backoff, retry
 from engine.process.settings import Settings
 
@@ -51,6 +51,7 @@ class Transactions(GroupOffsets):
         *,
         consumer: AIOKafkaConsumer,
         group: str,
+        role: str,
         metrics: Metrics,
         make: WorkerMaker,
     ) -> None:
@@ -58,6 +59,7 @@ class Transactions(GroupOffsets):
         self._settings = settings
         self._group = group
         self._errors = metrics.kafka_errors
+        self._step = StepTimer(metrics, role)
         self._make = make
         self._limits = TopicLimits()
         self._record_time = RecordTime()
@@ -143,6 +145,7 @@ class Transactions(GroupOffsets):
             group=self._group,
             limits=self._limits,
             record_time=self._record_time,
+            timed=lambda: self._step("commit"),
         )
 
 

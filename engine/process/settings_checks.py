@@ -57,6 +57,13 @@ def _check_bootstrap_servers(servers: str) -> str:
     return ",".join(_parts(servers))
 
 
+def _check_endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("accepted: http://host:port or https://host:port, without a password")
+    return url.rstrip("/")
+
+
 def _check_redis_url(value: SecretStr) -> SecretStr:
     """Raise ValueError if the URL cannot work; the message never holds it."""
     check_redis_url(value.get_secret_value())
@@ -77,6 +84,33 @@ def _check_registry_url(value: SecretStr) -> SecretStr:
     if not f"{parts.netloc}{parts.path}".isascii() or " " in f"{parts.netloc}{parts.path}":
         raise ValueError(f"has characters that must be escaped; accepted: {accepted}")
     return value
+
+
+def _check_token_url(url: str) -> str:
+    """Raise ValueError if a token cannot be asked for there."""
+    accepted = "http:// or https://, host[:port][/path]; the client has settings of its own"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        raise ValueError(f"cannot be read; accepted: {accepted}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+        raise ValueError(f"accepted: {accepted}")
+    if "@" in parts.netloc or not url.isascii() or any(each <= " " for each in url):
+        raise ValueError(f"accepted: {accepted}")
+    return url
+
+
+def _check_extensions(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Names and values as RFC 7628 has them; `auth` is the token's own."""
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth":
+            raise ValueError("accepted: name=value, comma-separated; a name is of letters")
+        if not re.fullmatch(r"[\x20-\x7e]+", value):
+            raise ValueError(f"{name}: a value is of printable characters")
+    return pairs
 
 
 def _check_database_url(value: SecretStr) -> SecretStr:
@@ -134,31 +168,12 @@ Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+EndpointUrl = Annotated[str, AfterValidator(_check_endpoint)]
 RegistryUrl = Annotated[SecretStr, AfterValidator(_check_registry_url)]
+TokenUrl = Annotated[str, AfterValidator(_check_token_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
 ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split_networks)]
 TopicPrefix = Annotated[str, AfterValidator(_check_topic_prefix)]
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-
-
-def kafka_security_fault(protocol: str, given: dict[str, object]) -> tuple[str, str] | None:
-    """The setting that cannot work with the others, and why. `given` by name: those that were
-    set, without a prefix, and nothing for those that were not."""
-    tls, sasl = "SSL" in protocol.split("_"), protocol.startswith("SASL")
-    of_sasl = [name for name in given if name.startswith("kafka_sasl_")]
-    of_tls = [name for name in given if name.startswith("kafka_ssl_")]
-    if not sasl and of_sasl:
-        also = "SASL_SSL" if tls or of_tls else "SASL_SSL or SASL_PLAINTEXT"
-        return of_sasl[
-            0
-        ], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
-    if not tls and of_tls:
-        also = "SASL_SSL" if sasl else "SSL or SASL_SSL"
-        return of_tls[0], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
-    for name in ("kafka_sasl_username", "kafka_sasl_password"):
-        if sasl and name not in given:
-            return name, f"is required by KAFKA_SECURITY_PROTOCOL {protocol}"
-    if "kafka_ssl_keyfile" in given and "kafka_ssl_certfile" not in given:
-        return "kafka_ssl_certfile", "is required beside KAFKA_SSL_KEYFILE"
-    return None
+Extensions = Annotated[Texts, AfterValidator(_check_extensions)]

@@ -41,8 +41,8 @@ class CampaignOutcome(NamedTuple):
 class TailedDecision(msgspec.Struct, frozen=True, array_like=True):
     """A decision as it happened, without the device. Times in epoch seconds.
 
-    `left_out` counts decisions that fitted,
-    too, since the one before, and were too many to be shown.
+    `left_out` counts the decisions since the one before that fitted, too, and were too many to be
+    shown.
     """
 
     detected_at: float
@@ -69,7 +69,10 @@ _read_decision = msgspec.msgpack.Decoder(TailedDecision).decode
 
 
 class TailStore:
-    """Both ends. `deadline` in seconds. Raises RedisError, OSError or TimeoutError."""
+    """What triggers and watchers do with the streams. `deadline` in seconds.
+
+    Raises RedisError, OSError or TimeoutError.
+    """
 
     def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
         self._redis = redis
@@ -77,29 +80,37 @@ class TailStore:
         self._stream = f"{prefix}watched:"
         self._deadline = deadline
 
-    async def watch(self, watcher: str, wanted: TailFilter) -> None:
-        """Say that `watcher` is there. To be called once a second."""
+    async def watch(self, watcher: str, wanted: TailFilter) -> int:
+        """Say that `watcher` is there. To be called once a second. Returns how many say so."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         pipeline.hset(self._watchers, watcher, _encode(wanted))
         pipeline.pexpire(self._watchers, _LEASE_MS)
-        await self._run(pipeline)
+        pipeline.hlen(self._watchers)
+        watching: int = (await self._run(pipeline))[-1]
+        return watching
 
     async def leave(self, watcher: str) -> None:
-        """`watcher` goes."""
+        """Remove `watcher` and its stream."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         pipeline.hdel(self._watchers, watcher)
         pipeline.delete(self._stream + watcher)
         await self._run(pipeline)
 
+    async def forget(self, watchers: Sequence[str]) -> None:
+        """These were killed; one that was only stopped for a while says again that it is there."""
+        async with asyncio.timeout(self._deadline):
+            await self._redis.hdel(self._watchers, *watchers)
+
     async def watchers(self) -> dict[str, TailFilter]:
-        """Everyone who said so; of those that were killed until all are gone."""
+        """All watchers by name, in the order of their names; killed ones until they are
+        forgotten."""
         async with asyncio.timeout(self._deadline):
             found: Any = await self._redis.hgetall(self._watchers)
         wanted = {name.decode(): _filter(value) for name, value in sorted(found.items())}
         return {name: each for name, each in wanted.items() if each is not None}
 
     async def write(self, decisions: Mapping[str, Sequence[TailedDecision]]) -> None:
-        """To each watcher its own."""
+        """Add each watcher's decisions to its stream."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         for watcher, listed in decisions.items():
             key = self._stream + watcher
@@ -108,11 +119,17 @@ class TailStore:
             pipeline.pexpire(key, _LEASE_MS)
         await self._run(pipeline)
 
-    async def read(self, place: WatchedTail) -> tuple[list[TailedDecision], WatchedTail]:
-        """What is new for a watcher, and where to go on. Waits a quarter of a second for it."""
+    async def read(
+        self, place: WatchedTail, *, most: int = _MOST_KEPT
+    ) -> tuple[list[TailedDecision], WatchedTail]:
+        """What is new for a watcher, `most` at once, and where to go on.
+
+        Waits a quarter of a second for it.
+        """
         key = self._stream + place.watcher
         async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
-            streams: Any = await self._redis.xread({key: place.after}, block=_BLOCK_MS)
+            read = self._redis.xread({key: place.after}, count=most, block=_BLOCK_MS)
+            streams: Any = await read
         # XREAD answers with a mapping under RESP3 and with pairs under RESP2.
         by_stream = streams.items() if isinstance(streams, dict) else streams or ()
         found = []
@@ -123,9 +140,10 @@ class TailStore:
                     found.append(_read_decision(fields[b"d"]))
         return found, place
 
-    async def _run(self, pipeline: Any) -> None:
+    async def _run(self, pipeline: Any) -> list[Any]:
         async with asyncio.timeout(self._deadline):
-            await pipeline.execute()
+            answers: list[Any] = await pipeline.execute()
+        return answers
 
 
 def _filter(written: bytes) -> TailFilter | None:

@@ -21,7 +21,7 @@ from engine.kafka.cluster_metadata import (
 )
 from engine.kafka.diagnosis import diagnose
 from engine.kafka.topics import Topics
-from engine.process.settings import Settings
+from engine.process.settings import Settings, variable_name
 
 _PART = "Kafka"
 
@@ -66,6 +66,10 @@ def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
     what, partitions = f"topic {name}", f"with {settings.topic_partitions} partitions"
     if cluster.rights.has(CREATE) is False:
         return bad(_PART, what, f"missing, and this login may not create it: make it, {partitions}")
+    if settings.topic_replication > cluster.brokers:
+        setting, replicas = variable_name("topic_replication"), settings.topic_replication
+        why = f"{setting} wants {replicas} brokers, and there are {cluster.brokers}"
+        return bad(_PART, what, f"missing, and cannot be created: {why}")
     return warning(_PART, what, f"missing: `run` creates it {partitions}")
 
 

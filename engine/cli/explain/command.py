@@ -9,6 +9,7 @@ import typer
 from engine.cli.errors import CommandError
 from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
+from engine.cli.moment import moment
 from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
@@ -35,7 +36,8 @@ def explain(
         str | None, typer.Option(help="The device, whose claims are read; else a new one.")
     ] = None,
     proximity: Annotated[
-        str | None, typer.Option(help="immediate, near, far or unknown; else what the beacon asks.")
+        str | None,
+        typer.Option(help="immediate, near, far or unknown; else the zone that the beacon needs."),
     ] = None,
     rssi: Annotated[
         int | None, typer.Option(help="Instead of --proximity: the strength in dBm.")
@@ -64,8 +66,8 @@ def explain(
         key=(uuid, major, minor),
         udid=udid,
         zone=_zone(settings, proximity, rssi, tx_power),
-        at=_moment("--at", at),
-        decided_at=_moment("--decided-at", decided_at),
+        at=None if at is None else moment("--at", at),
+        decided_at=None if decided_at is None else moment("--decided-at", decided_at),
     )
     explained = asyncio.run(_read(settings, supposed))
     if as_json:
@@ -122,17 +124,6 @@ def _zone(
             raise typer.BadParameter("needs --rssi beside it", param_hint="--tx-power")
         return None
     return zone_from_rssi(rssi, tx_power, settings.path_loss_exponent)
-
-
-def _moment(name: str, written: str | None) -> float | None:
-    from engine.kafka.timestamps import parse
-
-    if written is None:
-        return None
-    try:
-        return parse(int(written) if written.isascii() and written.isdigit() else written)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=name) from None
 
 
 async def _read(settings: Settings, supposed: "SupposedDetection") -> "ExplainedDetection":

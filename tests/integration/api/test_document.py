@@ -86,6 +86,10 @@ async def test_a_browser_is_led_to_the_page(api: Harness) -> None:
     assert answer.status_code == 200
 
 
+async def test_without_the_console_there_is_none(api: Harness) -> None:
+    assert (await api.client.get("/console")).status_code == 404
+
+
 def test_the_examples_are_of_the_demo_and_new_to_it() -> None:
     raw = files("engine.cli.demo").joinpath("data/catalog.json").read_bytes()
     (company,) = orjson.loads(raw)["companies"]

@@ -60,6 +60,13 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("KAFKA_SASL_USERNAME", "me", "no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT"),
         ("KAFKA_SASL_PASSWORD", PASSWORD, "set it to SASL_SSL or SASL_PLAINTEXT"),
         ("KAFKA_SASL_MECHANISM", "SCRAM-SHA-256", "no effect"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", f"https://me:{PASSWORD}@host/token", "accepted: http://"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", "idp.example/token", "accepted: http://"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", "https://idp.example:port/token", "cannot be read"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "a=1,2=b", "accepted: name=value"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "auth=b", "accepted: name=value"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "pool=a\x01b", "pool: a value is of printable"),
+        ("KAFKA_SASL_OAUTH_TIMEOUT", "0", "greater than 0"),
         ("KAFKA_SSL_CAFILE", "/not/there.pem", "No such file"),
         ("KAFKA_SSL_CAFILE", __file__, "set it to SSL or SASL_SSL"),
         ("API_PORT", "tcp://10.0.0.1:8000", "enableServiceLinks: false"),
@@ -80,6 +87,13 @@ def test_a_bad_value_is_named_on_one_line(
     assert PASSWORD not in message
 
 
+OAUTH = {
+    "SASL_MECHANISM": "OAUTHBEARER",
+    "SASL_OAUTH_TOKEN_URL": "https://idp.example/token",
+    "SASL_OAUTH_CLIENT_ID": "me",
+}
+
+
 @pytest.mark.parametrize(
     ("protocol", "given", "named"),
     [
@@ -87,6 +101,19 @@ def test_a_bad_value_is_named_on_one_line(
         ("SASL_PLAINTEXT", {"SASL_USERNAME": "me"}, "KAFKA_SASL_PASSWORD is required"),
         ("SSL", {"SASL_USERNAME": "me"}, "KAFKA_SASL_USERNAME has no effect"),
         ("SSL", {"SSL_KEYFILE": __file__}, "KAFKA_SSL_CERTFILE is required"),
+        ("SASL_SSL", {"SASL_MECHANISM": "OAUTHBEARER"}, "KAFKA_SASL_OAUTH_TOKEN_URL is required"),
+        ("SASL_SSL", OAUTH, "KAFKA_SASL_OAUTH_CLIENT_SECRET is required"),
+        (
+            "SASL_SSL",
+            OAUTH | {"SASL_PASSWORD": PASSWORD},
+            "KAFKA_SASL_PASSWORD has no effect with KAFKA_SASL_MECHANISM OAUTHBEARER",
+        ),
+        (
+            "SASL_SSL",
+            OAUTH | {"SASL_MECHANISM": "PLAIN"},
+            "KAFKA_SASL_OAUTH_TOKEN_URL has no effect with KAFKA_SASL_MECHANISM PLAIN: set it to",
+        ),
+        ("PLAINTEXT", {"SASL_OAUTH_SCOPE": "all"}, "KAFKA_SASL_OAUTH_SCOPE has no effect"),
     ],
 )
 def test_what_does_not_go_together_is_named(

@@ -45,13 +45,14 @@ def register(app: typer.Typer) -> None:
         help="Who may use the management interface, and for what.", no_args_is_help=True
     )
     email = "anna@harbour.example"
-    for command, *lines in (
-        (create, f'create {email} --company "Harbour Mall"', _FEW),
-        (password, f"password {email}"),
-        (permissions, f"permissions {email} --permission analytic=1"),
-        (disable, f"disable {email}"),
-        (enable, f"enable {email}"),
-    ):
+    commands: dict[Callable[..., None], tuple[str, ...]] = {
+        create: (f'create {email} --company "Harbour Mall"', _FEW),
+        password: (f"password {email}",),
+        permissions: (f"permissions {email} --permission analytic=1",),
+        disable: (f"disable {email}",),
+        enable: (f"enable {email}",),
+    }
+    for command, lines in commands.items():
         epilog = examples(*(f"account {line}" for line in lines))
         group.command(command.__name__, epilog=epilog)(command)
     group.command("list")(list_)

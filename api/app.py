@@ -32,6 +32,8 @@ from api.routes import (
     device,
     explain,
     geofence,
+    realtime,
+    statistic_totals,
     statistics,
     venue,
 )
@@ -51,6 +53,8 @@ _ROUTERS = (
     explain,
     connector,
     statistics,
+    statistic_totals,
+    realtime,
     audit,
 )
 
@@ -64,8 +68,9 @@ def build_app(
     version: str,
     ready: Callable[[], Awaitable[Mapping[str, bool]]],
     cors_origins: Sequence[str] = (),
+    with_console: bool = False,
 ) -> FastAPI:
-    """The interface under /v2, /docs, /openapi.json, /healthz and /readyz.
+    """The interface under /v2, /docs, /openapi.json, /healthz and /readyz, and the console.
 
     `ready` says by name what is ready; /readyz is 200 when all is. `cors_origins` are the sites
     whose pages may call from a browser.
@@ -83,6 +88,11 @@ def build_app(
         # As they stand, made at import: FastAPI would make each included route once more, which
         # is a tenth of a second a start, and look for it twice in each request.
         app.router.routes.extend(module.router.routes)
+    if with_console:
+        # Not before: the templates and their library are for those who serve the console.
+        from api.console.routes import console_routes
+
+        app.router.routes.extend(console_routes())
     app.include_router(page.router)
     app.include_router(_plain_routes(app, version, ready))
     _handle_errors(app)

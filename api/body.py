@@ -17,7 +17,7 @@ _CLOSE = {"connection": "close"}
 async def read_object(request: Request, *, longest: int, seconds: float) -> dict[str, Any]:
     """The object. Raises ApiError: 415, 413 past `longest` bytes, 408 past `seconds`, 400."""
     _check_type(request.headers.get("content-type"))
-    raw = await _read(request, longest, seconds)
+    raw = await read_bytes(request, longest=longest, seconds=seconds)
     try:
         content = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -47,7 +47,8 @@ def _check_type(written: str | None) -> None:
         raise ApiError(415, "the body must be application/json in UTF-8", headers=_CLOSE)
 
 
-async def _read(request: Request, longest: int, seconds: float) -> bytes:
+async def read_bytes(request: Request, *, longest: int, seconds: float) -> bytes:
+    """The body. Raises ApiError: 413 past `longest` bytes, 408 past `seconds`, 400."""
     if int(request.headers.get("content-length", 0)) > longest:
         raise _too_large(longest)
     raw = bytearray()

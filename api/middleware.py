@@ -26,10 +26,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _KEEP_NOTHING = (b"cache-control", b"no-store")
+_NO_FRAMES = (b"x-frame-options", b"DENY")
+_NO_REFERRER = (b"referrer-policy", b"no-referrer")
+# Those that an answer of its own kind may set otherwise.
+_DEFAULTS = (_POLICY, _KEEP_NOTHING, _NO_FRAMES, _NO_REFERRER)
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 
@@ -134,7 +136,7 @@ class _Exchange:
     def _with_ours(self, headers: Any) -> list[tuple[bytes, bytes]]:
         given = list(headers)
         names = {name for name, _ in given}
-        defaults = [own for own in (_POLICY, _KEEP_NOTHING) if own[0] not in names]
+        defaults = [own for own in _DEFAULTS if own[0] not in names]
         return [*given, *_HEADERS, *defaults, (b"x-request-id", self.id.encode())]
 
 

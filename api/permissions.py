@@ -12,11 +12,13 @@
                              explain
     connector    connector   read, calls    update, delete, test
     statistics   analytic    read
+    live         realtime    read
+    decision
     audit        profile     list, of the kinds of record that the account may read
 
 Signing out and changing one's own password need a session and no level. Deleting a venue takes
 what is in it along and needs `region` alone. Explaining what one device would get needs `crm` too.
-The other areas (device, realtime, nfc, qrcode, tag, fidelity, form) are kept and shown; no
+The other areas (device, nfc, qrcode, tag, fidelity, form) are kept and shown; no
 operation needs them.
 """
 
@@ -45,6 +47,7 @@ AREAS = {
     "campaign": "campaign",
     "connector": "connector",
     "statistics": "analytic",
+    "live decision": "realtime",
     "audit": "profile",
 }
 KEY_HEADER = "x-service-key"

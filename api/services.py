@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from api.records.live import LiveDecisions
 from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
 from api.slots import TrialSlots
@@ -35,7 +36,8 @@ class Services:
     `cipher` connectors can be neither stored nor shown. `try_connector` calls that of a company
     once, and raises connectors.errors.NothingToTryError; `past_calls` reads the calls that the
     role remembers of a company, and raises what Redis does. So do `newest_claims`, those of a
-    company's device by campaign, and `recent_decisions` about it, the newest first.
+    company's device by campaign, `recent_decisions` about it, the newest first, and
+    `live_decisions` about a company behind a place, None while too many companies are watched.
     `max_detection_age` is in seconds.
     """
 
@@ -49,6 +51,7 @@ class Services:
     past_calls: Callable[[int], Awaitable[CallHistory]]
     newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
     recent_decisions: Callable[[int, str], Awaitable[list[KeptDecision]]]
+    live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
     max_detection_age: float
     clock: Callable[[], datetime]
     limits: Limits = Limits()

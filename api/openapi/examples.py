@@ -114,6 +114,22 @@ STATISTIC_LINE: Example = {
     "devices": 12,
     "notifications": 14,
 }
+DAY_TOTAL: Example = {
+    "day": "2026-11-20",
+    "detections": 812,
+    "visits": 96,
+    "notifications": 41,
+}
+RECORD_TOTAL: Example = {
+    "venue_id": 1,
+    "venue": VENUE["name"],
+    "kind": "campaign",
+    "id": 1,
+    "name": "New books",
+    "detections": 0,
+    "visits": 74,
+    "notifications": 83,
+}
 AUDIT_ENTRY: Example = {
     "id": 1,
     "create_on": _CREATED,
@@ -250,6 +266,17 @@ DECISION: Example = {
     ],
 }
 
+LIVE_DECISION: Example = {
+    "detected_at": "2026-11-20T21:41:00+0000",
+    "decided_at": "2026-11-20T21:41:01+0000",
+    "lieu": VENUE["name"],
+    "beacon": BEACON["name"],
+    "proximity": "near",
+    "reason": "granted",
+    "campaigns": [{"id": 1, "name": CAMPAIGN["name"], "outcome": "granted"}],
+    "left_out": 0,
+}
+
 # By the names of the schemas.
 EXAMPLES: dict[str, Example] = {
     "Credentials": CREDENTIALS,
@@ -278,5 +305,9 @@ EXAMPLES: dict[str, Example] = {
     "DeviceDetail": DEVICE_DETAIL,
     "Decision": DECISION,
     "StatisticLine": STATISTIC_LINE,
+    "DayTotal": DAY_TOTAL,
+    "RecordTotal": RECORD_TOTAL,
+    "LiveDecision": LIVE_DECISION,
+    "LiveDecisions": {"after": "1763674861000-0", "decisions": [LIVE_DECISION]},
     "AuditEntry": AUDIT_ENTRY,
 }

@@ -18,7 +18,7 @@ from api.permissions import AuthorizedCaller, may_read, may_write
 from api.records import device
 from api.records.decision import DecisionAnswer, shown_decisions
 from api.records.device import DeviceAnswer, DeviceDetailAnswer
-from api.records.page import Page, fetch_one
+from api.records.page import Page, Where, fetch_one
 from api.requests import DeviceUpdate
 from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, DeviceId
@@ -41,16 +41,25 @@ AfterAuthentication = Annotated[
     int,
     Query(ge=0, le=INT64, description="Only what follows in `auth`: the last id seen there."),
 ]
+Udid = Annotated[str | None, Query(description="Only the device of this udid, if there is one.")]
+_LONGEST_UDID = 255
 _NEWEST = 100
 _ACCEPTED = "accepted: an array with this device and its test flag, or the flag alone as test"
 
 
 @router.get("/crm", **operation("List devices", list[DeviceAnswer]))
 async def list_devices(
-    caller: Annotated[AuthorizedCaller, may_read("device")], limit: Limit = None, after: After = 0
+    caller: Annotated[AuthorizedCaller, may_read("device")],
+    limit: Limit = None,
+    after: After = 0,
+    udid: Udid = None,
 ) -> Response:
     """The company's devices."""
-    where = (Device.company_id == caller.company_id,)
+    where: Where = (Device.company_id == caller.company_id,)
+    if udid is not None:
+        if "\0" in udid or len(udid) > _LONGEST_UDID:
+            raise bad_fields({"udid": f"accepted: at most {_LONGEST_UDID} characters, none NUL"})
+        where = (*where, Device.udid == udid)
     return await listed(caller, device.devices, where, after=after, limit=limit)
 
 

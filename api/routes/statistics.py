@@ -85,7 +85,7 @@ async def statistics(
     A day is that of the venue's time zone. Devices are distinct within their line: they do not
     add up. Test devices are left out. With `accept: text/csv` the answer is CSV.
     """
-    choice = _choice(first, last, kind, venue, caller.services.clock())
+    choice = chosen_lines(first, last, kind, venue, caller.services.clock())
     pages = _pages(caller.services.database, caller.company_id, choice)
     # Read before the answer begins: an error of SQL still has an answer of its own.
     first_page: list[StatisticLine] = await anext(pages, [])
@@ -105,9 +105,10 @@ def _wants_csv(accept: str) -> bool:
     return next((name == CSV for name in named if name in (CSV, JSON)), False)
 
 
-def _choice(
+def chosen_lines(
     first: str | None, last: str | None, kind: str | None, venue: int | None, now: datetime
 ) -> StatisticFilter:
+    """The lines that the parameters ask for. Raises ApiError 400."""
     faults: dict[str, str] = {}
     begin, end = _days(_day(first, "from", faults), _day(last, "to", faults), now)
     if kind is not None and kind not in STATISTIC_KINDS:

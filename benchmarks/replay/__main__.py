@@ -87,7 +87,7 @@ def _round(
     prefix = f"bench-replay-{os.getpid()}-{number}."
     with tempfile.TemporaryDirectory() as directory:
         database = f"sqlite:///{Path(directory) / 'catalog.sqlite3'}"
-        asyncio.run(make_catalog(database, workload.campaigns))
+        asyncio.run(make_catalog(database, workload.catalog))
         file = Path(directory) / "detections.jsonl"
         values = (value for _, value in workload.records(arguments.records))
         file.write_bytes(b"\n".join(values))

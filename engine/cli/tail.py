@@ -10,8 +10,9 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import refuse_wrong_servers
+from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ _LONGEST_ID = 18
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("tail")(tail)
+    lines = ("tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
+    app.command("tail", epilog=examples(*lines))(tail)
 
 
 def tail(
@@ -93,8 +95,10 @@ async def _tail(
     store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
     try:
         await _follow(store, msgspec.structs.replace(wanted, company=number), shown)
+    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+        raise
     except (RedisError, OSError, TimeoutError) as error:
-        told = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        told = redis_reason(settings, error)
         raise CommandError(f"Redis does not serve: {told}; nothing more is shown") from None
     finally:
         await redis.aclose()

@@ -15,9 +15,9 @@ from engine.process.metrics import Metrics
 
 _LONGEST_DETAIL = 500
 # In front of the names of the original's headers, which stand behind ours: those of CloudEvents,
-# the MQTT topic that says who has heard, the schema's id (engine/kafka/formats).
+# the MQTT topic that says who has heard, the schema's id (engine/kafka/formats), and the trace.
 ORIGINAL = "original-"
-_READ_BY = ("ce_", "content-type", "mqtt.topic", "__value_schema_id")
+_KEPT = ("ce_", "content-type", "mqtt.topic", "__value_schema_id", "traceparent", "tracestate")
 _MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together
 
 
@@ -70,9 +70,9 @@ class DeadLetter(NamedTuple):
 
 
 def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, bytes]]:
-    """Those that say how the value is to be read; or none where they are too many, for nobody
-    reads a record by a part of them."""
-    told = [each for each in record.headers if each[0].lower().startswith(_READ_BY)]
+    """Those that say how the value is to be read, and its trace; or none where they are too many,
+    for nobody reads a record by a part of them."""
+    told = [each for each in record.headers if each[0].lower().startswith(_KEPT)]
     headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in told]
     size = sum(len(name) + len(value) for name, value in headers)
     return headers if size <= _MOST_ORIGINAL_BYTES else []

@@ -11,6 +11,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from engine.kafka.client_options import connection_options
 from engine.kafka.cluster_metadata import topic_ids
+from engine.kafka.fetched_records import fetch_structs
 from engine.process.settings import Settings
 
 _POLL_MS = 200
@@ -168,6 +169,7 @@ async def open_topic_reader(
     the reader may commit. Lists have at most `largest_list` records.
     """
     deadline = settings.kafka_request_timeout
+    fetch_structs()
     consumer = AIOKafkaConsumer(
         **connection_options(settings),
         group_id=group,

@@ -119,11 +119,17 @@ class TailStore:
             pipeline.pexpire(key, _LEASE_MS)
         await self._run(pipeline)
 
-    async def read(self, place: WatchedTail) -> tuple[list[TailedDecision], WatchedTail]:
-        """What is new for a watcher, and where to go on. Waits a quarter of a second for it."""
+    async def read(
+        self, place: WatchedTail, *, most: int = _MOST_KEPT
+    ) -> tuple[list[TailedDecision], WatchedTail]:
+        """What is new for a watcher, `most` at once, and where to go on.
+
+        Waits a quarter of a second for it.
+        """
         key = self._stream + place.watcher
         async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
-            streams: Any = await self._redis.xread({key: place.after}, block=_BLOCK_MS)
+            read = self._redis.xread({key: place.after}, count=most, block=_BLOCK_MS)
+            streams: Any = await read
         # XREAD answers with a mapping under RESP3 and with pairs under RESP2.
         by_stream = streams.items() if isinstance(streams, dict) else streams or ()
         found = []

@@ -31,8 +31,10 @@ from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.redis.claim_reader import ClaimReader
+from engine.redis.company_watch import CompanyWatch
 from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceKey
+from engine.redis.tail_store import TailStore
 from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
 from engine.wiring.explain import build_claim_reader, build_decision_store
 from engine.wiring.server_watch import sql_probe
@@ -102,6 +104,7 @@ async def serve_api(
             version=engine_version(),
             ready=ready,
             cors_origins=settings.api_cors_origins,
+            with_console=settings.console,
         )
         server = ApiServer(app, settings)
         health = _health(settings, metrics, ready)
@@ -156,6 +159,7 @@ def build_services(
         past_calls=partial(_past_calls, stores, settings),
         newest_claims=partial(_newest_claims, build_claim_reader(settings, stores.redis)),
         recent_decisions=partial(_decisions, build_decision_store(settings, stores.redis)),
+        live_decisions=_company_watch(settings, stores).decisions,
         max_detection_age=settings.max_detection_age,
         clock=clock,
         limits=Limits(
@@ -186,6 +190,13 @@ async def _newest_claims(
 
 async def _decisions(store: DecisionStore, company_id: int, udid: str) -> list[KeptDecision]:
     return await store.read(DeviceKey(company_id, udid))
+
+
+def _company_watch(settings: Settings, stores: Stores) -> CompanyWatch:
+    store = TailStore(
+        redis=stores.redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
+    )
+    return CompanyWatch(store)
 
 
 def _egress(settings: Settings) -> EgressGuard:

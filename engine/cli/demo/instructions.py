@@ -81,8 +81,9 @@ def instructions(demo: RunningDemo, directory: Path) -> list[str]:
     )
     lines = [
         "Still running, until Ctrl-C:",
-        f"  interface  http://127.0.0.1:{demo.api_port}/docs",
+        f"  console    http://127.0.0.1:{demo.api_port}/console",
         f"             {demo.email} with the password {demo.password}",
+        f"  interface  http://127.0.0.1:{demo.api_port}/docs",
         f"  metrics    http://127.0.0.1:{demo.metrics_port}/metrics",
         f"  Kafka      {demo.settings.kafka_bootstrap_servers}",
         "In another terminal, from this directory:",

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.moment import moment
-from engine.cli.servers import refuse_wrong_servers
+from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ _HIGHEST = 65535
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("explain")(explain)
+    beacon = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
+    lines = (beacon, f"{beacon} --udid device-1 --at 2026-11-20T22:41:00+0100")
+    app.command("explain", epilog=examples(*lines))(explain)
 
 
 def explain(
@@ -141,5 +144,4 @@ async def _read(settings: Settings, supposed: "SupposedDetection") -> "Explained
             "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` does"
         ) from None
     except (RedisError, OSError, TimeoutError) as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise CommandError(f"Redis does not serve: {reason}") from None
+        raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None

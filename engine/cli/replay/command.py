@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.moment import moment
 from engine.cli.publish.form import Format, form_of
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("replay")(replay)
+    lines = (
+        "replay --from 2026-11-20T00:00:00+0100 --html friday.html",
+        "replay detections.jsonl --catalog new.json --without-sql",
+        "replay --compare new.json --sends sends.csv",
+    )
+    app.command("replay", epilog=examples(*lines))(replay)
 
 
 def replay(

@@ -114,6 +114,19 @@ def look_at_the_interface(said: str) -> None:
         credentials = {"email": account[1], "password": account[2]}
         session = client.post("/v2/auth", json=credentials).json()["session"]
         assert session["email"] == account[1]
+        look_at_the_console(said, client, credentials)
+
+
+def look_at_the_console(said: str, client: httpx.Client, credentials: dict[str, str]) -> None:
+    site = re.search(r"console    (http://\S+)/console\n", said)
+    assert site is not None
+    origin = {"origin": site[1]}
+    entrance = f"{site[1]}/console/sign-in"
+    first = client.post(entrance, data=credentials, headers=origin, follow_redirects=True)
+    assert credentials["email"] in first.text
+    # What the demo has sent is there to be seen, campaign by campaign.
+    sent = client.get("/console/parts/largest/campaigns").text
+    assert "Self-service lending" in sent
 
 
 async def test_the_readme_on_real_servers(engineer: User) -> None:

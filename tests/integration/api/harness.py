@@ -82,7 +82,9 @@ class Harness:
 
 
 @asynccontextmanager
-async def harness(settings: Settings, passwords: Passwords) -> AsyncIterator[Harness]:
+async def harness(
+    settings: Settings, passwords: Passwords, *, with_console: bool = False
+) -> AsyncIterator[Harness]:
     """An application with these settings, on a migrated database."""
     async with AsyncExitStack() as stack:
         stores = await stack.enter_async_context(open_stores(settings))
@@ -98,6 +100,7 @@ async def harness(settings: Settings, passwords: Passwords) -> AsyncIterator[Har
             metrics=ApiMetrics(CollectorRegistry()),
             version="0",
             ready=ready,
+            with_console=with_console,
         )
         transport = httpx.ASGITransport(app)
         client = httpx.AsyncClient(transport=transport, base_url="http://api")

@@ -126,3 +126,17 @@ async def test_a_log_line_and_no_author_elsewhere(api: Harness, owner: Headers, 
     (entry,) = await entries(api, owner)
     assert (line["operation"], line["id"]) == ("create venue", venue)
     assert (line["account"], entry["request"]) == (entry["account_id"], "mine")
+
+
+async def test_the_newest_first(api: Harness, owner: Headers, bodies: Bodies):
+    for _ in range(5):
+        await api.call("POST", "/region", owner, bodies.venue())
+    other = await api.account()
+    await api.call("POST", "/region", other, bodies.venue())
+    oldest_first = await entries(api, owner)
+    newest = (await api.call("GET", f"/audit?before={2**63 - 1}&limit=2", owner)).json()
+    assert newest == oldest_first[:-3:-1]
+    rest = (await api.call("GET", f"/audit?before={newest[-1]['id']}", owner)).json()
+    assert newest + rest == oldest_first[::-1]
+    behind = f"/audit?before={newest[0]['id']}&after={oldest_first[1]['id']}"
+    assert (await api.call("GET", behind, owner)).json() == oldest_first[3:1:-1]

@@ -144,3 +144,19 @@ async def test_the_test_flag(api: Harness, owner: Headers, body: dict[str, Any])
     assert device["update_on"] > before[0]["update_on"]
     other = await api.call("PUT", "/crm/1", owner, {"device": [{"id": 2, "test": 0}]})
     assert (other.status_code, list(other.json()["fields"])) == (400, ["device"])
+
+
+async def test_one_is_found_by_its_udid(api: Harness, owner: Headers):
+    async with api.database.write.begin() as session:
+        for headers in (owner, await api.account()):
+            query = select(Account.company_id).where(Account.email == headers["x-service-key"])
+            company = await session.scalar(query)
+            for udid in ("phone", "other"):
+                made = Device(company_id=company, udid=udid, create_on=NOW, update_on=NOW)
+                session.add(made)
+    found = (await api.call("GET", "/crm?udid=phone", owner)).json()
+    assert [each["udid"] for each in found] == ["phone"]
+    assert (await api.call("GET", "/crm?udid=nobody", owner)).json() == []
+    for wrong in ("a" * 256, "a%00"):
+        refused = await api.call("GET", f"/crm?udid={wrong}", owner)
+        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["udid"])

@@ -20,6 +20,7 @@ AREA_OF = {
     "/profile": "profile",
     "/statistics": "analytic",
     "/audit": "profile",
+    "/realtime": "realtime",
 }
 
 

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -123,16 +122,6 @@ def test_nothing_is_fetched(report: str) -> None:
     for text in (*page.raw["script"][1:], *page.raw["style"]):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
-
-
-def test_the_library_is_as_it_was_published() -> None:
-    place = files("engine.cli.replay.report").joinpath("uplot")
-    lines = place.joinpath("SHA256SUMS").read_text().splitlines()
-    assert len(lines) == 3
-    for line in lines:
-        digest, name = line.split()
-        assert hashlib.sha256(place.joinpath(name).read_bytes()).hexdigest() == digest, name
-    assert "MIT" in place.joinpath("LICENSE").read_text()
 
 
 def test_a_replay_of_nothing_has_a_report(tmp_path: Path, directory: Path) -> None:

@@ -1,0 +1,83 @@
+"""What forms post, as the interface takes it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from api.body import read_bytes
+from api.console.errors import RefusedError
+from api.errors import ApiError
+from api.services import Limits
+
+_MOST_FIELDS = 3000
+_TYPE = "application/x-www-form-urlencoded"
+
+
+class PostedForm:
+    """The fields of a form by name, each with all that was given."""
+
+    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
+        self._fields = fields
+
+    def text(self, name: str) -> str:
+        """The one value, or nothing. Lines end as everywhere but in forms."""
+        given = self._fields.get(name, ())
+        return given[-1].replace("\r\n", "\n") if given else ""
+
+    def listed(self, name: str) -> list[str]:
+        """All values."""
+        return list(self._fields.get(name, ()))
+
+    def is_on(self, name: str) -> bool:
+        """Whether a box is ticked."""
+        return bool(self._fields.get(name))
+
+    def number(self, name: str) -> int | str | None:
+        """A number; a text that is none, for the interface to refuse; None where nothing is."""
+        text = self.text(name).strip()
+        return _whole(text) if text else None
+
+    def numbers(self, name: str) -> list[int | str]:
+        """All values as `number` reads one."""
+        return [_whole(text) for text in self.listed(name)]
+
+    def decimal(self, name: str) -> float | str:
+        """A number with decimals; a text that is none, for the interface to refuse."""
+        text = self.text(name).strip().replace(",", ".")
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+    def texts(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of several fields."""
+        return {name: self.text(name) for name in names}
+
+
+async def read_form(request: Request, limits: Limits) -> PostedForm:
+    """The form in the body of a request. Raises RefusedError."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("", _TYPE):
+        raise RefusedError(415, f"the body must be {_TYPE}")
+    try:
+        # What is not ASCII takes three times as much in a form.
+        longest = 3 * limits.body_bytes
+        raw = await read_bytes(request, longest=longest, seconds=limits.body_seconds)
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ApiError as error:
+        raise RefusedError(error.status, str(error)) from None
+    except ValueError:
+        raise RefusedError(400, "the form cannot be read") from None
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    return PostedForm(fields)
+
+
+def _whole(text: str) -> int | str:
+    try:
+        return int(text) if len(text) < 20 else text
+    except ValueError:
+        return text

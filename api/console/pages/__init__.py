@@ -1,0 +1,1 @@
+"""The pages, a module an area; each names its addresses in PAGES."""

@@ -1,0 +1,79 @@
+"""The plan of a venue as a drawing: how large it is, and where each beacon stands."""
+
+import re
+from typing import Any, NamedTuple
+
+_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]{3,24}")
+_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]+")
+_EMPTY_SIDE = 20
+_DOTS_A_SIDE = 80
+_LINES_A_SIDE = 16
+
+
+class PlacedBeacon(NamedTuple):
+    """A beacon on the plan. `colour` is empty where the console's own is used."""
+
+    record: dict[str, Any]
+    x: int
+    y: int
+    colour: str
+
+
+class Plan(NamedTuple):
+    """In the units of the venue's positions. `image` is empty where none can be shown; an image
+    elsewhere is not loaded, so that no other site learns of the visit."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+    dot: float
+    step: int
+    image: str
+    image_is_elsewhere: bool
+    beacons: list[PlacedBeacon]
+
+    def lines_across(self) -> range:
+        """Where lines go from top to bottom."""
+        return range(self.left - self.left % self.step, self.left + self.width, self.step)
+
+    def lines_down(self) -> range:
+        """Where lines go from left to right."""
+        return range(self.top - self.top % self.step, self.top + self.height, self.step)
+
+
+def plan_of(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
+    """As large as the venue, or as what is in it where that is more."""
+    placed = [
+        PlacedBeacon(each, each["x"], each["y"], _colour(each["color"]))
+        for each in beacons
+        if each["x"] is not None and each["y"] is not None
+    ]
+    left, right = _reach(venue["width"], [each.x for each in placed])
+    top, bottom = _reach(venue["height"], [each.y for each in placed])
+    width, height = right - left, bottom - top
+    image = venue["image"] if _IMAGE.fullmatch(venue["image"]) else ""
+    longest = max(width, height)
+    elsewhere = bool(venue["image"]) and not image
+    dot, step = longest / _DOTS_A_SIDE, _step(longest)
+    return Plan(left, top, width, height, dot, step, image, elsewhere, placed)
+
+
+def _step(longest: int) -> int:
+    """1, 2, 5, 10, 20, 50 and so on: the first that makes few lines."""
+    step, places = 1, 0
+    while longest / step > _LINES_A_SIDE:
+        places += 1
+        step = (1, 2, 5)[places % 3] * 10 ** (places // 3)
+    return step
+
+
+def _reach(size: int | None, positions: list[int]) -> tuple[int, int]:
+    """From where to where; room for a dot where something stands at the edge or beyond it."""
+    beyond = 1 if positions else 0
+    end = max([size or 0, *(each + beyond for each in positions)])
+    return min([0, *(each - beyond for each in positions if each <= 0)]), end or _EMPTY_SIDE
+
+
+def _colour(written: str) -> str:
+    return written if _COLOUR.fullmatch(written or "") else ""

@@ -1,0 +1,77 @@
+"""Signing in and out, and the language of the pages."""
+
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from api.console.forms import read_form
+from api.console.interface import InterfaceClient, InterfaceReply
+from api.console.rendering import rendered
+from api.console.session import (
+    PATH,
+    SessionCookie,
+    delete_cookie,
+    refuse_other_sites,
+    set_cookie,
+)
+from api.console.visit import Visit
+from api.console.words import COOKIE, LANGUAGES, PageWords, words_for
+from api.permissions import services_of
+
+_YEAR = 365 * 24 * 3600
+
+
+async def show(request: Request) -> Response:
+    """The form."""
+    values = {"message": "", "email": ""}
+    return rendered("sign_in.html", words_for(request), values)
+
+
+async def sign_in(request: Request) -> Response:
+    """POST /v2/auth with what was typed; its session becomes the cookie."""
+    refuse_other_sites(request)
+    form = await read_form(request, services_of(request).limits)
+    email = form.text("email")
+    credentials = {"email": email, "password": form.text("password")}
+    reply = await InterfaceClient(request).call("POST", "/auth", credentials)
+    if not reply.is_good:
+        words = words_for(request)
+        values = {"message": _said(reply, words), "email": email}
+        return rendered("sign_in.html", words, values, reply.status)
+    granted = reply.body["session"]
+    answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
+    session = SessionCookie(granted["email"], granted["token"])
+    set_cookie(answer, request, session, granted["valid"])
+    return answer
+
+
+async def choose_language(request: Request) -> Response:
+    """Remember the language that was chosen."""
+    refuse_other_sites(request)
+    form = await read_form(request, services_of(request).limits)
+    answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
+    chosen = form.text("language")
+    if chosen in LANGUAGES:
+        secure = request.url.scheme == "https"
+        answer.set_cookie(
+            COOKIE, chosen, _YEAR, path=PATH, secure=secure, httponly=True, samesite="strict"
+        )
+    return answer
+
+
+async def sign_out(visit: Visit) -> Response:
+    """End the session, everywhere."""
+    await visit.interface.call("DELETE", "/auth")
+    answer = visit.leave("/sign-in")
+    delete_cookie(answer)
+    return answer
+
+
+def _said(reply: InterfaceReply, words: PageWords) -> str:
+    if reply.status == HTTPStatus.NOT_FOUND:
+        return words("sign_in_wrong")
+    return reply.message
+
+
+PAGES = (("POST", "/sign-out", sign_out),)

@@ -1,0 +1,33 @@
+"use strict";
+// What several pages need: fields that depend on others, lists that submit, pictures as data.
+(() => {
+  const current = document.querySelector("nav [aria-current]");
+  if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.clientWidth / 2;
+
+  const each = (selector, work) => document.querySelectorAll(selector).forEach(work);
+
+  // The content field of the chosen format alone is shown; the others keep what is typed.
+  const format = document.getElementById("format");
+  const showFormat = () => each("[data-format]", (part) => { part.hidden = part.dataset.format !== format.value; });
+  if (format) {
+    format.addEventListener("change", showFormat);
+    showFormat();
+  }
+
+  each("[data-mirror]", (shown) => {
+    const field = document.getElementById(shown.dataset.mirror);
+    if (field) field.addEventListener("input", () => { shown.textContent = field.value; });
+  });
+
+  each("select[data-submits]", (list) => list.addEventListener("change", () => list.form.requestSubmit()));
+
+  each("input[type=file][data-into]", (chooser) => chooser.addEventListener("change", () => {
+    const file = chooser.files[0];
+    if (!file) return;
+    chooser.setCustomValidity(file.size > Number(chooser.dataset.most) ? chooser.dataset.tooLarge : "");
+    if (!chooser.reportValidity()) return;
+    const reader = new FileReader();
+    reader.addEventListener("load", () => { document.getElementById(chooser.dataset.into).value = reader.result; });
+    reader.readAsDataURL(file);
+  }));
+})();

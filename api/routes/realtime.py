@@ -1,0 +1,91 @@
+"""GET /realtime/decisions: what running triggers decide, as it happens."""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Query
+from redis.exceptions import RedisError
+from starlette.responses import Response
+
+from api.answers import answer
+from api.errors import bad_fields, unavailable
+from api.openapi.operations import operation
+from api.permissions import AuthorizedCaller, may_read
+from api.records.live import LiveDecision, LiveDecisionsAnswer, shown_live
+from api.routes.parameters import PREFIX
+from catalog.fields.values import INT64
+from rules.model import Reason
+
+router = APIRouter(prefix=PREFIX, tags=["realtime"])
+_log = structlog.get_logger(__name__)
+_PLACE = re.compile(r"[0-9]{1,15}-[0-9]{1,10}")
+_REASONS = [reason.value for reason in Reason]
+After = Annotated[
+    str | None, Query(description="Only what came behind it: `after` of the answer before.")
+]
+VenueNamed = Annotated[str | None, Query(alias="lieu", description="Only at the venue so named.")]
+CampaignOnly = Annotated[
+    int | None,
+    Query(alias="campaign", ge=1, le=INT64, description="Only where this campaign is, by its id."),
+]
+ReasonOnly = Annotated[
+    str | None,
+    Query(
+        alias="reason",
+        json_schema_extra={"enum": _REASONS},
+        description="Only with this outcome, of a campaign or of all.",
+    ),
+]
+
+
+@router.get("/realtime/decisions", **operation("Live decisions", LiveDecisionsAnswer))
+async def live_decisions(
+    caller: Annotated[AuthorizedCaller, may_read("live decision")],
+    after: After = None,
+    venue: VenueNamed = None,
+    campaign: CampaignOnly = None,
+    reason: ReasonOnly = None,
+) -> Response:
+    """A sample of what triggers decide about the company's beacons; no device is named.
+
+    To be asked once a second: triggers pass decisions on while somebody asks, at most a hundred a
+    second of each process, and `left_out` counts the others. Five seconds after the last request
+    they stop. At most 200 decisions an answer, the oldest first.
+    """
+    faults = {}
+    if after is not None and not _PLACE.fullmatch(after):
+        faults["after"] = "accepted: `after` of the answer before"
+    if reason is not None and reason not in _REASONS:
+        faults["reason"] = f"accepted: {', '.join(_REASONS)}"
+    if faults:
+        raise bad_fields(faults)
+    try:
+        found = await caller.services.live_decisions(caller.company_id, after)
+    except (RedisError, OSError, TimeoutError) as error:
+        _log.error("live decisions cannot be read", error=type(error).__name__)
+        raise unavailable("Redis, which passes them on, does not answer; try again") from None
+    if found is None:
+        raise unavailable("too many companies watch at once; try again", seconds=10)
+    kept = _fitting(found.decisions, venue, campaign, reason)
+    return answer(shown_live(found._replace(decisions=kept)))
+
+
+def _fitting(
+    decisions: Iterable[LiveDecision], venue: str | None, campaign: int | None, reason: str | None
+) -> list[LiveDecision]:
+    found = []
+    for each in decisions:
+        if venue is not None and each.venue != venue:
+            continue
+        outcomes = [one for one in each.campaigns if campaign in (None, one.id)]
+        if campaign is not None and not outcomes:
+            continue
+        if reason in (
+            None,
+            *(one.outcome for one in outcomes),
+            *(() if outcomes else (each.reason,)),
+        ):
+            found.append(each)
+    return found

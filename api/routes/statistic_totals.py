@@ -1,0 +1,85 @@
+"""GET /statistics/days and /statistics/totals: the daily figures, added up."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from api.answers import Answer, Count, Id, Record, answer, fill_texts
+from api.openapi.operations import operation
+from api.permissions import AuthorizedCaller, may_read
+from api.routes.parameters import PREFIX
+from api.routes.statistics import First, Kind, Last, VenueOnly, chosen_lines
+from catalog.fields.values import INT64
+from catalog.statistic_totals import day_totals, record_totals
+from catalog.statistics import STATISTIC_KINDS
+
+router = APIRouter(prefix=PREFIX, tags=["analytic"])
+Reader = Annotated[AuthorizedCaller, may_read("statistics")]
+_VENUE = "venue"
+Visits = Annotated[
+    Count, Field(description="Devices of each day and record, added up over the days.")
+]
+RecordOnly = Annotated[
+    int | None, Query(alias="id", ge=1, le=INT64, description="Only of this record of the kind.")
+]
+Largest = Annotated[int, Query(alias="limit", ge=1, le=100, description="At most so many.")]
+
+
+class DayTotalAnswer(Answer):
+    day: Annotated[str, Field(json_schema_extra={"format": "date"})]
+    detections: Count
+    visits: Visits
+    notifications: Count
+
+
+class RecordTotalAnswer(Answer):
+    venue_id: Id
+    venue: str = Field(description="Empty when the record is gone.")
+    kind: str = Field(json_schema_extra={"enum": list(STATISTIC_KINDS)})
+    id: Id
+    name: str = Field(description="Empty when the record is gone.")
+    detections: Count
+    visits: Visits
+    notifications: Count
+
+
+@router.get("/statistics/days", **operation("Statistics by day", list[DayTotalAnswer]))
+async def statistics_by_day(
+    caller: Reader,
+    first: First = None,
+    last: Last = None,
+    kind: Kind = None,
+    venue: VenueOnly = None,
+    number: RecordOnly = None,
+) -> Response:
+    """What a kind of record (venues, unless `kind` says another) or one record comes to, by day.
+
+    Days without any are left out.
+    """
+    choice = chosen_lines(first, last, kind or _VENUE, venue, caller.services.clock())
+    async with caller.services.database.autocommit() as session:
+        found = await day_totals(session, caller.company_id, choice, number)
+    return answer([each._asdict() for each in found])
+
+
+@router.get("/statistics/totals", **operation("Statistics by record", list[RecordTotalAnswer]))
+async def statistics_by_record(
+    caller: Reader,
+    first: First = None,
+    last: Last = None,
+    kind: Kind = None,
+    venue: VenueOnly = None,
+    limit: Largest = 20,
+) -> Response:
+    """What each record of a kind (venues, unless `kind` says another) comes to in those days.
+
+    The largest first: campaigns by notifications, the others by detections.
+    """
+    choice = chosen_lines(first, last, kind or _VENUE, venue, caller.services.clock())
+    async with caller.services.database.autocommit() as session:
+        found = await record_totals(session, caller.company_id, choice, limit)
+    records: list[Record] = [each._asdict() for each in found]
+    fill_texts(records, RecordTotalAnswer)
+    return answer(records)

@@ -1,0 +1,74 @@
+"""The console in this process on a real port, and Debian's chromium to look at it."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+
+import pytest
+from selenium.webdriver import Chrome
+
+from api.sessions.sign_in import Passwords
+from catalog.accounts import NewAccount, create_account
+from catalog.fields.company import ALL_PERMISSIONS
+from engine.process.settings_sources import load_settings
+from engine.wiring.api import ApiServer
+from tests.browser.page import BrowserPage, start_browser
+from tests.integration.api.harness import PASSWORD, Harness, Headers, harness
+from tests.servers.schema import make_schema
+
+OWNER = "owner@pier.example"
+_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+T = TypeVar("T")
+_DRIVER = shutil.which("chromedriver")
+
+
+class BrowserVisit(NamedTuple):
+    """The console as it is served, its application, and an account that may do everything."""
+
+    harness: Harness
+    site: str
+    headers: Headers
+    driver: Chrome
+
+    async def walk(self, steps: Callable[[BrowserPage], T]) -> T:
+        """Take steps in the browser, beside the loop that serves it."""
+        return await asyncio.to_thread(steps, BrowserPage(self.driver, self.site))
+
+
+@pytest.fixture(scope="session")
+def _browser() -> Iterator[Chrome]:
+    if _CHROMIUM is None or _DRIVER is None:
+        pytest.skip("no Chromium with its driver is installed")
+    driver = start_browser(_CHROMIUM, _DRIVER)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncIterator[BrowserVisit]:
+    settings = load_settings(
+        database_url=sqlite_url,
+        redis_url=redis_url,
+        secret_key="a passphrase of the test",
+        connector_allow_networks="127.0.0.0/8",
+        api_port=0,
+    )
+    await make_schema(sqlite_url)
+    passwords = Passwords()
+    async with harness(settings, passwords, with_console=True) as made:
+        new = NewAccount(company="Pier", email=OWNER, password=PASSWORD, permission=ALL_PERMISSIONS)
+        await create_account(made.database, new, create_company=True, now=datetime.now(UTC))
+        session = await made.call("POST", "/auth", json={"email": OWNER, "password": PASSWORD})
+        token = session.json()["session"]["token"]
+        server, stop = ApiServer(made.app, settings), asyncio.Event()
+        serving = asyncio.create_task(server.serve_until(stop))
+        site = f"http://127.0.0.1:{server.port}"
+        _browser.delete_all_cookies()
+        _browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        yield BrowserVisit(made, site, {"x-service-key": OWNER, "x-service-token": token}, _browser)
+        _browser.get("about:blank")
+        stop.set()
+        await serving
+    passwords.close()

@@ -1,0 +1,177 @@
+"""A page in a real browser, used as people use it: by what they read, with pointer and keys."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from selenium.common.exceptions import (
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select
+
+_AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+_PAUSE_SECONDS = 0.05
+_DEADLINE_SECONDS = 30.0
+_ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-extensions",
+    "--no-first-run",
+    # Whatever a page asks for elsewhere is not there.
+    "--host-resolver-rules=MAP pier.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--window-size=1280,900",
+)
+
+
+def start_browser(chromium: str, driver: str) -> Chrome:
+    """Debian's chromium, without a window; the caller quits it."""
+    options = ChromeOptions()
+    options.binary_location = chromium
+    for argument in _ARGUMENTS:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return Chrome(options=options, service=ChromeService(driver))
+
+
+class BrowserPage:
+    """What one browser shows of one site."""
+
+    def __init__(self, driver: Chrome, site: str) -> None:
+        self.driver = driver
+        self._site = site
+
+    def open(self, path: str) -> None:
+        """Type an address."""
+        self.driver.get(self._site + path)
+
+    def click(self, text: str) -> None:
+        """Click the button or the link that says so."""
+        quoted = json.dumps(text)
+        path = f"//*[self::a or self::button or self::summary][normalize-space()={quoted}]"
+        self._act(lambda: self.driver.find_element(By.XPATH, path).click(), text)
+
+    def fill(self, label: str, text: str) -> None:
+        """Type into the field so called, in the place of what is there."""
+
+        def type_it() -> None:
+            field = self.field(label)
+            field.clear()
+            field.send_keys(text)
+
+        self._act(type_it, label)
+
+    def choose(self, label: str, option: str) -> None:
+        """Choose from a list."""
+        self._act(lambda: Select(self.field(label)).select_by_visible_text(option), label)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other, wherever the focus is."""
+        for key in keys:
+            ActionChains(self.driver).send_keys(key).perform()
+
+    def field(self, label: str) -> WebElement:
+        """The field with this label, as a screen reader finds it."""
+        quoted = json.dumps(label)
+        # (What is required has a star.)
+        named = (
+            f"//label[normalize-space()={quoted} or normalize-space()={json.dumps(label + ' *')}]"
+        )
+        found = self.driver.find_elements(By.XPATH, f"//*[@id={named}/@for]")
+        if found:
+            return found[0]
+        return self.driver.find_element(By.XPATH, f"//*[starts-with(@aria-label, {quoted})]")
+
+    def sees(self, text: str) -> None:
+        """Wait until it is there to be read."""
+        self.until(lambda: text in self.text, f"{text!r} to be read")
+
+    @property
+    def text(self) -> str:
+        """All that is to be read now."""
+        return self.driver.find_element(By.TAG_NAME, "body").text
+
+    @property
+    def focused(self) -> str:
+        """What the focus is on: its text, its label or its name."""
+        found = self.driver.switch_to.active_element
+        label = found.get_attribute("aria-label") or found.get_attribute("name")
+        return found.text or label or found.tag_name
+
+    def until(self, holds: Callable[[], Any], what: str) -> None:
+        """Wait until it does, however busy the machine is."""
+        give_up = time.monotonic() + _DEADLINE_SECONDS
+        while True:
+            try:
+                if holds():
+                    return
+            except (NoSuchElementException, StaleElementReferenceException):
+                pass
+            if time.monotonic() > give_up:
+                raise AssertionError(f"waited for {what}; there is:\n{self.text}")
+            time.sleep(_PAUSE_SECONDS)
+
+    def settle(self) -> None:
+        """Wait until every part of the page has come."""
+        pending = "return document.querySelectorAll('.wait, .htmx-request').length === 0"
+        self.until(lambda: self.driver.execute_script(pending), "the parts of the page")
+
+    def drag(self, element: WebElement, right: int, down: int) -> None:
+        """Drag an element by so many pixels."""
+        ActionChains(self.driver).drag_and_drop_by_offset(element, right, down).perform()
+
+    def look(self, *, width: int, dark: bool) -> None:
+        """As on a screen of this width, by day or by night."""
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def findings(self) -> list[str]:
+        """What axe-core finds wrong with the page."""
+        # (By the protocol: the page's own policy lets no other script in.)
+        self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": _AXE})
+        run = "axe.run(document, {resultTypes: ['violations']}).then(arguments[0])"
+        found = self.driver.execute_async_script(run)
+        return [
+            f"{each['id']}: {node['html'][:200]} ({node['failureSummary']})"
+            for each in found["violations"]
+            for node in each["nodes"]
+        ]
+
+    def is_too_wide(self) -> bool:
+        """Whether the page as a whole has to be moved sideways to be read."""
+        wide = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        return bool(self.driver.execute_script(wide))
+
+    def complaints(self) -> list[str]:
+        """What the browser has said in its log: errors, and what the policy forbade.
+
+        (That an answer was a refusal it says, too: those are looked at as pages.)
+        """
+        entries: list[dict[str, Any]] = self.driver.get_log("browser")
+        told = [each["message"] for each in entries if each["level"] in ("SEVERE", "WARNING")]
+        return [each for each in told if "responded with a status of 4" not in each]
+
+    def _act(self, action: Callable[[], None], what: str) -> None:
+        def done() -> bool:
+            try:
+                action()
+            except ElementNotInteractableException:
+                return False
+            return True
+
+        self.until(done, f"{what!r} to be used")
+
+
+__all__ = ["BrowserPage", "Keys", "start_browser"]

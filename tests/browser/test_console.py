@@ -1,0 +1,268 @@
+"""The first task of each kind of user, in a real browser, by clicking and typing.
+
+With PROXIMITY_TEST_FULL=1 every page is examined at phone and desktop width, by day and by night;
+else every second one in one of these.
+"""
+
+import asyncio
+import os
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from engine.redis.decision_store import DecisionStore, DeviceDecision
+from engine.redis.devices import DeviceKey
+from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
+from rules.kept_decision import KeptDecision
+from rules.model import Zone
+from tests.browser.conftest import OWNER, BrowserVisit
+from tests.browser.page import BrowserPage
+from tests.browser.world import World
+from tests.integration.api.harness import PASSWORD
+from tests.servers.http_service import replying, serving
+from tests.servers.waiting import eventually
+
+FULL = "PROXIMITY_TEST_FULL" in os.environ
+LOOKS = [(1280, False), (390, True), (1280, True), (390, False)]
+NOW = datetime.now(UTC)
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+async def world(visit: BrowserVisit) -> World:
+    return await World(visit).fill()
+
+
+def sign_in(page: BrowserPage) -> None:
+    page.open("/")
+    page.fill("E-mail", OWNER)
+    page.fill("Password", PASSWORD)
+    page.press(Keys.ENTER)
+    page.sees("What does not send now, and why")
+
+
+async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Campaigns")
+        page.sees("Last boat")
+        page.click("New campaign")
+        page.fill("Name", "Ferry")
+        page.fill("Title", "The ferry is here")
+        page.fill("Text", "Board now")
+        assert page.driver.find_element(By.CSS_SELECTOR, ".phone").text.startswith(
+            "The ferry is here\nBoard now"
+        )
+        page.fill("Pause", "often")
+        page.fill("Tags", "study")
+        page.click("Save")
+        page.sees("required with format url, and empty or not given")
+        page.fill("Link", "https://pier.example/ferry")
+        page.fill("Pause", "2 hours")
+        page.fill("From", "22:00")
+        page.fill("To", "02:00")
+        page.press(Keys.TAB)
+        # The week is drawn again: each evening, and each night that goes on.
+        hours = (By.CSS_SELECTOR, ".week .open")
+        page.until(lambda: len(page.driver.find_elements(*hours)) == 14, "the week")
+        page.click("Save")
+        page.sees("Would it fire?")
+        page.choose("Beacon", "Door")
+        page.click("Ask")
+        page.sees("Beacon known")
+        page.click("Campaigns")
+        page.sees("Ferry")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    path = f"/lieu/{world.ids['venue']}/campaign"
+    _, made = (await visit.harness.call("GET", path, visit.headers)).json()
+    assert (made["name"], made["start_time"], made["tags"][0]["name"]) == (
+        "Ferry",
+        "22:00",
+        "study",
+    )
+
+
+async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World):
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Venues")
+        page.click("Pier")
+        page.click("New beacon")
+        page.fill("Name", "Kiosk")
+        page.fill("UUID", "f7826da6-4fa2-4e98-8024-bc5b71e0893e")
+        page.fill("Major", "7")
+        page.fill("Minor", "70000")
+        page.click("Save")
+        page.sees("accepted: a whole number from 0 to 65535")
+        page.fill("Minor", "9")
+        page.fill("x", "10")
+        page.fill("y", "6")
+        page.click("Save")
+        page.sees("Drag a beacon to its place")
+        wide = page.driver.find_element(By.ID, "plan").rect["width"]
+        page.drag(page.field("Kiosk"), round(5 * wide / 30), 0)
+        page.sees("Kiosk: Placed. x 15, y 6")
+        # The focus is still on it.
+        page.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+        page.sees("Kiosk: Placed. x 15, y 8")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    path = f"/region/{world.ids['venue']}/beacon"
+    made = (await visit.harness.call("GET", path, visit.headers)).json()[-1]
+    assert (made["name"], made["x"], made["y"]) == ("Kiosk", 15, 8)
+
+
+async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
+    company = await world.company()
+    at = time.time() - 60
+    kept = KeptDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
+    store = DecisionStore(
+        redis=visit.harness.stores.redis, prefix="proximity:", most=10, deadline=10.0
+    )
+    await store.keep([DeviceDecision(DeviceKey(company, "anna"), kept)])
+
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Devices")
+        page.fill("Device (udid)", "anna")
+        page.click("Find")
+        page.sees("held back: it was sent lately")
+        page.sees("Door")
+        page.click("Mark as test device")
+        page.sees("No test device any more")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    path = f"/crm/{world.ids['device']}"
+    device = (await visit.harness.call("GET", path, visit.headers)).json()["device"][0]
+    assert device["test"] is True
+
+
+async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: World):
+    async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
+
+        def steps(page: BrowserPage) -> None:
+            sign_in(page)
+            page.click("Connector")
+            page.fill("Name", "Offers")
+            page.fill("Address", "http://169.254.169.254/")
+            page.fill("Name 1", "x-api-key")
+            page.fill("Value 1", "abc")
+            page.click("Save")
+            page.sees("leads to an address that is not public")
+            page.fill("Address", service.url())
+            page.click("Save")
+            page.click("Call once")
+            page.sees("Content came")
+            page.sees("<p>Hello</p>")
+            page.click("Audit")
+            page.sees("created connector")
+            page.click("Sign out")
+            page.sees("Sign in")
+            assert page.complaints() == []
+
+        await visit.walk(steps)
+
+
+async def test_an_operator_watches(visit: BrowserVisit, world: World):
+    company = await world.company()
+    watcher = f"company-{company}"
+    store = TailStore(redis=visit.harness.stores.redis, prefix="proximity:", deadline=10.0)
+
+    async def decide(venue: str) -> None:
+        at = time.time()
+        outcomes = [CampaignOutcome(world.ids["campaign"], "Last boat", "granted")]
+        decision = TailedDecision(at, at, company, venue, "Door", 2, "granted", outcomes, 3)
+        await store.write({watcher: [decision]})
+
+    async def beat() -> int:
+        return (await store.watchers())[watcher].beat
+
+    def watch(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Live")
+        page.sees("Watching")
+
+    def read(page: BrowserPage) -> None:
+        page.sees("Door, Pier")
+        page.sees("Last boat: sent")
+        page.sees("3 more were not shown.")
+        page.click("Pause")
+        page.sees("Go on")
+
+    await visit.walk(watch)
+    await eventually(store.watchers, deadline=30)
+    await decide("Pier")
+    await visit.walk(read)
+    # A request may have been under way; then nobody asks any more.
+    await asyncio.sleep(1.5)  # longer than between two requests
+    seen = await beat()
+    await asyncio.sleep(2.5)
+    assert await beat() == seen
+    assert await visit.walk(lambda page: page.complaints()) == []
+
+
+async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
+    """On a plain address of a network, where browsers say less about what they send."""
+    visit = visit._replace(site=visit.site.replace("127.0.0.1", "pier.test"))
+
+    def steps(page: BrowserPage) -> None:
+        page.open("/console/sign-in")
+        page.until(lambda: page.focused == "email", "the focus on the first field")
+        page.press(*OWNER, Keys.TAB, *PASSWORD, Keys.TAB, Keys.ENTER)
+        page.sees("What does not send now, and why")
+        page.settle()
+        page.press(Keys.TAB)
+        assert page.focused == "Skip to the page"
+        seen = []
+        for _ in range(14):
+            page.press(Keys.TAB)
+            seen.append(page.focused)
+        assert seen[:9] == [
+            "Proximity",
+            "Overview",
+            "Live",
+            "Campaigns",
+            "Venues",
+            "Devices",
+            "Connector",
+            "Statistics",
+            "Audit",
+        ]
+        assert seen[9] == "Sign out"
+        assert "Last boat" in seen
+
+    await visit.walk(steps)
+
+
+@pytest.mark.parametrize("look", range(4) if FULL else range(1))
+async def test_every_page_is_for_everybody(visit: BrowserVisit, world: World, look: int):
+    """axe-core finds nothing, nothing has to be moved sideways, the policy forbids nothing."""
+    addresses = world.addresses() if FULL else world.addresses()[1::2]
+
+    def steps(page: BrowserPage) -> dict[str, Any]:
+        faults = {}
+        page.look(width=LOOKS[look][0], dark=LOOKS[look][1])
+        page.open("/console/sign-in")
+        faults["sign-in"] = page.findings()
+        sign_in(page)
+        for place, address in enumerate(addresses):
+            if not FULL:
+                width, dark = LOOKS[place % 4]
+                page.look(width=width, dark=dark)
+            page.open(f"/console{address}")
+            page.settle()
+            faults[address] = page.findings()
+            if page.is_too_wide():
+                faults[address].append("too wide")
+        faults["log"] = page.complaints()
+        return {address: found for address, found in faults.items() if found}
+
+    assert await visit.walk(steps) == {}

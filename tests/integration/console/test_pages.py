@@ -1,0 +1,191 @@
+"""What pages say, and what their forms do."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from catalog.models import WEEKDAYS, Statistic
+from tests.integration.api.bodies import Bodies
+from tests.integration.api.harness import Harness
+from tests.integration.console.visitor import SeenPage, Visitor, device_of
+from tests.servers.http_service import replying, serving
+
+NOW = datetime.now(UTC)
+ALWAYS = {"start_time": "00:00", "end_time": "24:00", **dict.fromkeys(WEEKDAYS, True)}
+YEARS = {"start": "2020-01-01T00:00:00+0100", "end": "2090-01-01T00:00:00+0100"}
+
+
+@pytest.fixture
+async def venue(visitor: Visitor, bodies: Bodies) -> int:
+    return await visitor.made("/region", bodies.venue(name="Pier", time_zone="Europe/Paris"))
+
+
+async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
+    own = f"/venues/{venue}"
+    beacon = {
+        "name": "Door",
+        "uuid": "f7826da64fa24e988024bc5b71e0893e",
+        "major": "1",
+        "minor": "70000",
+        "proximity": "near",
+        "active": "1",
+        "x": "-3",
+        "tags": "a,b",
+    }
+    refused = await visitor.post(f"{own}/beacons/new", beacon)
+    assert "minor-said" in refused.text
+    made = await visitor.post(f"{own}/beacons/new", beacon | {"minor": "7"})
+    assert made.headers["location"] == f"/console{own}"
+    (stored,) = (await visitor.api.call("GET", f"/region/{venue}/beacon", visitor.headers)).json()
+    assert (stored["x"], stored["y"], stored["minor"]) == (-3, None, 7)
+    place = f"{own}/beacons/{stored['id']}/place"
+    moved = await visitor.post(place, {"x": "4", "y": "9"})
+    assert moved.status_code == 200
+    assert moved.json() == stored | {"x": 4, "y": 9}
+    assert (await visitor.post(place, {"x": "a", "y": "9"})).status_code == 400
+    plan = await visitor.get(own)
+    assert [dot["transform"] for tag, dot in plan.tags if tag == "g"] == ["translate(4 9)"]
+    fence = {"name": "Quay", "latitude": "43,2", "longitude": "5.3", "radius": "0", "active": "1"}
+    assert "radius-said" in (await visitor.post(f"{own}/geofences/new", fence)).text
+    await visitor.post(f"{own}/geofences/new", fence | {"radius": "300"})
+    assert "43.2" in (await visitor.get(own)).texts
+    await visitor.post(f"{own}/beacons/{stored['id']}/delete", {})
+    await visitor.post(f"{own}/delete", {})
+    assert "No venue yet." in (await visitor.get("/venues")).texts
+
+
+async def test_a_venue_is_made_and_changed(visitor: Visitor):
+    given = {"name": "Depot", "address": "Quai", "time_zone": "Mars/Base", "active": "1"}
+    assert "time_zone-said" in (await visitor.post("/venues/new", given)).text
+    made = await visitor.post("/venues/new", given | {"time_zone": "Europe/Paris", "width": "20"})
+    path = made.headers["location"].removeprefix("/console")
+    changed = {"name": "Depot 2", "address": "", "width": "30"}
+    await visitor.post(f"{path}/edit", changed)
+    record = (await visitor.api.call("GET", f"/region/{path[8:]}", visitor.headers)).json()
+    assert (record["name"], record["width"], record["active"]) == ("Depot 2", 30, False)
+
+
+async def test_a_device(visitor: Visitor):
+    numbers = [await device_of(visitor, f"phone-{number}") for number in range(60)]
+    first = await visitor.get("/devices")
+    (following,) = [link for link in first.links() if "after=" in link]
+    second = await visitor.get(following.removeprefix("/console"))
+    shown = {link for link in first.links() | second.links() if "/devices/" in link}
+    assert shown == {f"/console/devices/{number}" for number in numbers}
+    found = await visitor.client.get("/console/devices?udid=phone-7")
+    assert found.headers["location"] == f"/console/devices/{numbers[7]}"
+    assert "No device has this udid." in (await visitor.get("/devices?udid=phone")).texts
+    path = f"/devices/{numbers[7]}"
+    assert "Mark as test device" in (await visitor.get(path)).texts
+    await visitor.post(f"{path}/test", {"test": "1"})
+    assert "Test device" in (await visitor.get(path)).texts
+    await visitor.post(f"{path}/test", {})
+    assert "Mark as test device" in (await visitor.get(path)).texts
+    assert "No decision within the last day." in (await visitor.get(f"{path}/decisions")).texts
+    await visitor.get("/devices/999999", status=404)
+
+
+async def test_a_connector(visitor: Visitor):
+    assert "Call once" not in (await visitor.get("/connector")).texts
+    reply = replying(body={"format": "html", "html": "<p>Hello</p>"})
+    async with serving(reply) as service:
+        given = {
+            "name": "Offers",
+            "url": service.url(),
+            "method": "POST",
+            "auth": "header",
+            "key": ["x-api-key", ""],
+            "value": ["abc", ""],
+            "secret": "a signing secret",
+        }
+        first = given | {"is_new": "1", "url": "http://169.254.169.254/"}
+        wrong = await visitor.post("/connector", first)
+        assert "url-said" in wrong.text
+        assert "Call once" not in wrong.text
+        assert (await visitor.post("/connector", given)).status_code == 303
+        page = await visitor.get("/connector")
+        assert "One is stored; leave it empty to keep it." in page.texts
+        assert page.field("key") == "x-api-key"
+        assert page.field("secret") == ""
+        await visitor.post("/connector", given | {"secret": ""})
+        kept = (await visitor.api.call("GET", "/connector", visitor.headers)).json()
+        assert kept["signed"]
+        trial = SeenPage((await visitor.post("/connector/test", {})).text)
+        assert trial.text.startswith("Content came")
+        assert "<p>Hello</p>" in trial.texts
+        assert "abc" not in trial.text
+    calls = await visitor.get("/connector/calls")
+    assert calls.text == ("Calls go out; 0 of the last 0 failed No call within the last day.")
+    await visitor.post("/connector/delete", {})
+    assert (await visitor.api.call("GET", "/connector", visitor.headers)).status_code == 404
+
+
+async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
+    today = NOW.date()
+    where = f"/lieu/{venue}/campaign"
+    campaign = await visitor.made(where, bodies.campaign(name="Boats"))
+    async with visitor.api.database.write.begin() as session:
+        session.add_all(
+            Statistic(
+                day=today - timedelta(days=back),
+                kind=kind,
+                ref=ref,
+                venue_id=venue,
+                detections=1000 + back,
+                devices=10,
+                notifications=4 + back,
+            )
+            for kind, ref in (("venue", venue), ("campaign", campaign))
+            for back in (0, 3)
+        )
+    figures = await visitor.get("/parts/figures")
+    assert figures.text.startswith("Detections 2 003 today 1 000 Visits 20 today 10")
+    (plot,) = [found["data-plot"] for _, found in figures.tags if "data-plot" in found]
+    assert '"values":[7,0,0,4]' in (plot or "")
+    assert "Boats" in (await visitor.get("/parts/largest/campaigns")).texts
+    assert "Boats" in (await visitor.get("/statistics")).texts
+    chosen = await visitor.get(f"/statistics?kind=venue&venue={venue}&from={today}&to={today}")
+    assert "1\u202f000" in chosen.texts
+    refused = await visitor.get("/statistics?from=yesterday", status=400)
+    assert "from-said" in {found.get("id") for _, found in refused.tags}
+    results = await visitor.get(f"/venues/{venue}/campaigns/{campaign}/results")
+    assert [found for _, found in results.tags if "data-plot" in found]
+    sheet = await visitor.client.get("/console/statistics.csv?kind=campaign")
+    assert sheet.headers["content-type"] == "text/csv; charset=utf-8"
+    assert sheet.headers["content-disposition"] == 'attachment; filename="statistics.csv"'
+    assert sheet.headers.get_list("x-request-id") == [sheet.headers["x-request-id"]]
+    assert sheet.text.splitlines()[1].startswith(f"{today - timedelta(days=3)},")
+    assert len(sheet.text.splitlines()) == 3
+
+
+async def test_the_audit_tells_who_made_it_here(visitor: Visitor):
+    for number in range(60):
+        given = {"name": f"Depot {number}", "address": "", "active": "1"}
+        await visitor.post("/venues/new", given)
+    page = await visitor.get("/audit")
+    assert page.texts.count(visitor.session.email) == 51  # in the head, too
+    assert "Depot 59" in page.texts
+    (following,) = [link for link in page.links() if "before=" in link]
+    rest = await visitor.get(following.removeprefix("/console"))
+    assert {"Depot 9", "Depot 0"} <= set(rest.texts)
+
+
+async def test_what_is_not_there(api: Harness, visitor: Visitor):
+    for path in ("/nowhere", "/venues/999999", "/venues/x", "/static/../routes.py"):
+        page = await visitor.get(path, status=404)
+        assert "Not found" in page.texts
+    assert (await visitor.client.get("/console/")).headers["location"] == "/console"
+
+
+async def test_files_are_kept_under_the_address_of_their_contents(visitor: Visitor):
+    page = await visitor.get("")
+    files = [found.get("src") or "" for tag, found in page.tags if tag == "script"]
+    files += [found.get("href") or "" for tag, found in page.tags if tag == "link"]
+    assert len(files) == 7
+    for file in files:
+        answer = await visitor.client.get(file)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert len(answer.content) > 100
+    old = await visitor.client.get(files[0].partition("?")[0] + "?older")
+    assert old.headers["cache-control"] == "no-cache"

@@ -16,9 +16,11 @@ from rules.decision import decide
 from rules.model import CampaignSnapshot, Reason, Zone
 from tests.property.campaigns import DAY, anchors, campaigns, instants, zones
 from tests.property.test_decision import MAX_AGE
-from tests.unit.rules.records import UUID, beacon, venue
+from tests.unit.rules.records import UUID, beacon, campaign, epoch, venue
 
 PLACE = VenueNames("Company", "Library")
+NOON = epoch("2026-11-20T12:00:00Z")
+STEPS = (0.0, 0.25, 1.0, 30.0, 59.0, 60.0, 75.0, 90.0, 500.0, 900.0, 3599.0, 3600.0, float(DAY))
 KEYS = [BeaconKey(UUID, 1, minor) for minor in range(3)]  # the catalog has the first two
 
 
@@ -42,12 +44,18 @@ class Visit(NamedTuple):
 
 @st.composite
 def visits(draw: st.DrawFn) -> Visit:
-    zone = draw(zones)
-    near = draw(anchors(zone))
-    chosen = tuple(draw(campaigns(zone, near, number)) for number in range(1, 4))
-    around = instants(near, chosen[0])
+    if draw(st.booleans()):
+        # All open, with delays of their own: of several claims one runs out first.
+        delays = draw(st.lists(st.sampled_from((60, 90, 600, 3600)), min_size=3, max_size=3))
+        chosen = tuple(campaign(id=number, delay=each) for number, each in enumerate(delays, 1))
+        around = st.just(NOON)
+    else:
+        zone = draw(zones)
+        near = draw(anchors(zone))
+        chosen = tuple(draw(campaigns(zone, near, number)) for number in range(1, 4))
+        around = instants(near, chosen[0])
     begin = draw(around)
-    steps = st.sampled_from((0.0, 0.25, 1.0, 30.0, 59.0, 60.0, 900.0, 3599.0, 3600.0, float(DAY)))
+    steps = st.sampled_from(STEPS)
     seen = st.builds(
         Seen,
         st.sampled_from("ab"),

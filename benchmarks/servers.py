@@ -20,9 +20,11 @@ class Servers(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def servers(broker: str) -> AsyncIterator[Servers]:
-    """`broker` is `apache`, `embedded`, or the host:port of one that runs already."""
-    with _on_the_last_processor(), _kafka(broker) as kafka:
+async def servers(broker: str, *, apart: bool = True) -> AsyncIterator[Servers]:
+    """`broker` is `apache`, `embedded`, or the host:port of one that runs already. `apart`: on the
+    last processor, so that what is measured has another one for itself."""
+    place = _on_the_last_processor() if apart else contextlib.nullcontext()
+    with place, _kafka(broker) as kafka:
         redis = EmbeddedRedis()
         await redis.start()
         try:

@@ -2,12 +2,18 @@
 
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
+    AdminClient,
+    OffsetSpec,
+)
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.catalog import number_of
+from benchmarks.publishing import publish_all
 from benchmarks.workloads import Record
 from engine.kafka.topics import Topics
 
@@ -18,62 +24,53 @@ _POLL_SECONDS = 0.2  # a list that is not full comes at its end only
 Ends = dict[int, int]
 
 
+class Notified(NamedTuple):
+    """A notification as far as outcomes are compared."""
+
+    udid: str
+    beacon: int
+    campaign: int
+    id: str
+
+
 class BenchTopics:
     """The five topics of the product under one prefix."""
 
     def __init__(self, kafka: str, prefix: str, *, by_mention: bool) -> None:
         """`by_mention`: the embedded broker makes topics so, and does not answer who asks it to."""
         self._kafka = kafka
+        self.prefix = prefix
         self.names = Topics.named(prefix)
-        admin = AdminClient({"bootstrap.servers": kafka})
+        self._admin = AdminClient({"bootstrap.servers": kafka})
         if by_mention:
             for name in self.names.all():
-                admin.list_topics(name, timeout=_SECONDS)
+                self._admin.list_topics(name, timeout=_SECONDS)
             return
         wanted = [NewTopic(name, PARTITIONS, 1) for name in self.names.all()]
-        for made in admin.create_topics(wanted).values():
+        for made in self._admin.create_topics(wanted).values():
             made.result(_SECONDS)
 
     def publish(self, records: Iterable[Record]) -> None:
-        """As a pipeline would: keyed by device, compressed (the embedded broker keeps 5 MB)."""
-        producer = Producer(
-            {
-                "bootstrap.servers": self._kafka,
-                "compression.type": "lz4",
-                "batch.size": 1_000_000,
-                "linger.ms": 50,
-                "partitioner": "murmur2_random",
-                "queue.buffering.max.messages": 1_000_000,
-            }
-        )
-        for key, value in records:
-            producer.produce(self.names.detections, value=value, key=key)
-        left = producer.flush(_SECONDS)
-        if left:
-            raise SystemExit(f"{left} records could not be published")
+        """As a pipeline would."""
+        publish_all(self._kafka, self.names.detections, records)
 
     def ends(self) -> Ends:
-        """Where each partition of the notifications ends now."""
-        consumer = self._consumer()
-        try:
-            return {
-                partition: consumer.get_watermark_offsets(
-                    TopicPartition(self.names.notifications, partition), _SECONDS
-                )[1]
-                for partition in range(PARTITIONS)
-            }
-        finally:
-            consumer.close()
+        """Where each partition of the notifications ends now, for those who read committed."""
+        last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(self.names.notifications, each): last for each in range(PARTITIONS)}
+        found = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
+        )
+        return {place.partition: future.result().offset for place, future in found.items()}
 
-    def notified(self, begins: Ends) -> list[tuple[str, int, int]]:
-        """Device, minor of the beacon and campaign of each notification since `begins`."""
-        ends = self.ends()
-        left = {partition for partition in ends if begins[partition] < ends[partition]}
+    def notified(self, begins: Ends) -> list[Notified]:
+        """The notifications since `begins`, of transactions that were committed."""
         consumer = self._consumer()
         consumer.assign(
-            [TopicPartition(self.names.notifications, each, begins[each]) for each in left]
+            [TopicPartition(self.names.notifications, *begin) for begin in begins.items()]
         )
-        found = []
+        found: list[Notified] = []
+        left = set(begins)
         give_up = time.monotonic() + _SECONDS
         try:
             while left:
@@ -81,12 +78,13 @@ class BenchTopics:
                 if time.monotonic() > give_up:
                     raise SystemExit("the notifications could not be read")
                 for message in messages:
-                    said = orjson.loads(message.value() or b"")
-                    found.append(
-                        (said["device"]["udid"], said["beacon"]["minor"], said["campaign"]["id"])
-                    )
-                    if (message.offset() or 0) + 1 >= ends[message.partition() or 0]:
+                    error = message.error()
+                    if error is None:
+                        found.append(_notified(message.value() or b""))
+                    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                         left.discard(message.partition() or 0)
+                    else:
+                        raise SystemExit(f"the notifications could not be read: {error}")
         finally:
             consumer.close()
         return found
@@ -98,5 +96,12 @@ class BenchTopics:
                 "group.id": "benchmark",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
             }
         )
+
+
+def _notified(value: bytes) -> Notified:
+    said = orjson.loads(value)
+    beacon = number_of(said["beacon"]["major"], said["beacon"]["minor"])
+    return Notified(said["device"]["udid"], beacon, said["campaign"]["id"], said["id"])

@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.catalog import BEACONS, UUID
+from benchmarks.catalog import BEACONS, UUID, CatalogShape, place_of
 from engine.kafka.timestamps import format_instant
 
 _SEED = 20261120
 _ROAMING_DEVICES = 5000
+_DEVICE = "device"
+_STRIDE = 7919  # a prime: few devices are at beacons far apart, however many there are
 _SPAN = 60  # seconds over which the detections spread
 
 Record = tuple[bytes, bytes]
@@ -18,7 +20,7 @@ Record = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class Workload:
-    """`devices` at BEACONS beacons of `campaigns` each.
+    """`devices` at `beacons` beacons of `campaigns` open campaigns each, and `closed` ones.
 
     A roaming device is at another beacon each time; the others stay at theirs. `held` in a hundred
     detections were made before, by the same devices at the same beacons, so that their claims are
@@ -31,21 +33,33 @@ class Workload:
     campaigns: int
     roaming: bool = False
     held: int = 0
+    beacons: int = BEACONS
+    closed: int = 0
 
-    def records(self, count: int) -> Iterator[Record]:
-        """Key and value of `count` detections of the last minute, in an order that repeats."""
+    @property
+    def catalog(self) -> CatalogShape:
+        """Where it happens."""
+        return CatalogShape(self.campaigns, self.beacons, self.closed)
+
+    def records(self, count: int, word: str = _DEVICE) -> Iterator[Record]:
+        """Key and value of `count` detections of the last minute, in an order that repeats. The
+        devices' udids begin with `word`."""
         begin = time.time() - _SPAN
         for number, (device, beacon) in enumerate(self._meetings(count)):
-            yield _record(device, beacon, begin + number * _SPAN / count)
+            yield _record(_udid(device, word), beacon, begin + number * _SPAN / count)
 
     def earlier_records(self, count: int) -> list[Record]:
         """Those detections before the `count` that hold claims."""
         at = time.time() - 2 * _SPAN
         meetings = enumerate(self._meetings(count))
-        return [_record(*meeting, at) for n, meeting in meetings if n % 100 < self.held]
+        return [
+            _record(_udid(device), beacon, at)
+            for n, (device, beacon) in meetings
+            if n % 100 < self.held
+        ]
 
     def notifications(self, count: int) -> set[tuple[str, int]]:
-        """The device and the minor of the beacon of all that leads to notifications, each of them
+        """The udid and the number of the beacon of all that leads to notifications, each of them
         to one a campaign."""
         meetings = enumerate(self._meetings(count))
         return {(_udid(device), beacon) for n, (device, beacon) in meetings if n % 100 >= self.held}
@@ -59,10 +73,10 @@ class Workload:
             if self.roaming:
                 if not place:
                     draw.shuffle(order)
-                yield order[place], (order[place] * 7 + lap) % BEACONS
+                yield order[place], (order[place] * 7 + lap) % self.beacons
             else:
                 device = number if self.devices >= count else draw.randrange(self.devices)
-                yield device, device % BEACONS
+                yield device, device * _STRIDE % self.beacons
 
 
 def workloads(count: int) -> dict[str, Workload]:
@@ -79,16 +93,16 @@ def workloads(count: int) -> dict[str, Workload]:
     return {workload.name: workload for workload in every}
 
 
-def _udid(device: int) -> str:
-    return f"device-{device:08d}"
+def _udid(device: int, word: str = _DEVICE) -> str:
+    return f"{word}-{device:08d}"
 
 
-def _record(device: int, beacon: int, at: float) -> Record:
-    udid = _udid(device)
+def _record(udid: str, beacon: int, at: float) -> Record:
+    major, minor = place_of(beacon)
     detection = {
         "uuid": UUID,
-        "major": 1,
-        "minor": beacon,
+        "major": major,
+        "minor": minor,
         "proximity": "near",
         "device": {"udid": udid, "name": "android", "version": "14", "model": "Pixel 8"},
         "detected_at": format_instant(at),

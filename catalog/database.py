@@ -130,7 +130,7 @@ def _parse(url: str) -> URL:
 def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
     query, dsn = split_libpq(dict(url.query))
     idle = max(_IDLE_SECONDS, command_timeout)
-    return create_async_engine(
+    engine = create_async_engine(
         url.set(query=query),
         hide_parameters=True,
         pool_pre_ping=True,
@@ -150,6 +150,19 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
             },
         },
     )
+    event.listen(engine.sync_engine, "checkin", _discard_half_begun)
+    return engine
+
+
+def _discard_half_begun(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+    """A connection whose BEGIN failed is not used again.
+
+    asyncpg keeps the transaction as its outermost all the same, and would make the next one a
+    savepoint within it, which PostgreSQL refuses, each time.
+    """
+    half_begun = getattr(entry.driver_connection, "_top_xact", None) is not None
+    if connection is not None and half_begun:
+        entry.invalidate(soft=True)
 
 
 def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:

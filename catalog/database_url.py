@@ -36,8 +36,15 @@ def check_database_url(url: str) -> None:
         query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
     except ValueError:
         raise ValueError(f"cannot be read; {ACCEPTED}") from None
+    if parts.netloc.count("@") > 1:
+        raise ValueError(
+            f"has more than one @: write %40 for one that is part of the password; {ACCEPTED}"
+        )
     if parts.scheme in _POSTGRESQL:
         _check_query(query)
+    elif parts.scheme in _SQLITE and parts.path.strip("/") in ("", ":memory:"):
+        # Each command would have tables of its own, and lose them when it ends.
+        raise ValueError(f"names no file; {ACCEPTED}")
     elif parts.scheme not in _SQLITE:
         raise ValueError(f"begins with neither postgresql:// nor sqlite:///; {ACCEPTED}")
 

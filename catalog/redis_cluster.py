@@ -6,6 +6,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 from redis.asyncio.connection import Connection, SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisClusterException
 
 
 class _LostInTime:
@@ -32,9 +33,21 @@ class TlsClusterConnection(_LostInTime, SSLConnection):
 _CLASSES: Mapping[Any, Any] = {Connection: ClusterConnection, SSLConnection: TlsClusterConnection}
 
 
+class WaitingRedisCluster(RedisCluster):
+    """A cluster that cannot be reached, or whose slots have no node yet, is an error of the
+    connection: it may pass. redis-py's own for it is none of its RedisErrors."""
+
+    async def initialize(self, *args: Any, **options: Any) -> "WaitingRedisCluster":
+        try:
+            await super().initialize(*args, **options)
+        except RedisClusterException as error:
+            raise RedisConnectionError(str(error)) from error
+        return self
+
+
 def connect_cluster(url: str, options: Mapping[str, Any]) -> RedisCluster:
     """A client for redis:// or rediss://, which names one node. Raises what redis-py raises."""
-    client = RedisCluster.from_url(url, **options)
+    client = WaitingRedisCluster.from_url(url, **options)
     # There is no argument for it: nodes that are found later are made with these, too.
     kind = _CLASSES[client.connection_kwargs["connection_class"]]
     client.connection_kwargs["connection_class"] = kind

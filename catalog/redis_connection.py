@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,8 +87,7 @@ async def probe_redis(url: str) -> None:
     except (RedisError, OSError, TimeoutError) as error:
         if "SSL" in str(error) or "certificate" in str(error):
             raise RedisUrlError(f"TLS with Redis fails: {_first_line(error)}") from None
-        if url.startswith(("rediss://", "rediss+cluster://")) and await _speaks_plain(client):
-            raise RedisUrlError("Redis speaks plain text there: use redis://") from None
+        await _refuse_other_tls(url, client)
         return
     finally:
         await client.aclose()
@@ -118,6 +118,14 @@ def _of_one_node(url: str) -> str:
     return url
 
 
+async def _refuse_other_tls(url: str, client: Redis) -> None:
+    """Raise RedisUrlError for TLS with a server that speaks plain text, and the reverse."""
+    if url.startswith(("rediss://", "rediss+cluster://")) and await _speaks_plain(client):
+        raise RedisUrlError("Redis speaks plain text there: use redis://") from None
+    if url.startswith(("redis://", "redis+cluster://")) and await _speaks_tls(client):
+        raise RedisUrlError("Redis speaks TLS there: begin with rediss") from None
+
+
 async def _speaks_plain(client: Redis) -> bool:
     """Whether the server answers a PING without TLS."""
     place = client.connection_pool.connection_kwargs
@@ -131,6 +139,23 @@ async def _speaks_plain(client: Redis) -> bool:
                 writer.close()
     except (OSError, TimeoutError):
         return False
+
+
+async def _speaks_tls(client: Redis) -> bool:
+    """Whether the server shakes hands, with whatever certificate."""
+    place = client.connection_pool.connection_kwargs
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            address = place.get("host", "localhost"), place.get("port", 6379)
+            _, writer = await asyncio.open_connection(*address, ssl=context)
+            writer.close()
+    except ssl.SSLError as error:
+        return "ALERT" in str(error)  # it answers in TLS, and wants a client certificate
+    except (OSError, TimeoutError):
+        return False
+    return True
 
 
 def _first_line(error: Exception) -> str:

@@ -34,6 +34,7 @@ class Cipher:
     """Encrypts with the first key, decrypts with any: to rotate, put the new key in front."""
 
     def __init__(self, keys: Sequence[Fernet]) -> None:
+        self._first = keys[0]
         self._keys = MultiFernet(keys)
 
     def encrypt(self, text: str) -> str:
@@ -49,6 +50,17 @@ class Cipher:
                 "a stored connector secret cannot be decrypted with PROXIMITY_SECRET_KEY; "
                 "add the key it was stored with, after a comma"
             ) from None
+
+    def renewed(self, token: str) -> str | None:
+        """A token of the first key for the same text; None if this one is of it.
+
+        Raises DecryptionError.
+        """
+        try:
+            self._first.decrypt(token)
+        except (InvalidToken, ValueError):
+            return self.encrypt(self.decrypt(token))
+        return None
 
 
 def open_cipher(secret_key: str) -> Cipher:

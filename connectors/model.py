@@ -69,6 +69,7 @@ class Call:
     """One call of a customer's service. `id` is also the id of the notification it may lead to.
 
     `detected_at` is text in the format of the request. No try begins after `fresh_until` (epoch s).
+    `traceparent` is the header of that name (W3C), if the detection is part of a trace.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Call:
     detected_at: str
     fresh_until: float
     endpoint: Endpoint
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ RESERVED_HEADERS = frozenset(
         "idempotency-key",
         "keep-alive",
         "te",
+        "traceparent",
+        "tracestate",
         "trailer",
         "transfer-encoding",
         "upgrade",
@@ -123,12 +125,15 @@ def _may_be_header(name: str, value: str) -> bool:
 
 def _headers(call: Call, agent: str) -> Headers:
     # identity: a compressed reply could be much larger than the bytes that are counted.
-    return [
+    headers = [
         (b"user-agent", agent.encode()),
         (b"accept", b"application/json"),
         (b"accept-encoding", b"identity"),
         (b"idempotency-key", call.id.encode()),
     ]
+    if call.traceparent is not None:
+        headers.append((b"traceparent", call.traceparent.encode()))
+    return headers
 
 
 def _document(call: Call) -> dict[str, Any]:

@@ -37,8 +37,8 @@ class CallScheduler:
     """Makes the calls that are submitted, fairly and within `limits`.
 
     `run` must run; it raises errors that are not the fault of a call. `agent` is the user-agent.
-    `on_try(seconds)` is called after every try, `on_retry` when there will be another. Calls begin
-    only while `may_start()`; call `resume` when it has become true.
+    `on_try(call, seconds)` is called after every try, `on_retry` when there will be another. Calls
+    begin only while `may_start()`; call `resume` when it has become true.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class CallScheduler:
         limits: SchedulerLimits,
         agent: str,
         clock: Callable[[], float] = time.time,
-        on_try: Callable[[float], None] = lambda _seconds: None,
+        on_try: Callable[[Call, float], None] = lambda _call, _seconds: None,
         on_retry: Callable[[], None] = lambda: None,
         may_start: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -185,7 +185,7 @@ class CallScheduler:
 
     def _observe_time(self, call: ScheduledCall, begin: float) -> None:
         call.seconds = time.perf_counter() - begin
-        self._on_try(call.seconds)
+        self._on_try(call.call, call.seconds)
 
     def _retry_or_fail(self, call: ScheduledCall, error: CallError) -> None:
         """The call holds no slot while it waits for its retry."""

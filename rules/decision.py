@@ -5,6 +5,7 @@ once per change, so that a detection costs the same however many campaigns are c
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import inf
 
 import msgspec
@@ -16,6 +17,30 @@ _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 _UNKNOWN = Zone.UNKNOWN
 
 Counts = tuple[tuple[Reason, int], ...]
+
+
+class DecisionTally(msgspec.Struct, frozen=True, eq=False):
+    """What a decision adds to the counts: campaigns by reason. `granted` and `throttled` stand
+    beside the closed ones. Decisions that add the same share one, so that a batch has few."""
+
+    reason: Reason
+    closed: Counts
+    throttled: int
+    granted: int
+
+    @property
+    def outcomes(self) -> Counts:
+        """Every refusal, the throttled included, by reason; what is granted is not in it."""
+        held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
+        return self.closed + held_back
+
+
+@lru_cache(maxsize=4096)
+def _shared_tally(reason: Reason, closed: Counts, throttled: int, granted: int) -> DecisionTally:
+    return DecisionTally(reason, closed, throttled, granted)
+
+
+_NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0)
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
@@ -34,12 +59,16 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     granted: tuple[CampaignSnapshot, ...] = ()
     open: tuple[CampaignSnapshot, ...] = ()
     closed_campaigns: Mapping[Reason, Sequence[int]] = {}
+    tally: DecisionTally = _NO_TALLY
+
+    def __post_init__(self) -> None:
+        tally = _shared_tally(self.reason, self.closed, self.throttled, len(self.granted))
+        msgspec.structs.force_setattr(self, "tally", tally)
 
     @property
     def outcomes(self) -> Counts:
         """Every refusal, the throttled included, by reason; what is granted is not in it."""
-        held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
-        return self.closed + held_back
+        return self.tally.outcomes
 
     def by_campaign(self) -> Iterator[tuple[int, Reason]]:
         """The id of each campaign that was looked at, and the check that refused it or GRANTED.
@@ -96,6 +125,11 @@ class Phase:
         reason, closed = self._furthest(granted, throttled), self.closed_campaigns
         return Decision(reason, self.closed, throttled, granted, self.open, closed)
 
+    def throttled_until(self, held: Mapping[int, float]) -> float:
+        """The first time at which one of its campaigns is granted to a device with these claims,
+        all of which are throttled now."""
+        return min((held[number] + delay for number, delay, _ in self.caps), default=inf)
+
     def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:
         if granted:
             return Reason.GRANTED
@@ -110,7 +144,8 @@ _NEVER = Phase(inf, -inf, (), {})
 class Target:
     """What a campaign can be aimed at: a beacon today, a geofence later.
 
-    `reach` is the farthest zone that triggers, None for a target that knows no zones.
+    `reach` is the farthest zone that triggers, None for a target that knows no zones. `refusal` is
+    the decision on every detection, whatever its zone and time, if there is one.
     `has_connector` says whether its company has set a connector up.
     """
 
@@ -119,9 +154,9 @@ class Target:
         "_schedules",
         "active",
         "current",
-        "has_campaigns",
         "has_connector",
         "reach",
+        "refusal",
         "venue",
     )
 
@@ -137,7 +172,7 @@ class Target:
         self.venue = venue
         self.active = active
         self.reach = reach
-        self.has_campaigns = bool(campaigns)
+        self.refusal = _refusal_of(venue, active, campaigns)
         self.current = _NEVER
         self._before = _NEVER
         self.has_connector = has_connector
@@ -152,6 +187,11 @@ class Target:
     ) -> "Target":
         """The target that a beacon is, with the campaigns aimed at it, active or not."""
         return cls(beacon.venue, beacon.active, beacon.reach, campaigns, has_connector)
+
+    @property
+    def has_campaigns(self) -> bool:
+        """Whether any campaign is aimed at it, open or not."""
+        return bool(self._schedules)
 
     @property
     def campaigns(self) -> tuple[CampaignSnapshot, ...]:
@@ -214,6 +254,17 @@ _STALE = _refusal(Reason.STALE)
 _FUTURE = _refusal(Reason.FUTURE)
 
 
+def _refusal_of(
+    venue: VenueSnapshot, active: bool, campaigns: Sequence[CampaignSnapshot]
+) -> Decision | None:
+    """The first checks of all: they look at nothing of the detection but its beacon."""
+    if not venue.active:
+        return _INACTIVE_VENUE
+    if not active:
+        return _INACTIVE_BEACON
+    return None if campaigns else _NO_CAMPAIGN
+
+
 def decide(  # noqa: C901  the order of all checks is to be read in one place
     target: Target | None,
     zone: Zone,
@@ -230,12 +281,8 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     """
     if target is None:
         return _UNKNOWN_BEACON
-    if not target.venue.active:
-        return _INACTIVE_VENUE
-    if not target.active:
-        return _INACTIVE_BEACON
-    if not target.has_campaigns:
-        return _NO_CAMPAIGN
+    if target.refusal is not None:
+        return target.refusal
     reach = target.reach
     if reach is not None:
         if zone is _UNKNOWN:

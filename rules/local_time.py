@@ -19,9 +19,9 @@ _BLOCK = 32 * DAY
 # No zone in the IANA data changes its offset and changes it back within less than three days.
 _STEP = DAY
 _MOST_BLOCKS = 64
-# What datetime can express in every offset; beyond, the nearest offset goes on.
-_FIRST = -62_135_596_800 + 2 * DAY
-_LAST = 253_402_300_799 - 2 * DAY
+# What datetime can express, and in every offset; beyond, the nearest offset goes on.
+_FIRST_WALL, _LAST_WALL = -62_135_596_800, 253_402_300_799
+_FIRST, _LAST = _FIRST_WALL + 2 * DAY, _LAST_WALL - 2 * DAY
 
 
 class Stretch(NamedTuple):
@@ -48,10 +48,12 @@ class LocalClock:
         return next(stretch for stretch in stretches if instant < stretch.until)
 
     def written(self, instant: float) -> str:
-        """The instant as the clock shows it, with its offset: 2026-11-20T10:00:00+0100."""
-        second = floor(min(max(instant, _FIRST), _LAST))
+        """The instant as the clock shows it, with its offset: 2026-11-20T10:00:00+0100. What lies
+        before year 1 or after year 9999 there is the first or the last second of them."""
+        second = floor(min(max(instant, _FIRST_WALL - DAY), _LAST_WALL + DAY))
         offset = self.stretch_at(second).offset
-        wall = _EPOCH + timedelta(seconds=second + offset)
+        shown = min(max(second + offset, _FIRST_WALL), _LAST_WALL)
+        wall = _EPOCH + timedelta(seconds=shown)
         sign, minutes = "-" if offset < 0 else "+", abs(offset) // 60
         return f"{wall.isoformat()}{sign}{minutes // 60:02}{minutes % 60:02}"
 

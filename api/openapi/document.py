@@ -23,7 +23,8 @@ from catalog.fields.connector import ConnectorInput
 from catalog.fields.venue import GeofenceInput, VenueInput
 
 _VERSION = "3.0.3"
-_ABOUT = """Sessions, profile, devices (CRM), venues, beacons, geofences, campaigns, connector.
+_ABOUT = """Sessions, profile, devices (CRM), venues, beacons, geofences, campaigns, connector,
+statistics, audit.
 
 Sign in with `POST /v2/auth`, then send the account's e-mail as `x-service-key` and the token as
 `x-service-token`. Flags are accepted as true/false, 1/0, also as strings; timestamps as

@@ -65,7 +65,7 @@ async def authenticate(request: Request) -> Response:
     return answer({"status": "success", "session": session, "code": 200})
 
 
-@router.delete("/auth", tags=["profile"], **operation("Sign out", DoneAnswer, own=True))
+@router.delete("/auth", tags=["session"], **operation("Sign out", DoneAnswer, own=True))
 async def sign_out(caller: Annotated[AuthorizedCaller, signed_in()]) -> Response:
     """End the session of the request. Every other process knows within a second."""
     await caller.services.sign_in.sign_out(caller.token)

@@ -5,9 +5,12 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
 
 SERVERS = os.environ["BENCH_KAFKA"]
 REDIS = os.environ["BENCH_REDIS"]
@@ -16,11 +19,51 @@ NOTIFICATIONS = os.environ["BENCH_NOTIFICATIONS"]
 GROUP = os.environ["BENCH_GROUP"]
 MAX_AGE = float(os.environ["BENCH_MAX_AGE"])
 LIFETIME = 300
+PARTITIONS = 4
 BATCH = 5000
 NEAR_ENOUGH = ("immediate", "near", "far")
 
 
-def campaigns_by_beacon() -> dict[tuple[str, int, int], list[dict[str, Any]]]:
+Campaigns = Mapping[tuple[str, int, int], Sequence[dict[str, Any]]]
+
+
+class Wanted(NamedTuple):
+    """A claim to ask for, and what makes the notification if it is granted."""
+
+    claim: str
+    id: str
+    key: bytes
+    seen: dict[str, Any]
+    campaign: dict[str, Any]
+    at: float
+
+    @property
+    def delay(self) -> int:
+        """Seconds for which the claim forbids another."""
+        return int(self.campaign["delay"])
+
+    def notification(self) -> bytes:
+        """The message, written."""
+        return orjson.dumps(notification(self.id, self.seen, self.campaign, self.at))
+
+
+def wanted(
+    campaigns: Campaigns, origin: tuple[int, int], key: bytes, value: bytes, now: float
+) -> Iterator[Wanted]:
+    """What a detection asks for. `origin` is its partition and offset."""
+    seen = orjson.loads(value)
+    at = datetime.fromisoformat(seen["detected_at"]).timestamp()
+    place = (seen["uuid"].lower(), int(seen["major"]), int(seen["minor"]))
+    for campaign in campaigns.get(place, ()):
+        recent, near = abs(now - at) <= MAX_AGE, seen["proximity"] in NEAR_ENOUGH
+        if recent and near and campaign["start"] <= at <= campaign["end"]:
+            number = campaign["fields"]["campaign"]["id"]
+            claim = f"claim:{number}:{seen['device']['udid']}"
+            id_ = f"{origin[0]}-{origin[1]}-{number}"
+            yield Wanted(claim, id_, key, seen, campaign, at)
+
+
+def campaigns_by_beacon() -> Campaigns:
     """The campaigns of each beacon."""
     found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for each in json.loads(Path(os.environ["BENCH_CATALOG"]).read_text(encoding="utf-8")):

@@ -4,15 +4,15 @@ import argparse
 import asyncio
 import contextlib
 import os
-import statistics
 import sys
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
 from benchmarks.interface.load import Measured, fetch, measure, request_of
 from benchmarks.interface.product import answers, process, product
+from benchmarks.machine import MachineWatch
 from benchmarks.recorder.postgres import database, postgres
 from engine.cli.embedded.child import free_port
 from engine.cli.embedded.servers import EmbeddedServers
@@ -29,16 +29,38 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
     parser.add_argument("--clients", type=int, default=32, help="connections at once")
     parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
+    add_json(parser)
     arguments = parser.parse_args()
+    console, watch = Console(), MachineWatch()
     with postgres(arguments.database) as admin_url, database(admin_url) as url:
-        rates = asyncio.run(_measure(arguments, url))
-    table = Table("route", "requests/s", "of the bare route", "p99")
-    floor = statistics.median(each.rate for each in rates["bare"])
-    for name, measured in rates.items():
-        rate = statistics.median(each.rate for each in measured)
-        slow = statistics.median(each.p99 for each in measured)
-        table.add_row(name, f"{rate:,.0f}", f"{rate / floor:.0%}", f"{slow * 1000:.1f} ms")
-    Console().print(table)
+        found = asyncio.run(_measure(arguments, url))
+    findings = Findings(
+        name="interface",
+        command="python -m benchmarks.interface",
+        machine=watch.described(),
+        options=as_options(arguments),
+        sheets={"table": _sheet(found)},
+        charts=[
+            Chart("Requests a second", "/s", [_rates(r).bar(name) for name, r in found.items()])
+        ],
+        rounds={name: [each._asdict() for each in results] for name, results in found.items()},
+    )
+    finish(console, findings, arguments.json)
+
+
+def _sheet(found: dict[str, list[Measured]]) -> Sheet:
+    rows = []
+    for name, results in found.items():
+        pairs = zip(results, found["bare"], strict=True)
+        ratio = Spread(own.rate / bare.rate for own, bare in pairs)
+        slow = Spread(each.p99 * 1000 for each in results)
+        rows.append([name, str(ratio), str(_rates(results)), str(slow)])
+    columns = ["route", "rate over the bare route's", "requests/s", "p99, ms"]
+    return Sheet("The interface beside a bare route that returns the same bytes", columns, rows)
+
+
+def _rates(results: list[Measured]) -> Spread:
+    return Spread(each.rate for each in results)
 
 
 async def _measure(arguments: argparse.Namespace, url: str) -> dict[str, list[Measured]]:

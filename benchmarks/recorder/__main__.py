@@ -3,22 +3,24 @@
 import argparse
 import asyncio
 import os
-import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import orjson
 from confluent_kafka import Producer
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.catalog import make_catalog
+from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
+from benchmarks.machine import MachineWatch
+from benchmarks.publishing import publish_all
 from benchmarks.recorder.postgres import database, postgres
 from benchmarks.workloads import Workload
 from engine.cli.embedded.servers import EmbeddedServers
 
 _SUBJECT_SECONDS = 660.0
+
+Results = dict[str, list[dict[str, float]]]  # by subject
 
 
 def main() -> None:
@@ -28,30 +30,59 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
     parser.add_argument("--kafka", help="host:port of a broker; default: the embedded one")
     parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
+    add_json(parser)
     arguments = parser.parse_args()
-    console = Console()
-    table = Table("workload", "subject", "rows/s", "of the COPY loop")
-    for row in _measure(arguments, console):
-        table.add_row(*row)
-    console.print(table)
+    console, watch = Console(), MachineWatch()
+    found = _measure(arguments, console)
+    findings = Findings(
+        name="recorder",
+        command="python -m benchmarks.recorder",
+        machine=watch.described(),
+        options=as_options(arguments),
+        sheets={"table": _sheet(found)},
+        charts=[
+            Chart(f"{name}: rows a second", "/s", [_spread(r).bar(n) for n, r in results.items()])
+            for name, results in found.items()
+        ],
+        rounds=found,
+    )
+    finish(console, findings, arguments.json)
 
 
-def _measure(arguments: argparse.Namespace, console: Console) -> Iterator[tuple[str, ...]]:
+def _measure(arguments: argparse.Namespace, console: Console) -> dict[str, Results]:
+    found: dict[str, Results] = {}
     with postgres(arguments.database) as admin_url:
         for workload in _workloads(arguments.records):
             console.print(f"{workload.name}: {workload.meaning}")
-            rates: dict[str, list[float]] = {"copy": [], "recorder": []}
+            of_workload = found.setdefault(workload.name, {"copy": [], "recorder": []})
             for number in range(arguments.rounds):
                 with database(admin_url) as url:
                     results = asyncio.run(_round(arguments, workload, number, url))
                 for subject, result in results.items():
-                    rates[subject].append(result["rows"] / result["seconds"])
-                    console.print(f"  round {number + 1}: {subject} {rates[subject][-1]:,.0f}/s")
+                    of_workload[subject].append(result)
+                    console.print(f"  round {number + 1}: {subject} {_rate(result):,.0f}/s")
                     console.print("   ", _steps(result), highlight=False)
-            floor = statistics.median(rates["copy"])
-            for subject, measured in rates.items():
-                rate = statistics.median(measured)
-                yield workload.name, subject, f"{rate:,.0f}", f"{rate / floor:.0%}"
+    return found
+
+
+def _sheet(found: dict[str, Results]) -> Sheet:
+    rows = []
+    for workload, subjects in found.items():
+        for subject, results in subjects.items():
+            pairs = zip(results, subjects["copy"], strict=True)
+            ratio = Spread(_rate(own) / _rate(bare) for own, bare in pairs)
+            cost = Spread(1e6 * each["seconds_processor"] / each["rows"] for each in results)
+            rows.append([workload, subject, str(ratio), str(_spread(results)), str(cost)])
+    columns = ["workload", "subject", "rate over copy", "rows/s", "processor, us a row"]
+    return Sheet("The recorder beside a bare COPY of the same rows", columns, rows)
+
+
+def _rate(result: dict[str, float]) -> float:
+    return result["rows"] / result["seconds"]
+
+
+def _spread(results: list[dict[str, float]]) -> Spread:
+    return Spread(map(_rate, results))
 
 
 def _workloads(count: int) -> list[Workload]:
@@ -79,7 +110,7 @@ async def _round(
     prefix = f"bench-{os.getpid()}-{workload.name}-{number}."
     async with EmbeddedServers() as servers:
         kafka = arguments.kafka or servers.kafka_bootstrap
-        await make_catalog(url, workload.campaigns)
+        await make_catalog(url, workload.catalog)
         environment = os.environ | {
             "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": kafka,
             "PROXIMITY_REDIS_URL": servers.redis_url,
@@ -96,23 +127,10 @@ async def _round(
 
 
 def _publish(kafka: str, prefix: str, workload: Workload, count: int) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": kafka,
-            "compression.type": "lz4",
-            "batch.size": 1_000_000,
-            "linger.ms": 50,
-            "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
+    producer = Producer({"bootstrap.servers": kafka})
     for name in ("notifications", "authentications"):
         producer.list_topics(f"{prefix}{name}", timeout=10.0)  # the embedded broker makes them
-    for key, value in workload.records(count):
-        producer.produce(f"{prefix}detections", value=value, key=key)
-    left = producer.flush(60)
-    if left:
-        raise SystemExit(f"{left} records could not be published")
+    publish_all(kafka, f"{prefix}detections", workload.records(count))
 
 
 def _run(subject: str, count: int, environment: dict[str, str]) -> dict[str, float]:

@@ -7,6 +7,8 @@ _REQUESTS = "proximity_api_requests_total"
 _SECONDS = "proximity_api_request_seconds"
 _ROUTE = "{{method}} {{route}}"
 _OWN_ERRORS = 'status=~"5.."'
+# Without `or`: no line at all, until the first error.
+_ERROR_SHARE = f"({rate(_REQUESTS, where=_OWN_ERRORS)} or vector(0)) / {rate(_REQUESTS)}"
 
 INTERFACE = Dashboard(
     name="interface",
@@ -21,7 +23,7 @@ INTERFACE = Dashboard(
         ),
         Panel(
             title="Errors of its own",
-            queries=[Query(f"{rate(_REQUESTS, where=_OWN_ERRORS)} / {rate(_REQUESTS)}", "errors")],
+            queries=[Query(_ERROR_SHARE, "errors")],
             unit="percentunit",
             width=12,
             limit=0.05,

@@ -16,10 +16,12 @@ _HEIGHTS = {"timeseries": 8, "stat": 4, "table": 6, "row": 1}
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL, and what its lines are called: `{{label}}` stands for a label's value."""
+    """PromQL, and what its lines are called: `{{label}}` stands for a label's value. `exemplars`
+    shows single notifications beside the lines."""
 
     expression: str
     legend: str = ""
+    exemplars: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,7 @@ def _target(letter: str, query: Query) -> Json:
         "datasource": _SOURCE,
         "expr": query.expression,
         "legendFormat": query.legend or "__auto",
+        **({"exemplar": True} if query.exemplars else {}),
     }
 
 

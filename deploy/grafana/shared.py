@@ -3,6 +3,7 @@
 from deploy.grafana.panels import Panel, Query
 
 INTERVAL = "$__rate_interval"
+_HIGHEST = 0.99
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
@@ -19,9 +20,10 @@ def quantile(q: float, histogram: str, by: str = "", where: str = "") -> str:
 
 
 def quantiles(histogram: str, where: str = "") -> list[Query]:
-    """The middle, and what one of twenty and one of a hundred exceed."""
+    """The middle, and what one of twenty and one of a hundred exceed, with exemplars."""
     return [
-        Query(quantile(q, histogram, where=where), f"p{q * 100:.0f}") for q in (0.5, 0.95, 0.99)
+        Query(quantile(q, histogram, where=where), f"p{q * 100:.0f}", exemplars=q == _HIGHEST)
+        for q in (0.5, 0.95, _HIGHEST)
     ]
 
 

@@ -2,16 +2,23 @@
 
 import gc
 import importlib
+import sys
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line and exit."""
-    # What an import makes stays: to look for garbage in it takes a fifth of the time to start.
-    gc.disable()
-    application = importlib.import_module("engine.cli.application")
-    gc.freeze()
-    gc.enable()
-    application.main()
+    try:
+        # What an import makes stays: to look for garbage in it takes a fifth of the time to start.
+        gc.disable()
+        application = importlib.import_module("engine.cli.application")
+        gc.freeze()
+        gc.enable()
+        application.main()
+    except KeyboardInterrupt:  # while modules are imported, a second or more on a busy machine
+        sys.stderr.write("proximity: interrupted\n")
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

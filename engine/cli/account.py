@@ -1,7 +1,6 @@
 """`proximity account`: who may use the management interface, and for what."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -9,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from catalog.plain_text import for_terminal
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import open_migrated_database
-from engine.cli.tables import echo_json
+from engine.cli.tables import echo_json, print_rows
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,21 +22,38 @@ Email = Annotated[str, typer.Argument(help="The account's e-mail address.")]
 FromStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input.")
 ]
+# Reading everything, writing campaigns.
+_FEW = (
+    'create anna@harbour.example --company "Harbour Mall" \\\n'
+    "    --permission 1 --permission campaign=2"
+)
 Levels = Annotated[
     list[str] | None,
     typer.Option(
         "--permission",
         metavar="[AREA=]LEVEL",
-        help="0 nothing, 1 read, 2 read and write; without an area for all. May be repeated.",
+        help="0 nothing, 1 read, 2 read and write; without an area for all. May be repeated. "
+        "Areas: profile, campaign, device, analytic, region, beacon, realtime, nfc, qrcode, tag, "
+        "connector, fidelity, form, crm.",
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="Who may use the management interface, and for what.")
-    for command in (create, password, permissions, disable, enable):
-        group.command(command.__name__)(command)
+    group = typer.Typer(
+        help="Who may use the management interface, and for what.", no_args_is_help=True
+    )
+    email = "anna@harbour.example"
+    for command, *lines in (
+        (create, f'create {email} --company "Harbour Mall"', _FEW),
+        (password, f"password {email}"),
+        (permissions, f"permissions {email} --permission analytic=1"),
+        (disable, f"disable {email}"),
+        (enable, f"enable {email}"),
+    ):
+        epilog = examples(*(f"account {line}" for line in lines))
+        group.command(command.__name__, epilog=epilog)(command)
     group.command("list")(list_)
     app.add_typer(group, name="account")
 
@@ -100,16 +116,30 @@ def list_(
     context: typer.Context,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Every account: company, e-mail, active or disabled, levels as JSON; with tabs between."""
+    """Every account: company, e-mail, active or disabled, and its levels."""
     from catalog.accounts import list_accounts
 
-    for account in _run(context, list_accounts):
-        if json_:
+    accounts = _run(context, list_accounts)
+    if json_:
+        for account in accounts:
             echo_json(account._asdict())
-            continue
-        state = "active" if account.active else "disabled"
-        cells = (account.company, account.email, state, json.dumps(account.permission))
-        typer.echo("\t".join(map(for_terminal, cells)))
+        return
+    if not accounts:
+        typer.echo("there is no account yet; make one: proximity account create")
+        return
+    states = ("disabled", "active")
+    rows = [(a.company, a.email, states[a.active], _shown_levels(a.permission)) for a in accounts]
+    narrow = (f"{email}, {company}, {state}: {levels}" for company, email, state, levels in rows)
+    print_rows(("company", "e-mail", "state", "levels"), rows, narrow=narrow)
+
+
+def _shown_levels(levels: dict[str, int]) -> str:
+    """The level that most areas have, and those of the others."""
+    if not levels:
+        return "none"
+    most = max(sorted(set(levels.values())), key=list(levels.values()).count)
+    others = [f"{area} {level}" for area, level in levels.items() if level != most]
+    return ", ".join((*others, f"{'the rest' if others else 'all'} {most}"))
 
 
 def _set_active(context: typer.Context, email: str, *, active: bool) -> None:

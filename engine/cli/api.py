@@ -7,7 +7,7 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import settings_of
-from engine.cli.servers import reason_of, refuse_wrong_servers, url_faults
+from engine.cli.servers import refuse_wrong_servers, sql_reason, url_faults
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -46,4 +46,4 @@ async def _serve(settings: Settings) -> None:
             await refuse_wrong_servers(settings)
             await serve_api(settings, stop)
     except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {reason_of(error)}") from error
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error

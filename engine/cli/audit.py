@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def audit(
     context: typer.Context,
-    company: Annotated[str | None, typer.Option(help="Only of this company, by its name.")] = None,
+    company: Annotated[str | None, typer.Option(help="Only of this company: name or id.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most so many.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
@@ -47,15 +47,16 @@ def audit(
 async def _read(settings: Settings, company: str | None, limit: int) -> "list[AuditEntry]":
     from sqlalchemy import select
 
-    from catalog.models import AuditEntry, Company
+    from catalog.company_lookup import find_company
+    from catalog.models import AuditEntry
 
     query = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)
     async with open_migrated_database(settings) as database, database.read() as session:
         if company is not None:
-            number = await session.scalar(select(Company.id).where(Company.name == company))
-            if number is None:
+            found = await find_company(session, company)
+            if found is None:
                 raise CommandError(f"there is no company {company!r}")
-            query = query.where(AuditEntry.company_id == number)
+            query = query.where(AuditEntry.company_id == found.id)
         return list(await session.scalars(query))
 
 
@@ -69,7 +70,9 @@ def _line(entry: "AuditEntry") -> str:
 
 
 def _time(entry: "AuditEntry") -> str:
-    return entry.create_on.isoformat(timespec="seconds")
+    from engine.kafka.timestamps import format_instant
+
+    return format_instant(entry.create_on.timestamp())
 
 
 def _fields(entry: "AuditEntry") -> dict[str, Any]:

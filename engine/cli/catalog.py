@@ -9,8 +9,9 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import open_migrated_database, reason_of, refuse_wrong_servers
+from engine.cli.servers import open_migrated_database, redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ _LATER = "running trigger processes will bring it up to date"
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="What the engine knows: venues, beacons, campaigns.")
-    group.command("load")(load)
+    group = typer.Typer(
+        help="What the engine knows: venues, beacons, campaigns.", no_args_is_help=True
+    )
+    group.command("load", epilog=examples("catalog load docs/examples/catalog.json"))(load)
     app.add_typer(group, name="catalog")
 
 
@@ -76,7 +79,7 @@ async def _update_index(settings: Settings, database: "Database") -> None:
     try:
         await update_index(settings, database)
     except (RedisUrlError, *OUTAGES) as error:
-        why = reason_of(error)
+        why = redis_reason(settings, error)
         typer.echo(f"the index in Redis is not up to date yet ({why}): {_LATER}", err=True)
     else:
         typer.echo("the index in Redis is up to date")

@@ -1,4 +1,4 @@
-"""`proximity connector test`: one call with a sample detection, shown to a person."""
+"""`proximity connector`: one call with a sample detection, and new keys for what is stored."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,20 +8,24 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
+    from catalog.rekeying import Rekeyed
     from connectors.model import Call
 
+_MOST_NAMES = 10
 _UDID = "sample-device"
 
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="The web services that companies are asked at.")
-    group.command("test")(call_once)
+    group = typer.Typer(help="The web services that companies are asked at.", no_args_is_help=True)
+    group.command("test", epilog=examples('connector test "Harbour Mall"'))(call_once)
+    group.command("rekey")(rekey)
     app.add_typer(group, name="connector")
 
 
@@ -36,6 +40,34 @@ def call_once(
     published, nothing is tried again, and breakers do not count it.
     """
     asyncio.run(_test(begin_quietly(context), company, udid))
+
+
+def rekey(context: typer.Context) -> None:
+    """Encrypt the parameters and secrets of all connectors with the first key of SECRET_KEY.
+
+    Keys behind it are then needed only by calls that wait, and by dead letters of calls. Safe to
+    run again, and while everything runs.
+    """
+    done = asyncio.run(_rekey(begin_quietly(context)))
+    typer.echo(f"{done.renewed:,} connectors encrypted anew, {done.current:,} were already")
+    if done.unreadable:
+        names = ", ".join(map(for_terminal, done.unreadable[:_MOST_NAMES]))
+        more = ", ..." if len(done.unreadable) > _MOST_NAMES else ""
+        raise CommandError(
+            f"{len(done.unreadable):,} connectors are of none of the keys of "
+            f"PROXIMITY_SECRET_KEY; their companies: {names}{more}"
+        )
+
+
+async def _rekey(settings: Settings) -> "Rekeyed":
+    from catalog.rekeying import rekey_connectors
+    from catalog.secrets import MISSING_SECRET_KEY, open_cipher
+
+    if settings.secret_key is None:
+        raise CommandError(MISSING_SECRET_KEY)
+    cipher = open_cipher(settings.secret_key.get_secret_value())
+    async with open_migrated_database(settings) as database:
+        return await rekey_connectors(database, cipher)
 
 
 async def _test(settings: Settings, company: str, udid: str) -> None:

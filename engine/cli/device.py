@@ -8,8 +8,9 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import refuse_wrong_servers
+from engine.cli.servers import reason_of, redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class _Found(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("device")(device)
+    app.command("device", epilog=examples('device "Harbour Mall" device-1'))(device)
 
 
 def device(
@@ -66,11 +67,11 @@ async def _read(settings: Settings, company: str, udid: str) -> _Found:
     except (RedisUrlError, DatabaseUrlError) as error:
         raise CommandError(str(error)) from None
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
-        raise CommandError(f"the database refused: {reason.splitlines()[0]}") from None
-    except (RedisError, OSError, TimeoutError) as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise CommandError(f"Redis or the database does not serve: {reason}") from None
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
+    except RedisError as error:
+        raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None
+    except (OSError, TimeoutError) as error:
+        raise CommandError(f"Redis or the database does not serve: {reason_of(error)}") from None
 
 
 async def _find(settings: Settings, stores: "Stores", company: str, udid: str) -> _Found:

@@ -7,8 +7,9 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import refuse_wrong_servers
+from engine.cli.servers import redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class _Found(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("forget")(forget)
+    lines = ('forget "Harbour Mall" device-1', 'forget "Harbour Mall" device-1 --yes')
+    app.command("forget", epilog=examples(*lines))(forget)
 
 
 def forget(
@@ -67,9 +69,10 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
     except (RedisUrlError, DatabaseUrlError) as error:
         raise CommandError(str(error)) from None
     except RedisError as error:
-        raise CommandError(f"Redis does not serve: {_reason(error)}; run it again") from None
+        why = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {why}; run it again") from None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise CommandError(f"the database refused: {_reason(error)}") from None
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
 
 
 async def _in_both(
@@ -92,8 +95,3 @@ async def _in_both(
         stores.redis, settings.redis_prefix, key, campaigns, only_count=not delete
     )
     return _Found(name, rows, keys)
-
-
-def _reason(error: Exception) -> str:
-    text = str(getattr(error, "orig", None) or error) or type(error).__name__
-    return text.splitlines()[0]

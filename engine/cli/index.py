@@ -7,7 +7,7 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import reason_of, refuse_wrong_servers
+from engine.cli.servers import reason_of, redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ _UNCHANGED = "the index is as it was"
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="The index in Redis: what triggers know of the catalog.")
+    group = typer.Typer(
+        help="The index in Redis: what triggers know of the catalog.", no_args_is_help=True
+    )
     group.command("rebuild")(rebuild)
     app.add_typer(group, name="index")
 
@@ -58,12 +60,14 @@ async def _rebuild(settings: Settings) -> "IndexCounts":
                 )
             return await build_again(stores.database, stores.index_store)
     except RedisError as error:
-        raise CommandError(f"Redis does not serve: {reason_of(error)}; {_UNCHANGED}") from None
+        why = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {why}; {_UNCHANGED}") from None
     except TimeoutError as error:  # an OSError too, so it comes first
         raise CommandError(
             f"SQL or Redis took too long: {reason_of(error)}; {_UNCHANGED}"
         ) from None
     except (SQLAlchemyError, PostgresError, InterfaceError, OSError) as error:
-        raise CommandError(f"the database refused: {reason_of(error)}; {_UNCHANGED}") from None
+        why = sql_reason(settings, error)
+        raise CommandError(f"the database refused: {why}; {_UNCHANGED}") from None
     except (IndexMissingError, StaleWriterError) as error:
         raise CommandError(f"the index was lost while it was built: {error}; try again") from None

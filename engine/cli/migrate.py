@@ -6,7 +6,7 @@ import typer
 
 from engine.cli.errors import CommandError
 from engine.cli.invocation import settings_of
-from engine.cli.servers import reason_of
+from engine.cli.servers import sql_reason
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +24,7 @@ def migrate(context: typer.Context) -> None:
     try:
         applied = asyncio.run(upgrade(settings.database_url.get_secret_value()))
     except (SQLAlchemyError, ValueError, OSError) as error:
-        raise CommandError(f"cannot migrate the database: {reason_of(error)}") from None
+        raise CommandError(f"cannot migrate the database: {sql_reason(settings, error)}") from None
     for revision in applied:
         typer.echo(f"applied {revision}")
     typer.echo("the database is up to date")

@@ -4,21 +4,25 @@ import asyncio
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import settings_of
 from engine.cli.servers import (
     first_contact,
     kafka_failures,
-    reason_of,
     refuse_wrong_servers,
+    sql_reason,
     url_faults,
 )
 from engine.process.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.process.worker_link import ParentProcess
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +38,8 @@ class RoleChoice(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("run")(run)
+    lines = ("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env")
+    app.command("run", epilog=examples(*lines))(run)
 
 
 def run(
@@ -42,7 +47,7 @@ def run(
     role: Annotated[RoleChoice, typer.Option(help="Which role to run.")] = RoleChoice.ALL,
     workers: Annotated[
         int,
-        typer.Option(min=1, max=256, help="Processes; each takes its own metrics port, upward."),
+        typer.Option(min=1, max=256, help="Processes; the parent's metrics port shows all."),
     ] = 1,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Start broker, Redis and SQLite on loopback.")
@@ -50,6 +55,10 @@ def run(
     write_env: Annotated[
         Path | None,
         typer.Option(help="With --embedded: write the servers' addresses here, for --env-file."),
+    ] = None,
+    worker_of: Annotated[
+        str | None,
+        typer.Option(hidden=True, help="Given to a worker: its parent's pid and socket."),
     ] = None,
 ) -> None:
     """Run until SIGTERM or SIGINT; then drain, commit and exit with 0."""
@@ -63,17 +72,23 @@ def run(
     if workers > 1:
         from engine.process.supervisor import supervise
 
-        raise typer.Exit(supervise(role.value, workers, settings, context.find_root().obj.env_file))
+        env_file = context.find_root().obj.env_file
+        raise typer.Exit(asyncio.run(supervise(role.value, workers, settings, env_file)))
 
     from engine.process.logs import configure_logs
+    from engine.process.worker_link import ParentProcess
     from engine.wiring.run import ROLES
 
     configure_logs(settings)
     names = ROLES if role is RoleChoice.ALL else (role.value,)
-    asyncio.run(_embedded(settings, names, write_env) if embedded else _serve(settings, names))
+    parent = None if worker_of is None else ParentProcess.of(worker_of)
+    work = _embedded(settings, names, write_env) if embedded else _serve(settings, names, parent)
+    asyncio.run(work)
 
 
-async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
+async def _serve(
+    settings: Settings, names: tuple[str, ...], parent: "ParentProcess | None" = None
+) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from engine.kafka.topics import Topics, ensure_topics
@@ -96,9 +111,11 @@ async def _serve(settings: Settings, names: tuple[str, ...]) -> None:
             topics = Topics.of(settings).all()
             await refuse_wrong_servers(settings)
             await first_contact(settings, ensure_topics(settings, topics))
-            await run_roles(settings, names, stop, on_started=started, metrics=metrics)
+            await run_roles(
+                settings, names, stop, on_started=started, metrics=metrics, parent=parent
+            )
     except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {reason_of(error)}") from error
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error
     finally:
         seconds = round(time.monotonic() - begin, 1)
         log.info("stopped", seconds=seconds, **finished_work(metrics.registry))

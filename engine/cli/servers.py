@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.errors import CommandError
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
+from engine.process.settings_display import shown
 
 if TYPE_CHECKING:
     from catalog.database import Database
@@ -53,8 +54,10 @@ async def open_migrated_database(
         if await pending_on(database.engine):
             raise CommandError("the database lacks what this version needs; run: proximity migrate")
         yield database
+    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+        raise
     except (SQLAlchemyError, OSError) as error:
-        raise CommandError(f"the database refused: {reason_of(error)}") from None
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
     finally:
         await database.close()
 
@@ -64,10 +67,20 @@ def reason_of(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).partition("\n")[0] or type(error).__name__
 
 
+def sql_reason(settings: Settings, error: Exception) -> str:
+    """The same, with the setting that led there."""
+    return f"{reason_of(error)} ({PREFIX}DATABASE_URL is {shown(settings.database_url)})"
+
+
+def redis_reason(settings: Settings, error: Exception) -> str:
+    """The same of Redis."""
+    return f"{reason_of(error)} ({PREFIX}REDIS_URL is {shown(settings.redis_url)})"
+
+
 @contextmanager
 def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) -> Iterator[None]:
     """Turn Kafka's errors and time-outs into a CommandError; `done` says what was done before."""
-    from aiokafka.errors import KafkaConnectionError, KafkaError
+    from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 
     from engine.kafka.diagnosis import diagnose
 
@@ -75,7 +88,7 @@ def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) ->
         yield
     except (KafkaError, TimeoutError) as error:
         # Such an error says only that it failed: a look at the addresses may find out why.
-        is_vague = isinstance(error, KafkaConnectionError | TimeoutError)
+        is_vague = isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError)
         found = diagnose(settings) if is_vague else None
         why = found.message if found else reason_of(error)
         where = settings.kafka_bootstrap_servers

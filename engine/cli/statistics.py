@@ -14,6 +14,7 @@ import typer
 
 from catalog.plain_text import for_csv
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import open_migrated_database
 from engine.cli.tables import echo_json, print_rows
@@ -38,7 +39,11 @@ class Kind(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("statistics")(statistics)
+    lines = (
+        "statistics --from 2026-11-01 --to 2026-11-30 --csv november.csv",
+        'statistics --company "Harbour Mall" --kind campaign',
+    )
+    app.command("statistics", epilog=examples(*lines))(statistics)
 
 
 def statistics(

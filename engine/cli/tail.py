@@ -10,8 +10,9 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import refuse_wrong_servers
+from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,14 +24,15 @@ _LONGEST_ID = 18
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("tail")(tail)
+    lines = ("tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
+    app.command("tail", epilog=examples(*lines))(tail)
 
 
 def tail(
     context: typer.Context,
     company: Annotated[str | None, typer.Option(help="Only of this company: id or name.")] = None,
     campaign: Annotated[
-        str | None, typer.Option(help="Only where this campaign is: id or name.")
+        str | None, typer.Option(help="Only at beacons of this campaign: id or name.")
     ] = None,
     udid: Annotated[str | None, typer.Option(help="Only of this device.")] = None,
     reason: Annotated[
@@ -93,8 +95,10 @@ async def _tail(
     store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
     try:
         await _follow(store, msgspec.structs.replace(wanted, company=number), shown)
+    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+        raise
     except (RedisError, OSError, TimeoutError) as error:
-        told = str(error).partition("\n")[0] or type(error).__name__
+        told = redis_reason(settings, error)
         raise CommandError(f"Redis does not serve: {told}; nothing more is shown") from None
     finally:
         await redis.aclose()
@@ -113,8 +117,10 @@ async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> No
         while not shown.is_full:
             if clock() >= beat_at:
                 beat, beat_at = beat + 1, clock() + _BEAT_SECONDS
-                await store.watch(place.watcher, msgspec.structs.replace(wanted, beat=beat))
+                beating = msgspec.structs.replace(wanted, beat=beat)
+                watching = await store.watch(place.watcher, beating)
                 if beat == 1:
+                    _refuse_too_many(watching)
                     typer.echo("watching; Ctrl-C ends", err=True)
             decisions, place = await store.read(place)
             for decision in decisions:
@@ -124,28 +130,25 @@ async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> No
             await store.leave(place.watcher)
 
 
-async def _company(settings: Settings, wanted: str) -> int:
-    """An id needs no SQL."""
-    from sqlalchemy.exc import SQLAlchemyError
+def _refuse_too_many(watching: int) -> None:
+    from engine.redis.tail_store import MOST_WATCHERS
 
+    if watching > MOST_WATCHERS:
+        raise CommandError(
+            f"{watching - 1} others watch already, and triggers serve {MOST_WATCHERS}: end one of "
+            "them (one that was killed is forgotten after a few seconds)"
+        )
+
+
+async def _company(settings: Settings, wanted: str) -> int:
+    """The id of the company; a name is looked up in SQL."""
     from catalog.company_lookup import find_company
-    from catalog.database import open_database
-    from catalog.errors import DatabaseUrlError
+    from engine.cli.servers import open_migrated_database
 
     if wanted.isascii() and wanted.isdigit() and len(wanted) <= _LONGEST_ID:
         return int(wanted)
-    try:
-        database = open_database(settings.database_url.get_secret_value())
-    except DatabaseUrlError as error:
-        raise CommandError(str(error)) from None
-    try:
-        async with database.read() as session:
-            found = await find_company(session, wanted)
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        told = str(getattr(error, "orig", None) or error) or type(error).__name__
-        raise CommandError(f"the database refused: {told.splitlines()[0]}") from None
-    finally:
-        await database.close()
+    async with open_migrated_database(settings) as database, database.read() as session:
+        found = await find_company(session, wanted)
     if found is None:
         raise CommandError(f"there is no company {wanted!r}")
     return found.id

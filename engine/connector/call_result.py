@@ -9,6 +9,7 @@ from connectors.model import CallFault, CallResult, Content, Declined, Failed
 from connectors.reports import PastCall
 from connectors.scheduled_call import Tries
 from engine.connector.intake import ReceivedCall
+from engine.kafka.batch_sender import Headers
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import Firing, Notification
 from engine.kafka.publisher import Outgoing
@@ -25,12 +26,14 @@ _COPIED_FIELDS = tuple(
 
 class CompletedCall(msgspec.Struct, gc=False):
     """A call that has its result. `known` is the catalog's record of the device, if there is one;
-    `tries` is None if the call was never scheduled."""
+    `tries` is None if the call was never scheduled. `trace` are the headers of the trace that it is
+    part of."""
 
     received: ReceivedCall
     known: DeviceRecord | None
     result: CallResult
     tries: Tries | None = None
+    trace: Headers = []  # (msgspec gives each its own)
 
     @property
     def record(self) -> ConsumerRecord[bytes, bytes]:
@@ -71,6 +74,7 @@ class CompletedCall(msgspec.Struct, gc=False):
             device=completed_device(message.device, self.known),
         )
         headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
+        headers += self.trace
         udid = message.device.udid.encode()
         return Outgoing(topic, udid, _encode(notification), headers, self.record.timestamp)
 
@@ -86,7 +90,7 @@ class CompletedCall(msgspec.Struct, gc=False):
         """The same call, failed because its topic refuses its notification of `size` bytes."""
         detail = f"the notification would have {size} bytes"
         failed = Failed(CallFault.TOO_LARGE, detail)
-        return CompletedCall(self.received, self.known, failed, self.tries)
+        return CompletedCall(self.received, self.known, failed, self.tries, self.trace)
 
     def claim_update(self) -> ClaimUpdate | None:
         """Content keeps the claim as it is (None), a refusal shortens it, a failure gives it

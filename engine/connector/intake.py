@@ -72,11 +72,16 @@ def _check(message: ConnectorCall) -> None:
 
 
 def build_call(
-    received: ReceivedCall, endpoint: Endpoint, known: DeviceRecord | None, fresh_seconds: float
+    received: ReceivedCall,
+    endpoint: Endpoint,
+    known: DeviceRecord | None,
+    fresh_seconds: float,
+    traceparent: str | None = None,
 ) -> Call:
     """The call, to be tried while the detection is fresh.
 
-    `known` is the catalog's record of the device: None where it has none.
+    `known` is the catalog's record of the device: None where it has none. `traceparent` goes with
+    the request.
     """
     message = received.message
     beacon, device = message.beacon, completed_device(message.device, known)
@@ -101,6 +106,7 @@ def build_call(
         detected_at=message.detected_at,
         fresh_until=received.detected_at + fresh_seconds,
         endpoint=endpoint,
+        traceparent=traceparent,
     )
 
 

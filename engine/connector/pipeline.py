@@ -32,6 +32,8 @@ from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.decoding import decode_records
 from engine.kafka.partition_worker import Records
+from engine.kafka.trace_context import traceparent_of
+from engine.kafka.tracing import Attributes, PassingTracer, Tracer
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimUpdate
@@ -49,6 +51,7 @@ class ConnectorRole:
         decryptor: EndpointDecryptor,
         devices: DeviceLookup,
         metrics: Metrics,
+        tracer: Tracer | None = None,
     ) -> None:
         self._fresh_seconds = settings.max_detection_age
         self._scheduler = scheduler
@@ -59,6 +62,7 @@ class ConnectorRole:
         )
         self._metrics = metrics
         self._step = StepTimer(metrics, ROLE)
+        self._tracer = tracer or PassingTracer()
 
     async def receive(self, partition: CallPartition, records: Records) -> None:
         """Begin every call of a batch. Raises what no retry mends."""
@@ -87,11 +91,14 @@ class ConnectorRole:
         """Schedule one call; its result completes the record, at once or whenever it comes."""
         offset = received.record.offset
         device = None if known is NO_ANSWER else known
+        span = self._tracer.begin("proximity.connector", received.record.headers, _about(received))
 
         def on_result(result: CallResult) -> None:
             scheduled = partition.scheduled.pop(offset, None)
             tries = None if scheduled is None else scheduled.tries
-            partition.complete(CompletedCall(received, device, result, tries))
+            completed = CompletedCall(received, device, result, tries, span.headers)
+            span.end(completed.outcome)
+            partition.complete(completed)
 
         endpoint = received.message.connector
         if endpoint is None:
@@ -102,10 +109,23 @@ class ConnectorRole:
         except EndpointError as error:
             on_result(Failed(CallFault.SECRET, str(error)))
             return
-        call = build_call(received, decrypted, known, self._fresh_seconds)
+        traceparent = traceparent_of(span.headers)
+        call = build_call(received, decrypted, known, self._fresh_seconds, traceparent)
         scheduled = self._scheduler.submit(call, on_result)
         if not scheduled.ended:
             partition.scheduled[offset] = scheduled
+
+
+def _about(received: ReceivedCall) -> Attributes:
+    """What a span says of a call: ids of the catalog, and nothing of the person."""
+    message = received.message
+    return {
+        "messaging.kafka.source.partition": received.record.partition,
+        "messaging.kafka.message.offset": received.record.offset,
+        "proximity.company": message.company.id,
+        "proximity.campaign": message.campaign.id,
+        "proximity.notification": message.id,
+    }
 
 
 class AtLeastOnceResults(ResultSink):

@@ -14,6 +14,7 @@ from engine.connector.call_history import CallHistoryWriter
 from engine.connector.call_partition import FinishedRecord
 from engine.connector.call_result import CompletedCall
 from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.exemplars import note_exemplar
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
 from engine.process.cancelling import cancel
@@ -153,8 +154,22 @@ class ResultPublisher:
             self._history.add(call.company_id, call.past_call(now))
             if isinstance(call.result, Content):
                 metrics.notifications.labels(call.result.format).inc()
-                metrics.latency.observe(max(0.0, now - call.received.detected_at))
+                self._observe_latency(call, now)
             elif isinstance(call.result, Failed):
                 failed[call.company_id, call.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
+
+    def _observe_latency(self, call: CompletedCall, now: float) -> None:
+        latency, seconds = self._metrics.latency, max(0.0, now - call.received.detected_at)
+        latency.observe(seconds)
+        if latency.wants_exemplar(now):
+            note_exemplar(
+                latency,
+                seconds=seconds,
+                notification_id=call.id,
+                record=call.record,
+                company=call.company_id,
+                campaign=call.received.message.campaign.id,
+                now=now,
+            )

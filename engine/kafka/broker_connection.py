@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from engine.kafka.client_options import single_connection_options
 from engine.process.settings import Settings
@@ -40,6 +42,19 @@ async def broker_at(settings: Settings, host: str, port: int) -> AsyncIterator[A
         yield connection
     finally:
         connection.close()
+
+
+async def has_let_in(connection: Any) -> bool:
+    """Whether a login by token was one.
+
+    A broker that refuses the token says so in a way that aiokafka takes for a success (RFC 7628).
+    At the next request it tells of no brokers and hangs up.
+    """
+    try:
+        answer = await connection.send(MetadataRequest([]))
+    except (KafkaError, OSError):
+        return False
+    return bool(answer.brokers)
 
 
 async def _connect(settings: Settings, host: str, port: int) -> Any:

@@ -3,10 +3,12 @@
 import ssl
 from typing import Any
 
+from engine.kafka.token_provider import token_provider
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
 
 CLIENT_ID = "proximity-engine"
+OAUTHBEARER = "OAUTHBEARER"
 _METADATA_MS = 4000
 
 
@@ -25,10 +27,19 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     if "SSL" in settings.kafka_security_protocol:
         options["ssl_context"] = kafka_tls(settings)
     if settings.kafka_security_protocol.startswith("SASL"):
-        options["sasl_mechanism"] = settings.kafka_sasl_mechanism
-        options["sasl_plain_username"] = settings.kafka_sasl_username
-        options["sasl_plain_password"] = _secret(settings.kafka_sasl_password)
+        options |= _login(settings)
     return options
+
+
+def _login(settings: Settings) -> dict[str, Any]:
+    mechanism = settings.kafka_sasl_mechanism
+    if mechanism == OAUTHBEARER:
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": token_provider(settings)}
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": settings.kafka_sasl_username,
+        "sasl_plain_password": _secret(settings.kafka_sasl_password),
+    }
 
 
 def single_connection_options(settings: Settings) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from engine.kafka.partition_worker import NotesCommits, PartitionWorker
 from engine.kafka.positions import Position
 from engine.process.failures import describe
+from engine.process.metrics import StepTimer
 from engine.process.retry import Backoff
 from engine.process.server_errors import ServerErrors
 
@@ -69,6 +70,7 @@ class OffsetCommitter:
         consumer: AIOKafkaConsumer,
         role: str,
         errors: ServerErrors,
+        step: StepTimer,
         spacing: float,
         deadline: float,
         may_commit: Callable[[], bool],
@@ -77,6 +79,7 @@ class OffsetCommitter:
         self._consumer = consumer
         self._role = role
         self._errors = errors
+        self._step = step
         self._spacing = spacing
         self._deadline = deadline
         self._may_commit = may_commit
@@ -115,8 +118,9 @@ class OffsetCommitter:
         if not positions or not self._may_commit():
             return True
         try:
-            async with asyncio.timeout(self._deadline):
-                await self._consumer.commit(positions)
+            with self._step("commit"):
+                async with asyncio.timeout(self._deadline):
+                    await self._consumer.commit(positions)
         except (CommitFailedError, IllegalStateError) as error:
             self._note_refusal(error)
             return False

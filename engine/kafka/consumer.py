@@ -16,7 +16,7 @@ from engine.kafka.committer import AssignedPartition, OffsetCommitter
 from engine.kafka.partition_worker import Records
 from engine.kafka.positions import GroupOffsets, Positioner, PositionStore
 from engine.process.cancelling import cancel
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +64,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             consumer=consumer,
             role=role,
             errors=metrics.kafka_errors,
+            step=StepTimer(metrics, role),
             spacing=commit_interval,
             deadline=drain_timeout,
             may_commit=lambda: not self._is_lost(),

@@ -14,9 +14,10 @@ from engine.kafka.timestamps import format_instant
 from engine.process.metrics import Metrics
 
 _LONGEST_DETAIL = 500
-# In front of the names of an envelope's headers, which stand behind ours.
+# In front of the names of the original's headers, which stand behind ours: those of CloudEvents,
+# the MQTT topic that says who has heard, the schema's id (engine/kafka/formats), and the trace.
 ORIGINAL = "original-"
-_READ_BY = ("ce_", "content-type")
+_KEPT = ("ce_", "content-type", "mqtt.topic", "__value_schema_id", "traceparent", "tracestate")
 _MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together
 
 
@@ -53,7 +54,7 @@ class DeadLetter(NamedTuple):
 
     def outgoing(self, topic: str, failed_at: float) -> Outgoing:
         """The original key and value, byte for byte, with the story in the headers, and behind it
-        those of the original that an envelope consists of: a replay gives them back.
+        those of the original by which it is read: a replay gives them back.
         """
         record = self.record
         headers = [
@@ -69,9 +70,9 @@ class DeadLetter(NamedTuple):
 
 
 def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, bytes]]:
-    """Those that say how the value is to be read, CloudEvents' in binary mode; or none where they
-    are too many, for nobody reads a record by a part of them."""
-    told = [each for each in record.headers if each[0].startswith(_READ_BY)]
+    """Those that say how the value is to be read, and its trace; or none where they are too many,
+    for nobody reads a record by a part of them."""
+    told = [each for each in record.headers if each[0].lower().startswith(_KEPT)]
     headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in told]
     size = sum(len(name) + len(value) for name, value in headers)
     return headers if size <= _MOST_ORIGINAL_BYTES else []

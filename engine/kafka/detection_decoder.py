@@ -5,7 +5,7 @@ they agree on what a record says.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -25,9 +25,15 @@ from engine.process.detection_topics import REGISTERED_FORMATS, DetectionTopic
 from engine.process.server_errors import ServerErrors
 from engine.process.settings import Settings
 
-PrepareReports = Callable[[list[Report]], Awaitable[None]]
-
 _LONGEST_UDID = 255
+_PLACES = 2**32  # of an event's sightings, in a batch: a record has fewer bytes
+
+
+class SchemaSource(Protocol):
+    """What the formats with schemas ask for before they read; see RegisteredFormat."""
+
+    def check(self, reports: Sequence[Report]) -> None: ...
+    async def prepare(self, reports: Iterable[Report]) -> None: ...
 
 
 class DetectionDecoder(Protocol):
@@ -84,13 +90,13 @@ class ReportDecoder:
         read_report: ReadReport,
         *,
         path_loss_exponent: float,
-        prepare: PrepareReports | None = None,
+        schemas: SchemaSource | None = None,
         in_cloudevents: bool = False,
         limit: DeadLetterLimit | None = None,
     ) -> None:
         self.limit = limit
         self._read_report = read_report
-        self._prepare = prepare
+        self._schemas = schemas
         self._path_loss_exponent = path_loss_exponent
         self._in_cloudevents = in_cloudevents
 
@@ -100,26 +106,33 @@ class ReportDecoder:
 
     async def prepare(self, records: Records) -> None:
         """Fetch the schemas of few records, where they have any."""
-        if self._prepare is None:
+        if self._schemas is None:
             return
-        reports = []
+        reports: list[Report] = []
         for record in records:
             with contextlib.suppress(*UNDECODABLE):  # a dead letter, when it is read
-                reports.append(self._report(record))
-        await self._prepare(reports)
+                reports += self._reports(record)
+        await self._schemas.prepare(reports)
 
     def read(self, record: Record) -> Sequence[DecodedDetection]:
-        """The detections of the record's report."""
-        report = self._report(record)
-        sightings = list(self._read_report(report))
-        if len(sightings) > MOST_SIGHTINGS:
-            raise ValueError(f"{len(sightings)} sightings in a record; at most {MOST_SIGHTINGS}")
-        return [self._detection(record, report, sighting) for sighting in sightings]
+        """The detections of the record's report, or of those in its CloudEvents."""
+        found: list[DecodedDetection] = []
+        for number, report in enumerate(self._reports(record)):
+            for position, message in self._read_report(report):
+                if len(found) >= MOST_SIGHTINGS:
+                    raise ValueError(f"more than {MOST_SIGHTINGS} sightings in a record")
+                place = number * _PLACES + position
+                found.append(self._detection(record, report, Sighting(place, message)))
+        return found
 
-    def _report(self, record: Record) -> Report:
-        at = record.timestamp / 1000
-        report = Report(record.value or b"", record.key, record.headers, at)
-        return unwrapped(report) if self._in_cloudevents else report
+    def _reports(self, record: Record) -> Sequence[Report]:
+        report = Report(record.value or b"", record.key, record.headers, record.timestamp / 1000)
+        if not self._in_cloudevents:
+            return (report,)
+        reports = unwrapped(report)
+        if self._schemas is not None:
+            self._schemas.check(reports)
+        return reports
 
     def _detection(self, record: Record, report: Report, sighting: Sighting) -> DecodedDetection:
         position, message = sighting
@@ -168,7 +181,7 @@ def _decoder(
     read_report = _registered(module, settings, registry_errors) if registered else module.read
     return ReportDecoder(
         read_report,
-        prepare=read_report.prepare if registered else None,
+        schemas=read_report if registered else None,
         path_loss_exponent=exponent,
         in_cloudevents=topic.in_cloudevents,
         limit=limit,
@@ -189,4 +202,6 @@ def _registered(module: Any, settings: Settings, errors: ServerErrors | None) ->
         deadline=settings.schema_registry_timeout,
     )
     registry = SchemaRegistry(address, errors=errors, form=module.FORM)
-    return RegisteredFormat(registry, kind=module.KIND, compile_=module.compiled)
+    return RegisteredFormat(
+        registry, kind=module.KIND, indexed=module.INDEXED, compile_=module.compiled
+    )

@@ -5,7 +5,7 @@ import concurrent.futures
 import socket
 import ssl
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
@@ -13,8 +13,15 @@ from aiokafka.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
+from aiokafka.protocol.metadata import MetadataRequest
 
-from engine.kafka.client_options import connection_options, single_connection_options
+from engine.kafka.broker_connection import has_let_in
+from engine.kafka.client_options import (
+    OAUTHBEARER,
+    connection_options,
+    single_connection_options,
+)
+from engine.kafka.errors import LoginTokenError
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_checks import bootstrap_addresses
 
@@ -128,8 +135,9 @@ class _Address:
         place = self._place
         answer = await self._ask(_API_VERSIONS)
         if _is_kafka(answer):
-            login = "SASL_" * self._settings.kafka_security_protocol.startswith("SASL")
-            return _certain(f"{place} speaks plain text: set {_PROTOCOL} to {login}PLAINTEXT")
+            login = self._settings.kafka_security_protocol.startswith("SASL")
+            other = "SASL_PLAINTEXT" if login else "PLAINTEXT or SASL_PLAINTEXT"
+            return _certain(f"{place} speaks plain text: set {_PROTOCOL} to {other}")
         if not await self._speaks_tls():
             return await self._not_kafka(answer)
         return _likely(
@@ -144,11 +152,15 @@ class _Address:
         mechanism = self._settings.kafka_sasl_mechanism
         try:
             connection = await create_conn(self._host, self._port, **options)
+            try:
+                if mechanism == OAUTHBEARER and not await has_let_in(connection):
+                    return self._refused()
+            finally:
+                connection.close()
         except SaslAuthenticationFailed:
-            return _certain(
-                f"{place} refuses the login of {self._settings.kafka_sasl_username!r} by "
-                f"{mechanism}: look at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and _MECHANISM"
-            )
+            return self._refused()
+        except LoginTokenError as error:
+            return Diagnosis(f"{place} wants a token, and {error.args[0]}", error.certain)
         except UnsupportedSaslMechanismError:
             setting = f"{PREFIX}KAFKA_SASL_MECHANISM"
             return _certain(f"{place} does not take the mechanism {mechanism}: look at {setting}")
@@ -158,8 +170,38 @@ class _Address:
                     f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
                 )
             return _likely(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
-        connection.close()
+        try:
+            return await self._asked(connection)
+        finally:
+            connection.close()
+
+    async def _asked(self, connection: Any) -> Diagnosis:
+        """Brokers name their API to everybody, and end the connection of who should have signed
+        in at the first other question."""
+        try:
+            async with asyncio.timeout(_STEP_SECONDS):
+                await connection.send(MetadataRequest([]))
+        except (KafkaError, OSError, TimeoutError):
+            if self._settings.kafka_security_protocol == "SSL":
+                return _likely(
+                    f"{self._place} is Kafka and wants a login: set {_PROTOCOL} to SASL_SSL"
+                )
         return self._without_cluster()
+
+    def _refused(self) -> Diagnosis:
+        """What the login is with, and where it can be changed."""
+        settings, place = self._settings, self._place
+        if settings.kafka_sasl_mechanism == OAUTHBEARER:
+            client = settings.kafka_sasl_oauth_client_id
+            return _certain(
+                f"{place} refuses the token of {client!r}: look at {PREFIX}KAFKA_SASL_OAUTH_SCOPE, "
+                "_EXTENSIONS, and at the issuer, audience and keys that the broker expects"
+            )
+        return _certain(
+            f"{place} refuses the login of {settings.kafka_sasl_username!r} by "
+            f"{settings.kafka_sasl_mechanism}: look at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and "
+            "_MECHANISM"
+        )
 
     def _without_cluster(self) -> Diagnosis:
         """The bootstrap works: it is an address that the brokers advertise, or their load."""

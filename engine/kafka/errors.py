@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from aiokafka.errors import KafkaError
+
 if TYPE_CHECKING:
     from engine.kafka.batch_sender import Outgoing
 
@@ -44,3 +46,23 @@ class TooManyPartitionsError(StreamError):
 
 class UnreadableSchemaError(StreamError):
     """The schema registry has no such schema, or none that can be read."""
+
+
+class NoHttpError(StreamError):
+    """What is asked over HTTP answers in something else, or not to the end."""
+
+
+class AnswerTooLongError(StreamError):
+    """An answer has more bytes than it may have."""
+
+
+class LoginTokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """There is no token for the login at Kafka; the message says where to look. aiokafka takes it
+    for a broker that does not let us in now, and tries again. `certain`: the endpoint said so
+    itself, and waiting mends nothing."""
+
+    retriable = True
+
+    def __init__(self, message: str, *, certain: bool = False) -> None:
+        super().__init__(message)
+        self.certain = certain

@@ -19,7 +19,7 @@ from engine.kafka.partition_worker import PartitionWorker
 from engine.kafka.positions import GroupOffsets, Position
 from engine.kafka.record_time import RecordTime
 from engine.kafka.transactions import REFUSALS, TransactionalPublisher
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import Backoff, retry
 from engine.process.settings import Settings
 
@@ -34,6 +34,11 @@ WorkerMaker = Callable[
 ]
 
 
+def transactional_id(group: str, topic: str, partition: int) -> str:
+    """The id of the producer that a role has for a partition."""
+    return f"{group}-{topic}-{partition}"
+
+
 class Transactions(GroupOffsets):
     """The producers of one process for one role, by partition; implements PositionStore.
 
@@ -46,6 +51,7 @@ class Transactions(GroupOffsets):
         *,
         consumer: AIOKafkaConsumer,
         group: str,
+        role: str,
         metrics: Metrics,
         make: WorkerMaker,
     ) -> None:
@@ -53,6 +59,7 @@ class Transactions(GroupOffsets):
         self._settings = settings
         self._group = group
         self._errors = metrics.kafka_errors
+        self._step = StepTimer(metrics, role)
         self._make = make
         self._limits = TopicLimits()
         self._record_time = RecordTime()
@@ -124,7 +131,7 @@ class Transactions(GroupOffsets):
                 "own: start more workers, or raise PROXIMITY_TRANSACTIONAL_PRODUCERS"
             )
         options = connection_options(settings) | {
-            "transactional_id": f"{self._group}-{partition.topic}-{partition.partition}",
+            "transactional_id": transactional_id(self._group, partition.topic, partition.partition),
             # A dead owner's open transaction holds up whoever reads committed, for so long at most.
             "transaction_timeout_ms": int((deadline + 10) * 1000),
             "retry_backoff_ms": _BACKOFF_MS,
@@ -138,6 +145,7 @@ class Transactions(GroupOffsets):
             group=self._group,
             limits=self._limits,
             record_time=self._record_time,
+            timed=lambda: self._step("commit"),
         )
 
 

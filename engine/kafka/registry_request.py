@@ -1,29 +1,14 @@
-"""One bounded HTTP GET to a schema registry: a deadline, and so many bytes of an answer."""
+"""One bounded HTTP GET to a schema registry."""
 
-import asyncio
 import base64
-import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import h11
-
-from engine.kafka.errors import UnreadableSchemaError
+from engine.kafka.bounded_http import BoundedAddress, BoundedAnswer
+from engine.kafka.errors import AnswerTooLongError, NoHttpError, UnreadableSchemaError
 from engine.process.errors import SchemaRegistryError
 
 _ACCEPT = b"application/vnd.schemaregistry.v1+json, application/json"
-_PORTS = {"http": 80, "https": 443}
-_HEAD_BYTES = 64 * 1024
-_PIECE = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryAnswer:
-    """A complete answer."""
-
-    status: int
-    body: bytes
 
 
 class RegistryAddress:
@@ -34,58 +19,24 @@ class RegistryAddress:
         self, url: str, *, ca_file: Path | None, deadline: float, most_bytes: int = 1024 * 1024
     ) -> None:
         parts = urlsplit(url)
-        self._host = parts.hostname or ""
-        self._port = parts.port or _PORTS[parts.scheme]
+        self._address = BoundedAddress(
+            url, ca_file=ca_file, deadline=deadline, most_bytes=most_bytes
+        )
         self._path = parts.path.rstrip("/")
-        self._deadline = deadline
-        self._most_bytes = most_bytes
-        self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
-        self._headers = [
-            (b"host", parts.netloc.rpartition("@")[2].encode()),
-            (b"accept", _ACCEPT),
-            (b"connection", b"close"),
-        ]
+        self._headers = [(b"accept", _ACCEPT)]
         if parts.username is not None:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers.append((b"authorization", b"Basic " + base64.b64encode(user.encode())))
 
-    async def get(self, target: str) -> RegistryAnswer:
+    async def get(self, target: str) -> BoundedAnswer:
         """What the registry answers.
 
         Raises OSError, TimeoutError, SchemaRegistryError, and UnreadableSchemaError for an answer
         that is too long.
         """
         try:
-            async with asyncio.timeout(self._deadline):
-                return await self._exchange(target)
-        except h11.ProtocolError as error:
-            raise SchemaRegistryError(f"the schema registry speaks no HTTP: {error}") from error
-
-    async def _exchange(self, target: str) -> RegistryAnswer:
-        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls)
-        try:
-            http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
-            path = f"{self._path}{target}"
-            request = h11.Request(method="GET", target=path, headers=self._headers)
-            writer.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
-            await writer.drain()
-            return await self._answer(http, reader)
-        finally:
-            writer.transport.abort()
-
-    async def _answer(self, http: h11.Connection, reader: asyncio.StreamReader) -> RegistryAnswer:
-        status, body = 0, bytearray()
-        while True:
-            event = http.next_event()
-            if event is h11.NEED_DATA:
-                http.receive_data(await reader.read(_PIECE))
-            elif isinstance(event, h11.Response):
-                status = event.status_code
-            elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > self._most_bytes:
-                    raise UnreadableSchemaError(f"it has more than {self._most_bytes} bytes")
-            elif isinstance(event, h11.EndOfMessage):
-                return RegistryAnswer(status, bytes(body))
-            elif not isinstance(event, h11.InformationalResponse):
-                raise SchemaRegistryError("the schema registry hung up before it answered")
+            return await self._address.ask(f"{self._path}{target}", self._headers)
+        except NoHttpError as error:
+            raise SchemaRegistryError(f"the schema registry {error}") from error
+        except AnswerTooLongError as error:
+            raise UnreadableSchemaError(str(error)) from error

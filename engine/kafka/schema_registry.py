@@ -1,4 +1,4 @@
-"""Schemas by id, from a registry that speaks Confluent's REST interface, remembered in bounds.
+"""Schemas by id or GUID, from a registry with Confluent's REST interface, remembered in bounds.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
+from uuid import UUID
 
 import msgspec
 
@@ -20,9 +21,11 @@ from engine.process.failures import describe
 from engine.process.retry import retry
 from engine.process.server_errors import ServerErrors
 
-T = TypeVar("T")
+# As records name schemas: the number that one registry gave it, or the same everywhere.
+SchemaId: TypeAlias = int | UUID
 
 _MOST_SCHEMAS = 1000
+_MOST_BYTES = 64 * 1024 * 1024  # of them together, before more are fetched
 _MOST_UNREADABLE = 10_000
 _MOST_REFERENCES = 32
 _FORGOTTEN = 60.0  # seconds after which what could not be read is asked for again
@@ -53,6 +56,11 @@ class RegisteredSchema:
     text: str
     references: Mapping[str, str]
 
+    @property
+    def size(self) -> int:
+        """Characters, with those of its references."""
+        return len(self.text) + sum(map(len, self.references.values()))
+
 
 class _Unreadable(NamedTuple):
     why: str
@@ -75,15 +83,22 @@ class SchemaRegistry:
         self._errors = errors
         self._query = "" if form is None else f"?format={form}"
         self._clock = clock
-        self._schemas: OrderedDict[int, RegisteredSchema] = OrderedDict()
-        self._unreadable: OrderedDict[int, _Unreadable] = OrderedDict()
+        self._schemas: OrderedDict[SchemaId, RegisteredSchema] = OrderedDict()
+        self._unreadable: OrderedDict[SchemaId, _Unreadable] = OrderedDict()
+        self._size = 0
 
-    async def fetch(self, ids: Collection[int]) -> None:
+    @property
+    def known(self) -> Collection[SchemaId]:
+        """The schemas that are remembered."""
+        return self._schemas.keys()
+
+    async def fetch(self, ids: Collection[SchemaId]) -> None:
         """Until each of these few is known, or known to be unreadable. Waits for a registry that is
         away.
 
         Without `errors` raises SchemaRegistryError instead.
         """
+        self._forget_large()
         while missing := [id_ for id_ in ids if not self._knows(id_)]:
             for id_ in missing:
                 if self._errors is None:
@@ -91,38 +106,56 @@ class SchemaRegistry:
                 else:
                     await retry(partial(self._ask, id_), self._errors, "schemas")
 
-    def schema(self, id_: int) -> RegisteredSchema:
+    def schema(self, id_: SchemaId) -> RegisteredSchema:
         """What `fetch` has just found. Raises ValueError for what it could not."""
         found = self._schemas.get(id_)
         if found is None:
             raise ValueError(f"schema {id_} of the registry: {self._unreadable[id_].why}")
         return found
 
-    def _knows(self, id_: int) -> bool:
+    def _forget_large(self) -> None:
+        """The ones that were used longest ago, until the others have room."""
+        while self._size > _MOST_BYTES:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        _, forgotten = self._schemas.popitem(last=False)
+        self._size -= forgotten.size
+
+    def _remember(self, id_: SchemaId, schema: RegisteredSchema) -> None:
+        self._schemas[id_] = schema
+        self._size += schema.size
+        if len(self._schemas) > _MOST_SCHEMAS:
+            self._forget_oldest()
+
+    def _knows(self, id_: SchemaId) -> bool:
         if id_ in self._schemas:
             self._schemas.move_to_end(id_)
             return True
         found = self._unreadable.get(id_)
         return found is not None and self._clock() < found.until
 
-    async def _ask_once(self, id_: int) -> None:
+    async def _ask_once(self, id_: SchemaId) -> None:
         try:
             await self._ask(id_)
         except (OSError, TimeoutError) as error:
             told = f"the schema registry does not answer: {describe(error)}"
             raise SchemaRegistryError(told) from error
 
-    async def _ask(self, id_: int) -> None:
+    async def _ask(self, id_: SchemaId) -> None:
         try:
-            answer = await self._get(f"/schemas/ids/{id_}")
+            kind = "guids" if isinstance(id_, UUID) else "ids"
+            answer = await self._get(f"/schemas/{kind}/{id_}")
             references: dict[str, str] = {}
             await self._add_references(answer, references, _MOST_REFERENCES)
         except UnreadableSchemaError as error:
-            until = self._clock() + _FORGOTTEN
-            _put(self._unreadable, id_, _Unreadable(str(error), until), _MOST_UNREADABLE)
+            self._unreadable[id_] = _Unreadable(str(error), self._clock() + _FORGOTTEN)
+            self._unreadable.move_to_end(id_)
+            if len(self._unreadable) > _MOST_UNREADABLE:
+                self._unreadable.popitem(last=False)
         else:
             schema = RegisteredSchema(answer.schema_type, answer.schema, references)
-            _put(self._schemas, id_, schema, _MOST_SCHEMAS)
+            self._remember(id_, schema)
 
     async def _add_references(self, answer: _Answer, found: dict[str, str], depth: int) -> None:
         """Those that others need first. Raises UnreadableSchemaError for too many."""
@@ -147,10 +180,3 @@ class SchemaRegistry:
             return _decode(answer.body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise UnreadableSchemaError(f"no answer of a registry: {error}") from error
-
-
-def _put(store: OrderedDict[int, T], id_: int, value: T, most: int) -> None:
-    store[id_] = value
-    store.move_to_end(id_)
-    while len(store) > most:
-        store.popitem(last=False)

@@ -21,12 +21,22 @@ _MESSAGES: dict[str, tuple[type[msgspec.Struct], str]] = {
     "notifications": (Notification, "send"),
     "connector-calls": (ConnectorCall, "send"),
 }
+_TRACE = {
+    "traceparent": {
+        "type": "string",
+        "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
+        "description": "W3C trace context, if there is one: passed on to what this leads to",
+    },
+    "tracestate": {"type": "string", "maxLength": 512, "description": "goes with traceparent"},
+}
+_DETECTION_HEADERS = {"type": "object", "properties": _TRACE}
 _NOTIFICATION_HEADERS = {
     "type": "object",
     "required": ["id", "campaign"],
     "properties": {
         "id": {"type": "string", "format": "uuid", "description": "the message's id"},
         "campaign": {"type": "string", "description": "the campaign's id"},
+        **_TRACE,
     },
 }
 _DEAD_LETTER_HEADERS = {
@@ -42,7 +52,8 @@ _DEAD_LETTER_HEADERS = {
     },
     "patternProperties": {
         "^original-": {
-            "description": "a CloudEvents header of the original, whose name stands behind"
+            "description": "a header of the original, whose name stands behind: those of "
+            "CloudEvents, and of the trace"
         }
     },
 }
@@ -111,6 +122,8 @@ def _channel(name: str, type_: type[msgspec.Struct]) -> dict[str, Any]:
     }
     if type_ in (Notification, ConnectorCall):
         message["headers"] = _NOTIFICATION_HEADERS
+    elif type_ is Detection:
+        message["headers"] = _DETECTION_HEADERS
     return {"address": f"proximity.{name}", "messages": {type_.__name__: message}}
 
 

@@ -11,6 +11,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from engine.kafka.client_options import connection_options
 from engine.kafka.cluster_metadata import topic_ids
+from engine.kafka.fetched_records import fetch_structs
 from engine.process.settings import Settings
 
 _POLL_MS = 200
@@ -101,7 +102,7 @@ class TopicReader:
         self._consumer.pause(*(set(ends) - open_))
         while open_:
             for tp, records in (await self._progress(open_, positions)).items():
-                yield [record for record in records if record.offset < ends[tp]]
+                yield _before(records, ends[tp])
             done = {tp for tp in open_ if positions[tp] >= ends[tp]}
             self._consumer.pause(*done)
             open_ -= done
@@ -145,6 +146,15 @@ class TopicReader:
                     return fetched
 
 
+def _before(
+    records: list[ConsumerRecord[bytes, bytes]], end: int
+) -> list[ConsumerRecord[bytes, bytes]]:
+    """Those of a partition that lie before an offset."""
+    if not records or records[-1].offset < end:
+        return records
+    return [record for record in records if record.offset < end]
+
+
 @asynccontextmanager
 async def open_topic_reader(
     settings: Settings,
@@ -159,6 +169,7 @@ async def open_topic_reader(
     the reader may commit. Lists have at most `largest_list` records.
     """
     deadline = settings.kafka_request_timeout
+    fetch_structs()
     consumer = AIOKafkaConsumer(
         **connection_options(settings),
         group_id=group,

@@ -9,11 +9,11 @@ from aiokafka.errors import KafkaError, for_code
 
 from engine.kafka.client_options import connection_options
 from engine.process.detection_topics import DetectionTopic
-from engine.process.settings import Settings
+from engine.process.settings import Settings, variable_name
 
 log = structlog.get_logger(__name__)
 
-_ALREADY_EXISTS = 36
+_FORBIDDEN, _ALREADY_EXISTS, _INVALID_REPLICATION = 29, 36, 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,20 @@ async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settin
         ) from None
     for name, code, *_ in response.topic_errors:
         if code not in (0, _ALREADY_EXISTS):
-            error: KafkaError = for_code(code)(f"topic {name} is missing and cannot be created")
-            raise error
+            raise _refused(name, code, settings)
     log.info("topics created", topics=names, partitions=settings.topic_partitions)
+
+
+def _refused(name: str, code: int, settings: Settings) -> KafkaError:
+    """A topic that a login may not see looks as if it were missing."""
+    fault = f"topic {name} is missing and cannot be created"
+    if code == _FORBIDDEN:
+        fault = (
+            f"this login may neither see nor create topic {name}: `proximity check` lists what "
+            "it may do"
+        )
+    elif code == _INVALID_REPLICATION:
+        setting, replicas = variable_name("topic_replication"), settings.topic_replication
+        fault += f": {setting} is {replicas}, which there are too few brokers for"
+    error: KafkaError = for_code(code)(fault)
+    return error

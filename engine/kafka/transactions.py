@@ -12,7 +12,7 @@ then. So it does not matter whether a commit whose answer was lost has happened.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, cast
 
 import structlog
@@ -49,7 +49,7 @@ class TransactionalPublisher(Publisher):
 
     For one assignment of `partition` to a member of `group`. A refusal for size or date ends the
     transaction too. `limits` and `record_time` remember it for all partitions, so that no second
-    transaction ends of the same message.
+    transaction ends of the same message. `timed` is around each commit.
     Raises TransactionLostError, and what a person has to mend (authorisation).
     """
 
@@ -62,8 +62,10 @@ class TransactionalPublisher(Publisher):
         group: str,
         limits: TopicLimits,
         record_time: RecordTime | None = None,
+        timed: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         super().__init__(make=make, deadline=deadline, limits=limits, record_time=record_time)
+        self._timed = timed
         self._source = partition
         self._group = group
         self._beginning = asyncio.Lock()
@@ -89,12 +91,13 @@ class TransactionalPublisher(Publisher):
     async def commit(self, place: Position) -> None:
         """Commit the transaction, with `place` as where the partition goes on."""
         try:
-            async with asyncio.timeout(self._deadline):
-                await self._begin()
-                await self._producer.send_offsets_to_transaction(
-                    {self._source: place.to_commit()}, self._group
-                )
-                await self._producer.commit_transaction()
+            with self._timed():
+                async with asyncio.timeout(self._deadline):
+                    await self._begin()
+                    await self._producer.send_offsets_to_transaction(
+                        {self._source: place.to_commit()}, self._group
+                    )
+                    await self._producer.commit_transaction()
         except _LOSSES as error:
             raise _sorted(error) from error
         self.is_open = False

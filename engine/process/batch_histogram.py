@@ -5,10 +5,25 @@ from collections import Counter
 from collections.abc import Mapping
 
 from prometheus_client import Histogram
+from prometheus_client.samples import Exemplar
+
+_EXEMPLAR_SECONDS = 5.0  # from one to the next: Prometheus reads them less often
 
 
 class BatchHistogram(Histogram):
     """Each `observe` takes a lock and looks at the buckets in turn: dear for every notification."""
+
+    _next_exemplar = 0.0
+
+    def wants_exemplar(self, now: float) -> bool:
+        """Whether it is time for another one, at `now` (epoch s)."""
+        return now >= self._next_exemplar
+
+    def put_exemplar(self, value: float, labels: Mapping[str, str], now: float) -> None:
+        """Put it beside the bucket of `value`, which was observed; shown in OpenMetrics only."""
+        self._next_exemplar = now + _EXEMPLAR_SECONDS
+        bucket = self._buckets[bisect_left(self._upper_bounds, value)]
+        bucket.set_exemplar(Exemplar(dict(labels), value, now))
 
     def observe_counts(self, counts: Mapping[float, int]) -> None:
         """Observe each value so many times."""

@@ -16,6 +16,7 @@ FORMATS = {
     "espresense": "ESPresense, espresense/devices/<id>/<room>",
     "mist": "Juniper Mist webhooks asset-raw-rssi and discovered-raw-rssi",
     "kontakt": "Kontakt.io gateways' events of version 3 and 4",
+    "kontakt-cloud": "telemetry of Kontakt.io's cloud (Kio Cloud)",
     "avro": "this project's own detections in Avro, Confluent's wire format",
     "protobuf": "the same in Protobuf",
     "json-schema": "the same in JSON behind the id of a JSON Schema",

@@ -4,6 +4,7 @@ Whether a server answers is asked when somebody wants to know; no answer is reme
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -85,12 +86,21 @@ class HealthServer:
     """
 
     def __init__(
-        self, *, registry: CollectorRegistry, checks: Mapping[str, Check], host: str, port: int
+        self,
+        *,
+        registry: CollectorRegistry,
+        checks: Mapping[str, Check],
+        host: str,
+        port: int,
+        listener: socket.socket | None = None,
     ) -> None:
-        """Opens the port, so that a taken one is known at once. Raises PortInUseError."""
+        """Opens the port, so that a taken one is known at once. Raises PortInUseError.
+
+        `listener` is a port that is open already, to be served instead.
+        """
         self._metrics: Any = make_asgi_app(registry)
         self._checks = checks
-        self._socket = listen(host, port, setting=f"{PREFIX}METRICS_PORT")
+        self._socket = listener or listen(host, port, setting=f"{PREFIX}METRICS_PORT")
         self.port: int = self._socket.getsockname()[1]
         limits = HttpLimits(head_seconds=_HEAD_SECONDS)
         self._server = BoundedServer(self._answer, limits, interface="asgi3")
@@ -107,17 +117,18 @@ class HealthServer:
         if path == "/metrics":
             await self._metrics(scope, receive, send)
         elif path == "/healthz":
-            await _reply(send, 200, {"status": "ok"})
+            await reply(send, 200, {"status": "ok"})
         elif path == "/readyz":
             results = await ask_all(self._checks)
             ready = all(results.values())
             status = "ready" if ready else "not ready"
-            await _reply(send, 200 if ready else 503, {"status": status, "checks": results})
+            await reply(send, 200 if ready else 503, {"status": status, "checks": results})
         else:
-            await _reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+            await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
 
 
-async def _reply(send: Send, status: int, body: dict[str, Any]) -> None:
+async def reply(send: Send, status: int, body: dict[str, Any]) -> None:
+    """Answer a probe with JSON."""
     headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": msgspec.json.encode(body)})

@@ -12,6 +12,7 @@ A second signal ends the process at once.
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 from collections.abc import Coroutine, Iterator
 from types import FrameType
@@ -27,6 +28,7 @@ log = structlog.get_logger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _YOUNG = 50_000  # allocations between collections; the default of 700 is one in 150 records
 _OLDER = 20
+_LOOK_SECONDS = 0.5
 
 
 def tune_garbage_collector() -> None:
@@ -60,6 +62,16 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
 
 def _die(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
+
+
+async def stop_without_parent(parent: int, stop: asyncio.Event) -> None:
+    """Set `stop` when the process `parent`, which started this one, is gone: a worker is not left
+    behind."""
+    while os.getppid() == parent:  # noqa: ASYNC110  # the system tells of it in no other way
+        await asyncio.sleep(_LOOK_SECONDS)
+    log.error("the parent of this worker is gone, stopping", parent=parent)
+    stop.set()
+    await asyncio.Event().wait()  # it is cancelled, as all of the background
 
 
 async def run_services(

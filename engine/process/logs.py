@@ -13,7 +13,7 @@ from engine.process.settings import Settings
 _REPEAT_SECONDS = 10.0
 # Whether Kafka answers is said by ourselves, once; aiokafka has a dozen sentences for it.
 _KAFKA_REPEAT_SECONDS = 120.0
-_QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic")
+_QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic", "opentelemetry")
 
 
 class RepeatFilter(logging.Filter):

@@ -111,8 +111,7 @@ class Metrics:
         )
         self.records_skipped = self._counter(
             "proximity_records_skipped_total",
-            "Records that were never read: retention (they were gone before), truncated (the "
-            "partition lost its end)",
+            "Records that were never read: retention (they were gone before)",
             "role",
             "cause",
         )

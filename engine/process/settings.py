@@ -8,10 +8,13 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from engine.process.detection_topics import REGISTERED_FORMATS, DetectionTopics
+from engine.process.kafka_security import kafka_security_fault
 from engine.process.settings_checks import (
     BootstrapServers,
     Count,
     DatabaseUrl,
+    EndpointUrl,
+    Extensions,
     Networks,
     Port,
     ReadableFile,
@@ -19,7 +22,8 @@ from engine.process.settings_checks import (
     RegistryUrl,
     Seconds,
     Texts,
-    kafka_security_fault,
+    TokenUrl,
+    TopicPrefix,
     setting,
 )
 
@@ -38,11 +42,26 @@ class Settings(BaseSettings):
     kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting(
         "PLAINTEXT", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"
     )
-    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = setting(
-        "PLAIN", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = (
+        setting("PLAIN", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER")
     )
     kafka_sasl_username: str | None = setting(None, "SASL user")
     kafka_sasl_password: SecretStr | None = setting(None, "SASL password")
+    kafka_sasl_oauth_token_url: TokenUrl | None = setting(
+        None, "https://host/path, the OIDC provider's token endpoint; for OAUTHBEARER"
+    )
+    kafka_sasl_oauth_client_id: str | None = setting(None, "client that asks for the token")
+    kafka_sasl_oauth_client_secret: SecretStr | None = setting(None, "secret of this client")
+    kafka_sasl_oauth_scope: str | None = setting(
+        None, "scope of the token, where the provider wants one"
+    )
+    kafka_sasl_oauth_extensions: Extensions = setting(
+        (), "what the brokers want beside the token: name=value, comma-separated"
+    )
+    kafka_sasl_oauth_timeout: Seconds = setting(5.0, "deadline of one request for a token")
+    kafka_sasl_oauth_ca_file: ReadableFile | None = setting(
+        None, "PEM file that verifies the token endpoint"
+    )
     kafka_ssl_cafile: ReadableFile | None = setting(None, "PEM file that verifies the brokers")
     kafka_ssl_certfile: ReadableFile | None = setting(None, "PEM client certificate")
     kafka_ssl_keyfile: ReadableFile | None = setting(None, "PEM key of the client certificate")
@@ -54,7 +73,7 @@ class Settings(BaseSettings):
     kafka_fetch_wait: Seconds = setting(
         0.5, "how long a broker may hold the answer when it has nothing new"
     )
-    topic_prefix: str = setting("proximity.", "in front of every topic name")
+    topic_prefix: TopicPrefix = setting("proximity.", "in front of every topic name")
     topic_partitions: int = setting(
         6, "partitions of the topics that a start has to create", ge=1, le=10_000
     )
@@ -91,7 +110,12 @@ class Settings(BaseSettings):
     )
 
     metrics_host: str = setting("127.0.0.1", "address of the metrics port")
-    metrics_port: Port = setting(9464, "first worker's port; the next ones count up; 0: any")
+    metrics_port: Port = setting(
+        9464, "port of metrics and health, of all workers together; 0: any"
+    )
+    otel_endpoint: EndpointUrl | None = setting(
+        None, "OTLP over HTTP, where spans of sampled traces go; needs the extra otel"
+    )
     api_host: str = setting("127.0.0.1", "address of the management interface")
     api_port: Port = setting(8000, "port of the management interface")
     api_metrics_port: Port = setting(9463, "metrics port of the management interface; 0: any")

@@ -1,6 +1,8 @@
 """Types of settings that check their value, so that nothing is opened with one that cannot work."""
 
+import re
 import socket
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -9,11 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, Secr
 from pydantic_settings import NoDecode
 
 from catalog.database_url import check_database_url
-from catalog.redis_sentinel import read_sentinel_url
+from catalog.redis_url import check_redis_url
 
-_REDIS_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix")
-_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
 _HIGHEST_PORT = 65535
+_TOPIC_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,200}", re.ASCII)
 _DEFAULT_KAFKA_PORT = 9092
 
 
@@ -56,23 +57,16 @@ def _check_bootstrap_servers(servers: str) -> str:
     return ",".join(_parts(servers))
 
 
+def _check_endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("accepted: http://host:port or https://host:port, without a password")
+    return url.rstrip("/")
+
+
 def _check_redis_url(value: SecretStr) -> SecretStr:
     """Raise ValueError if the URL cannot work; the message never holds it."""
-    accepted = ", ".join(f"{scheme}://" for scheme in (*_REDIS_SCHEMES, *_SENTINEL_SCHEMES))
-    try:
-        url = value.get_secret_value()
-        parts = urlsplit(url)
-        if parts.scheme in _SENTINEL_SCHEMES:
-            read_sentinel_url(url)
-            return value
-        _ = parts.port
-    except ValueError:
-        raise ValueError(
-            f"cannot be read; accepted: [user:password@]host[:port] behind {accepted}; behind the "
-            "last two [user:password@]host:port,host:port/service"
-        ) from None
-    if parts.scheme not in _REDIS_SCHEMES:
-        raise ValueError(f"begins with none of {accepted}")
+    check_redis_url(value.get_secret_value())
     return value
 
 
@@ -92,6 +86,33 @@ def _check_registry_url(value: SecretStr) -> SecretStr:
     return value
 
 
+def _check_token_url(url: str) -> str:
+    """Raise ValueError if a token cannot be asked for there."""
+    accepted = "http:// or https://, host[:port][/path]; the client has settings of its own"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        raise ValueError(f"cannot be read; accepted: {accepted}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+        raise ValueError(f"accepted: {accepted}")
+    if "@" in parts.netloc or not url.isascii() or any(each <= " " for each in url):
+        raise ValueError(f"accepted: {accepted}")
+    return url
+
+
+def _check_extensions(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Names and values as RFC 7628 has them; `auth` is the token's own."""
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth":
+            raise ValueError("accepted: name=value, comma-separated; a name is of letters")
+        if not re.fullmatch(r"[\x20-\x7e]+", value):
+            raise ValueError(f"{name}: a value is of printable characters")
+    return pairs
+
+
 def _check_database_url(value: SecretStr) -> SecretStr:
     check_database_url(value.get_secret_value())
     return value
@@ -109,6 +130,30 @@ def _split(value: object) -> object:
     return tuple(_parts(value)) if isinstance(value, str) else value
 
 
+def _split_networks(value: object) -> object:
+    return tuple(map(_network, _parts(value))) if isinstance(value, str) else value
+
+
+def _network(text: str) -> str:
+    """Raise ValueError for what is no network, with the one that is meant if there is one."""
+    try:
+        ip_network(text)
+    except ValueError:
+        try:
+            meant = f"; {ip_network(text, strict=False)}?"
+        except ValueError:
+            meant = ""
+        accepted = "accepted: networks such as 10.0.0.0/8, comma-separated"
+        raise ValueError(f"{text[:80]!r} is no network{meant}; {accepted}") from None
+    return text
+
+
+def _check_topic_prefix(prefix: str) -> str:
+    if not _TOPIC_PREFIX.fullmatch(prefix):
+        raise ValueError(f"{prefix[:80]!r}: Kafka takes letters, digits, dots, _ and -, up to 200")
+    return prefix
+
+
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -123,30 +168,12 @@ Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
 RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+EndpointUrl = Annotated[str, AfterValidator(_check_endpoint)]
 RegistryUrl = Annotated[SecretStr, AfterValidator(_check_registry_url)]
+TokenUrl = Annotated[str, AfterValidator(_check_token_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
 ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
-Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
+Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split_networks)]
+TopicPrefix = Annotated[str, AfterValidator(_check_topic_prefix)]
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-
-
-def kafka_security_fault(protocol: str, given: dict[str, object]) -> tuple[str, str] | None:
-    """The setting that cannot work with the others, and why. `given` by name: those that were
-    set, without a prefix, and nothing for those that were not."""
-    tls, sasl = "SSL" in protocol.split("_"), protocol.startswith("SASL")
-    of_sasl = [name for name in given if name.startswith("kafka_sasl_")]
-    of_tls = [name for name in given if name.startswith("kafka_ssl_")]
-    if not sasl and of_sasl:
-        also = "SASL_SSL" if tls or of_tls else "SASL_SSL or SASL_PLAINTEXT"
-        return of_sasl[
-            0
-        ], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
-    if not tls and of_tls:
-        also = "SASL_SSL" if sasl else "SSL or SASL_SSL"
-        return of_tls[0], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
-    for name in ("kafka_sasl_username", "kafka_sasl_password"):
-        if sasl and name not in given:
-            return name, f"is required by KAFKA_SECURITY_PROTOCOL {protocol}"
-    if "kafka_ssl_keyfile" in given and "kafka_ssl_certfile" not in given:
-        return "kafka_ssl_certfile", "is required beside KAFKA_SSL_KEYFILE"
-    return None
+Extensions = Annotated[Texts, AfterValidator(_check_extensions)]

@@ -1,87 +1,127 @@
-"""Several processes of one role under one parent: started together, stopped together.
+"""Several processes of one role under one parent: started together, stopped together, one port.
 
 A worker that ends by itself takes the others down: whoever started the parent (systemd,
-Kubernetes) starts all of them again, from the committed offsets.
+Kubernetes) starts all of them again, from the committed offsets. The parent serves METRICS_PORT
+for all (workers_page.py); each worker serves a port on loopback that the parent has opened.
 """
 
+import asyncio
 import os
 import signal
-import subprocess
+import socket
 import sys
+from asyncio.subprocess import Process
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import structlog
 
+from engine.process.cancelling import cancel
+from engine.process.http_limits import HttpLimits
+from engine.process.http_server import BoundedServer, listen
 from engine.process.logs import configure_logs
 from engine.process.settings import PREFIX, Settings
+from engine.process.workers_page import WorkersPage
 
 log = structlog.get_logger(__name__)
 
 _GRACE = 10.0  # seconds beyond the workers' own drain
+_HEAD_SECONDS = 5.0
+_PORT_SETTING = f"{PREFIX}METRICS_PORT"
 # The second is that of a worker told to stop before it had begun.
 _ENDED_WELL = (0, -int(signal.SIGTERM))
 
 
-def supervise(role: str, workers: int, settings: Settings, env_file: Path | None) -> int:
-    """Run `workers` processes until one ends or a signal comes; the exit status."""
+async def supervise(role: str, workers: int, settings: Settings, env_file: Path | None) -> int:
+    """Run `workers` processes until one ends or a signal comes; the exit status.
+
+    Raises PortInUseError.
+    """
     configure_logs(settings)
-    processes: list[subprocess.Popen[bytes]] = []
-    stopping = False
+    with listen(settings.metrics_host, settings.metrics_port, setting=_PORT_SETTING) as port:
+        listeners = [listen("127.0.0.1", 0, setting=_PORT_SETTING) for _ in range(workers)]
+        page = WorkersPage([listener.getsockname()[1] for listener in listeners])
+        server = BoundedServer(page, HttpLimits(head_seconds=_HEAD_SECONDS), interface="asgi3")
+        serving = asyncio.create_task(server.serve(sockets=[port]), name="metrics port")
+        try:
+            log.info("starting workers", role=role, workers=workers, metrics=_address(port))
+            return await _run(role, settings, env_file, listeners, serving)
+        finally:
+            await cancel([serving])
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
+
+async def _run(
+    role: str,
+    settings: Settings,
+    env_file: Path | None,
+    listeners: Sequence[socket.socket],
+    serving: asyncio.Task[None],
+) -> int:
+    stop = asyncio.Event()
+    processes: list[Process] = []
+
+    def on_signal() -> None:
+        stop.set()
         _terminate(processes)
 
+    loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, stop)
-    for number in range(workers):
-        port = settings.metrics_port and settings.metrics_port + number
-        processes.append(_start(role, settings, env_file, port))
-    if stopping:  # while they were being started
+        loop.add_signal_handler(each, on_signal)
+    for listener in listeners:
+        with listener:
+            process = await _start(role, settings, env_file, listener)
+        processes.append(process)
+        if stop.is_set():  # while they are being started
+            process.terminate()
+    log.info("workers started", pids=[process.pid for process in processes])
+    ends = {asyncio.create_task(process.wait()) for process in processes}
+    await asyncio.wait({*ends, serving}, return_when=asyncio.FIRST_COMPLETED)
+    if not stop.is_set():
+        ended = [process.pid for process in processes if process.returncode is not None]
+        log.error("a worker ended by itself, stopping all", pid=ended[0] if ended else None)
         _terminate(processes)
-    log.info("workers started", role=role, workers=workers)
-    first, status = os.wait()
-    _note_end(processes, first, status)
-    if not stopping:
-        log.error("a worker ended by itself, stopping all", pid=first)
-        _terminate(processes)
-    statuses = [_reap(process, settings.drain_timeout * 2 + _GRACE) for process in processes]
-    return 0 if stopping and all(status in _ENDED_WELL for status in statuses) else 1
+    statuses = await _reap(processes, settings.drain_timeout * 2 + _GRACE)
+    await asyncio.gather(*ends)
+    return 0 if stop.is_set() and all(status in _ENDED_WELL for status in statuses) else 1
 
 
-def _start(
-    role: str, settings: Settings, env_file: Path | None, port: int
-) -> "subprocess.Popen[bytes]":
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"{host}:{port}"
+
+
+async def _start(
+    role: str, settings: Settings, env_file: Path | None, listener: socket.socket
+) -> Process:
     file_option = ["--env-file", str(env_file)] if env_file else []
-    command = [sys.executable, "-m", "engine.cli", *file_option, "run", "--role", role]
-    environment = os.environ | {
-        f"{PREFIX}METRICS_PORT": str(port),
-        f"{PREFIX}LOG_FORMAT": settings.log_format,
-    }
+    link = ["--worker-of", f"{os.getpid()}:{listener.fileno()}"]
+    command = [sys.executable, "-m", "engine.cli", *file_option, "run", "--role", role, *link]
     # In a group of its own: Ctrl-C reaches the parent alone, whose SIGTERM is then the first signal
     # that the worker sees, and not the second, of which it would die undrained.
-    return subprocess.Popen(command, env=environment, process_group=0)  # noqa: S603  # our own
+    return await asyncio.create_subprocess_exec(
+        *command,
+        env=os.environ | {f"{PREFIX}LOG_FORMAT": settings.log_format},
+        pass_fds=[listener.fileno()],
+        process_group=0,
+    )
 
 
-def _terminate(processes: "list[subprocess.Popen[bytes]]") -> None:
+def _terminate(processes: Sequence[Process]) -> None:
     for process in processes:
-        if process.poll() is None:
+        if process.returncode is None:
             process.terminate()
 
 
-def _note_end(processes: "list[subprocess.Popen[bytes]]", pid: int, status: int) -> None:
-    """Popen must learn of the end that os.wait() took from it."""
+async def _reap(processes: Sequence[Process], seconds: float) -> list[int]:
+    """The exit statuses. Kills what has not ended in time."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    statuses = []
     for process in processes:
-        if process.pid == pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-
-
-def _reap(process: "subprocess.Popen[bytes]", seconds: float) -> int:
-    try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        log.error("a worker did not end in time, killing it", pid=process.pid)  # noqa: TRY400
-        process.kill()
-        return process.wait()
+        try:
+            async with asyncio.timeout_at(deadline):
+                statuses.append(await process.wait())
+        except TimeoutError:
+            log.error("a worker did not end in time, killing it", pid=process.pid)  # noqa: TRY400
+            process.kill()
+            statuses.append(await process.wait())
+    return statuses

@@ -63,7 +63,7 @@ class DecisionStore:
         return [decision for decision in found if decision is not None]
 
     def _calls(self, decisions: Sequence[DeviceDecision]) -> Iterator[Sequence[DeviceDecision]]:
-        """Of bounded size, and on a cluster of one slot."""
+        """The decisions in calls of bounded size, on a cluster each of one slot."""
         by_tag: dict[int, list[DeviceDecision]] = {}
         for each in decisions:
             tag = claim_tag(each.device.udid.encode()) if self._clustered else 0
@@ -73,7 +73,7 @@ class DecisionStore:
 
 
 def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
-    """Where the decisions of one device lie."""
+    """The key of one device's decisions."""
     udid = device.udid.encode()
     return b"%bdecisions:{%d}:%d:%b" % (prefix, claim_tag(udid), device.company_id, udid)
 

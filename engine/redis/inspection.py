@@ -20,7 +20,7 @@ _NO_EVICTION = "noeviction"
 class RedisInspection:
     """Memory and eviction policy of every node; a line when either begins or ends to be a danger.
 
-    Where INFO is forbidden, as some hosts do, nothing is said. `deadline` in seconds.
+    Where INFO is forbidden, as some hosts do, that is said once. `deadline` in seconds.
     """
 
     def __init__(self, *, redis: RedisClient, metrics: Metrics, deadline: float) -> None:
@@ -29,13 +29,22 @@ class RedisInspection:
         self._deadline = deadline
         self._policies: frozenset[str] = frozenset()
         self._nearly_full = False
+        self._is_blind = False
 
     async def look(self) -> None:
         """Look once. Raises RedisError, OSError or TimeoutError when Redis does not answer."""
         try:
             nodes = await within(self._deadline, self._info())
-        except ResponseError:  # not allowed, or not known here
+        except ResponseError as error:  # not allowed, or not known here
+            if not self._is_blind:
+                log.warning(
+                    "Redis does not answer INFO to this user: nobody notices that it is nearly "
+                    "full, or throws keys away",
+                    error=str(error),
+                )
+            self._is_blind = True
             return
+        self._is_blind = False
         self._note_policies(nodes)
         self._note_memory(nodes)
 

@@ -41,8 +41,8 @@ class CampaignOutcome(NamedTuple):
 class TailedDecision(msgspec.Struct, frozen=True, array_like=True):
     """A decision as it happened, without the device. Times in epoch seconds.
 
-    `left_out` counts decisions that fitted,
-    too, since the one before, and were too many to be shown.
+    `left_out` counts the decisions since the one before that fitted, too, and were too many to be
+    shown.
     """
 
     detected_at: float
@@ -69,7 +69,10 @@ _read_decision = msgspec.msgpack.Decoder(TailedDecision).decode
 
 
 class TailStore:
-    """Both ends. `deadline` in seconds. Raises RedisError, OSError or TimeoutError."""
+    """What triggers and watchers do with the streams. `deadline` in seconds.
+
+    Raises RedisError, OSError or TimeoutError.
+    """
 
     def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
         self._redis = redis
@@ -77,29 +80,37 @@ class TailStore:
         self._stream = f"{prefix}watched:"
         self._deadline = deadline
 
-    async def watch(self, watcher: str, wanted: TailFilter) -> None:
-        """Say that `watcher` is there. To be called once a second."""
+    async def watch(self, watcher: str, wanted: TailFilter) -> int:
+        """Say that `watcher` is there. To be called once a second. Returns how many say so."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         pipeline.hset(self._watchers, watcher, _encode(wanted))
         pipeline.pexpire(self._watchers, _LEASE_MS)
-        await self._run(pipeline)
+        pipeline.hlen(self._watchers)
+        watching: int = (await self._run(pipeline))[-1]
+        return watching
 
     async def leave(self, watcher: str) -> None:
-        """`watcher` goes."""
+        """Remove `watcher` and its stream."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         pipeline.hdel(self._watchers, watcher)
         pipeline.delete(self._stream + watcher)
         await self._run(pipeline)
 
+    async def forget(self, watchers: Sequence[str]) -> None:
+        """These were killed; one that was only stopped for a while says again that it is there."""
+        async with asyncio.timeout(self._deadline):
+            await self._redis.hdel(self._watchers, *watchers)
+
     async def watchers(self) -> dict[str, TailFilter]:
-        """Everyone who said so; of those that were killed until all are gone."""
+        """All watchers by name, in the order of their names; killed ones until they are
+        forgotten."""
         async with asyncio.timeout(self._deadline):
             found: Any = await self._redis.hgetall(self._watchers)
         wanted = {name.decode(): _filter(value) for name, value in sorted(found.items())}
         return {name: each for name, each in wanted.items() if each is not None}
 
     async def write(self, decisions: Mapping[str, Sequence[TailedDecision]]) -> None:
-        """To each watcher its own."""
+        """Add each watcher's decisions to its stream."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         for watcher, listed in decisions.items():
             key = self._stream + watcher
@@ -129,9 +140,10 @@ class TailStore:
                     found.append(_read_decision(fields[b"d"]))
         return found, place
 
-    async def _run(self, pipeline: Any) -> None:
+    async def _run(self, pipeline: Any) -> list[Any]:
         async with asyncio.timeout(self._deadline):
-            await pipeline.execute()
+            answers: list[Any] = await pipeline.execute()
+        return answers
 
 
 def _filter(written: bytes) -> TailFilter | None:

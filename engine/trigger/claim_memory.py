@@ -137,8 +137,14 @@ class RememberedClaims:
         self._old, self._young = self._young, {}
 
     def close(self) -> None:
-        """The assignment has ended."""
+        """The assignment has ended.
+
+        A worker that has ended is a cycle, which the collector finds after hours
+        (`tune_garbage_collector`): what it remembers is let go now.
+        """
         self._memory.forget(self, sum(map(len, self._young.values())))
+        self._young, self._old = {}, {}
+        self._brief.clear()
 
     def _of_young(self, udid: str) -> dict[int, float]:
         """The device's claims, made young again, to be changed."""

@@ -12,6 +12,7 @@ from engine.kafka.batch_sender import message_size
 from engine.kafka.messages import KnownDevice
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topics import Topics
+from engine.kafka.tracing import PassingTracer, Span, Tracer
 from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
 from engine.trigger.fragments import ZONE_NAMES, CampaignFragments, place_of, spliced, times
 from engine.trigger.grants import Grant, GrantMessage
@@ -31,12 +32,14 @@ class Composer:
         devices: DeviceLookup,
         turn_bytes: int,
         clock: Callable[[], float],
+        tracer: Tracer | None = None,
     ) -> None:
         self._topics = topics
         self._lifetime = lifetime
         self._devices = devices
         self._turn_bytes = turn_bytes
         self._clock = clock
+        self._tracer = tracer or PassingTracer()
         self._fragments = CampaignFragments()
 
     async def compose_next(self, grants: deque[Grant], most: int) -> list[GrantMessage]:
@@ -53,8 +56,10 @@ class Composer:
                 detection = grant.detection
                 received = detection.message.device
                 device = _encode(completed_device(received, known.get(grant.device_key)))
-            message = self._spliced(grant, device, now)
-            messages.append(GrantMessage(message, grant))
+            # Most records bring no headers, and then there is nothing to look for.
+            span = self._span_of(grant) if detection.record.headers else None
+            message = self._spliced(grant, device, now, span)
+            messages.append(GrantMessage(message, grant, span))
             size += message_size(message)
             if len(messages) % _BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)
@@ -62,9 +67,24 @@ class Composer:
 
     def compose(self, grant: Grant, device: KnownDevice, now: float) -> Outgoing:
         """The message of a grant to `device`, at `now` (epoch s)."""
-        return self._spliced(grant, _encode(device), now)
+        span = self._span_of(grant) if grant.detection.record.headers else None
+        return self._spliced(grant, _encode(device), now, span)
 
-    def _spliced(self, grant: Grant, device: bytes, now: float) -> Outgoing:
+    def _span_of(self, grant: Grant) -> Span:
+        record = grant.detection.record
+        attributes = {
+            "messaging.system": "kafka",
+            "messaging.source.name": record.topic,
+            "messaging.kafka.source.partition": record.partition,
+            "messaging.kafka.message.offset": record.offset,
+            "proximity.company": grant.beacon.company_reference.id,
+            "proximity.campaign": grant.campaign.id,
+        }
+        return self._tracer.begin("proximity.trigger", record.headers, attributes)
+
+    def _spliced(
+        self, grant: Grant, device: bytes, now: float, span: Span | None = None
+    ) -> Outgoing:
         detection, beacon, campaign = grant.detection, grant.beacon, grant.campaign
         is_call = grant.is_call
         parts = self._fragments.of(campaign, beacon.connector if is_call else None)
@@ -78,11 +98,14 @@ class Composer:
             device,
             times(floor(at), floor(now), floor(at + self._lifetime)),
         )
+        headers = [("id", id_), parts.header]
+        if span is not None:
+            headers += span.headers
         return Outgoing(
             self._topics.connector_calls if is_call else self._topics.notifications,
             detection.message.device.udid.encode(),
             value,
-            [("id", id_), parts.header],
+            headers,
             detection.record.timestamp,
         )
 

@@ -1,18 +1,23 @@
 """What decisions and messages come to in the metrics, in a few calls a batch."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from uuid import UUID
 
+from engine.kafka.exemplars import note_exemplar
 from engine.process.metrics import Metrics
 from engine.trigger.grants import Grant
 from rules.decision import Decision
 from rules.model import Reason
 
+_TALLY = attrgetter("tally")
+
 
 class DecisionCounts:
     """The decisions of a batch, counted.
 
-    Decisions are shared objects, so they are counted by identity and multiplied out once.
+    Decisions share their tallies, so these are counted by identity and multiplied out once.
     `denied` has the detection, as a number, and the decision of each grant that Redis denied: it
     counts as throttled.
     """
@@ -20,7 +25,7 @@ class DecisionCounts:
     def __init__(
         self, decisions: Iterable[Decision], denied: Iterable[tuple[int, Decision]] = ()
     ) -> None:
-        self._decisions = Counter(decisions)
+        self._tallies = Counter(map(_TALLY, decisions))
         self._denied = Counter(denied)
 
     def add_to(self, metrics: Metrics) -> None:
@@ -30,27 +35,27 @@ class DecisionCounts:
             metrics.detections.labels(reason).inc(count)
         for reason, count in decisions.items():
             metrics.decisions.labels(reason).inc(count)
-        throttled = sum(decision.throttled * n for decision, n in self._decisions.items())
+        throttled = sum(tally.throttled * n for tally, n in self._tallies.items())
         metrics.claims.labels("held").inc(throttled)
 
     def _by_reason(self) -> tuple[Counter[Reason], Counter[Reason]]:
         detections: Counter[Reason] = Counter()
         decisions: Counter[Reason] = Counter()
-        for decision, count in self._decisions.items():
-            detections[decision.reason] += count
-            decisions[Reason.GRANTED] += len(decision.granted) * count
-            for reason, campaigns in decision.outcomes:
+        for tally, count in self._tallies.items():
+            detections[tally.reason] += count
+            decisions[Reason.GRANTED] += tally.granted * count
+            for reason, campaigns in tally.outcomes:
                 decisions[reason] += campaigns * count
         for (_, decision), campaigns in self._denied.items():
             decisions[Reason.GRANTED] -= campaigns
             decisions[Reason.THROTTLED] += campaigns
-            if campaigns == len(decision.granted):
+            if campaigns == decision.tally.granted:
                 detections[Reason.GRANTED] -= 1
                 detections[Reason.THROTTLED] += 1
         return detections, decisions
 
 
-def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
+def count_sent(metrics: Metrics, grants: Sequence[Grant], now: float) -> None:
     """Grants whose messages left, at `now` (epoch s)."""
     formats: Counter[str] = Counter()
     ages: Counter[float] = Counter()
@@ -59,6 +64,18 @@ def count_sent(metrics: Metrics, grants: Iterable[Grant], now: float) -> None:
         if not grant.is_call:
             ages[max(0.0, now - grant.detection.detected_at)] += 1
     metrics.latency.observe_counts(ages)
+    if ages and metrics.latency.wants_exemplar(now):
+        sent = (grant for grant in grants if not grant.is_call)
+        slowest = min(sent, key=lambda grant: grant.detection.detected_at)
+        note_exemplar(
+            metrics.latency,
+            seconds=max(0.0, now - slowest.detection.detected_at),
+            notification_id=str(UUID(bytes=slowest.notification_id)),
+            record=slowest.detection.record,
+            company=slowest.beacon.company_reference.id,
+            campaign=slowest.campaign.id,
+            now=now,
+        )
     metrics.connector_handovers.inc(formats.pop("connector", 0))
     for name, count in formats.items():
         metrics.notifications.labels(name).inc(count)

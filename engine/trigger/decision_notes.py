@@ -1,8 +1,8 @@
-"""Notes what became of devices, but for plain repeats, and writes it beside the pipeline.
+"""Notes the decisions about each device, but for repeats, and writes them beside the pipeline.
 
-Most detections repeat what is known: the device stands where it stood, and its campaigns are
-throttled. Such a repeat costs one look into a dictionary. What is new is gathered and written in
-one call to Redis at a time; no batch waits for it, and what cannot be written is dropped.
+Most detections are repeats: a device stands at a beacon, and its campaigns are throttled. A repeat
+costs one look-up in a dictionary. New decisions are gathered, and a task of their own writes them
+to Redis, one call at a time. No batch waits for it; decisions that cannot be written are dropped.
 """
 
 import asyncio
@@ -77,9 +77,7 @@ class DecisionNotes:
         last_of = self._last.get
         for detection, decision in zip(detections, decisions, strict=True):
             if last_of(detection.message.device.udid) is not decision and self._left:
-                beacon = beacons[detection.key]
-                if beacon is not None:
-                    self._note(DecidedDetection(detection, beacon, decision), now)
+                self._note(DecidedDetection(detection, beacons[detection.key], decision), now)
 
     def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
         """Grants that hold their claim or need none, and those that were denied one."""
@@ -114,8 +112,11 @@ class DecisionNotes:
         return now
 
     def _note(self, decided: DecidedDetection, now: float) -> None:
-        """Gather a decision unless it repeats one."""
-        udid, number = decided.detection.message.device.udid, decided.beacon.reference.id
+        """Gather a decision unless it repeats one. A beacon that no company has leads to no
+        company's device."""
+        udid, beacon = decided.detection.message.device.udid, decided.beacon
+        if beacon is None:
+            return
         seen, decision = self._seen(udid), decided.decision
         self._last.pop(udid, None)
         if decided.held:
@@ -124,15 +125,15 @@ class DecisionNotes:
             if decided.reason not in SHARED:
                 self._last[udid] = decision
             throttled = decision.throttled + decided.denied
-            outcome = (number, decided.reason, decision.closed, throttled)
+            outcome = (beacon.reference.id, decided.reason, decision.closed, throttled)
             if outcome in seen:
                 return
             if len(seen) >= _MOST_OUTCOMES:
                 seen.clear()
             seen.add(outcome)
         self._left -= 1
-        device = DeviceKey(decided.beacon.company_reference.id, udid)
-        self._to_write.append(DeviceDecision(device, decided.record(now)))
+        device = DeviceKey(beacon.company_reference.id, udid)
+        self._to_write.append(DeviceDecision(device, decided.record(beacon, now)))
         self._arrived.set()
 
     def _seen(self, udid: str) -> _Seen:

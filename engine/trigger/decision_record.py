@@ -51,11 +51,11 @@ class DecisionWatcher(Protocol):
 
 
 class DecidedDetection(NamedTuple):
-    """A detection at a beacon of the index, and its decision. Of what the decision grants, the
-    campaigns `held` have their claim, and so many were `denied` one."""
+    """A detection and its decision; `beacon` is None where the index has none. Of what the decision
+    grants, the campaigns `held` have their claim, and so many were `denied` one."""
 
     detection: DecodedDetection
-    beacon: IndexedBeacon
+    beacon: IndexedBeacon | None
     decision: Decision
     held: Sequence[int] = ()
     denied: int = 0
@@ -65,15 +65,17 @@ class DecidedDetection(NamedTuple):
         """As the metrics count it."""
         return Reason.THROTTLED if self.denied and not self.held else self.decision.reason
 
-    def record(self, now: float) -> KeptDecision:
-        """What it comes to; decided at `now` (epoch s)."""
-        at, reason = self.detection.detected_at, self.reason
-        campaigns = {} if reason in SHARED else self._outcomes()
-        number = self.beacon.reference.id
-        return KeptDecision(at, now, number, self.detection.zone, reason.value, campaigns)
+    def record(self, beacon: IndexedBeacon, now: float) -> KeptDecision:
+        """What it comes to at its beacon; decided at `now` (epoch s)."""
+        detection, number = self.detection, beacon.reference.id
+        reason, outcomes = self.reason.value, self.outcomes()
+        return KeptDecision(detection.detected_at, now, number, detection.zone, reason, outcomes)
 
-    def _outcomes(self) -> dict[str, list[int]]:
-        """Campaigns by what became of each: those that fired first, and a bounded number."""
+    def outcomes(self) -> dict[str, list[int]]:
+        """Campaigns by what became of each: those that fired first, and a bounded number. None of a
+        detection that was refused before its campaigns were looked at."""
+        if self.beacon is None or self.reason in SHARED:
+            return {}
         phase = self.beacon.target.phase_at(self.detection.detected_at)
         throttled = [each.id for each in phase.open if each.id not in self.held]
         listed: dict[Reason, Sequence[int]] = {
@@ -95,8 +97,8 @@ def decided_by_claims(
 ) -> Iterator[DecidedDetection]:
     """The detections of grants that hold their claim, or need none, and of those denied one."""
     grants = [(grant, True) for grant in claimed] + [(grant, False) for grant in denied]
-    grants.sort(key=_offset)
-    for _, group in groupby(grants, key=_offset):
+    grants.sort(key=_place)
+    for _, group in groupby(grants, key=_place):
         of_one = list(group)
         grant, _ = of_one[0]
         held = [each.campaign.id for each, is_claimed in of_one if is_claimed]
@@ -105,6 +107,7 @@ def decided_by_claims(
         )
 
 
-def _offset(grant: tuple[Grant, bool]) -> int:
-    offset: int = grant[0].detection.record.offset
-    return offset
+def _place(grant: tuple[Grant, bool]) -> tuple[int, int]:
+    """The detection's, on its partition: a record may hold several (docs/decisions/0077)."""
+    detection = grant[0].detection
+    return detection.record.offset, detection.index

@@ -11,6 +11,7 @@ from aiokafka import ConsumerRecord
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.publisher import Outgoing
+from engine.kafka.tracing import Span
 from engine.redis.claims import ClaimRequest, ClaimUpdate
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -75,10 +76,11 @@ class TakenIn(NamedTuple):
 
 
 class GrantMessage(msgspec.Struct, frozen=True, gc=False):
-    """The message of a grant."""
+    """The message of a grant. `span` is its work in the trace of the record, where that has one."""
 
     message: Outgoing
     grant: Grant
+    span: Span | None = None
 
     @property
     def record(self) -> ConsumerRecord[bytes, bytes]:

@@ -128,6 +128,8 @@ class TriggerPartition:
         self._closing = self._abandoned = True
         await cancel([self._task, *self._running.values()])
         self._queue.clear()
+        for lane in self._company_lanes.values():
+            lane.candidates.clear()
         self._company_lanes.clear()
         self._remembered.close()
         self._hold(-self._bytes)

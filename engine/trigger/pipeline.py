@@ -134,8 +134,14 @@ class TriggerPipeline:
         refused = await self.publisher.publish_or_dead_letter(messages)
         if refused:
             await self.claims.give_back([each.grant for each in refused], remembered)
+            for each in refused:
+                if each.span is not None:
+                    each.span.end("too_large")
             without = {id(each) for each in refused}
             messages = [each for each in messages if id(each) not in without]
+        for each in messages:
+            if each.span is not None:
+                each.span.end("published")
         count_sent(self.metrics, [each.grant for each in messages], self.clock())
 
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:

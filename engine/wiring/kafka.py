@@ -11,6 +11,7 @@ from engine.kafka.broker_probe import BrokerProbe
 from engine.kafka.client_options import connection_options
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.exactly_once import Transactions, WorkerMaker
+from engine.kafka.fetched_records import fetch_structs
 from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -20,6 +21,7 @@ from engine.wiring.role import ProcessParts
 def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     """A member of the role's group; it commits nothing by itself."""
     session_ms = int(settings.kafka_session_timeout * 1000)
+    fetch_structs()
     return AIOKafkaConsumer(
         **connection_options(settings),
         group_id=role_group(settings, role),
@@ -65,6 +67,7 @@ def transactional_consumer(
         parts.settings,
         consumer=consumer,
         group=role_group(parts.settings, role),
+        role=role,
         metrics=parts.metrics,
         make=make_worker,
     )

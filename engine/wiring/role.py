@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.publisher import Publisher
+from engine.kafka.tracing import PassingTracer, Tracer
 from engine.process.clock_skew import ClockSkew
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -41,6 +42,7 @@ class ProcessParts:
     publisher: Publisher
     metrics: Metrics
     clocks: ClockSkew | None = None
+    tracer: Tracer = field(default_factory=PassingTracer)
 
     def device_lookup(self) -> DeviceLookup:
         """The catalog's devices, through Redis."""

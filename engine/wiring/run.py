@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from engine.kafka.tracing import open_tracer
 from engine.process.health import Check, HealthServer
-from engine.process.lifecycle import run_services
+from engine.process.lifecycle import run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
+from engine.process.worker_link import ParentProcess
 from engine.redis.inspection import RedisInspection
 from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher
@@ -31,21 +33,29 @@ async def run_roles(
     *,
     on_started: Callable[[int], None] | None = None,
     metrics: Metrics | None = None,
+    parent: ParentProcess | None = None,
 ) -> None:
     """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
 
-    `on_started` is called with the metrics port once everything is connected.
+    `on_started` is called with the metrics port once everything is connected. `parent` is that of
+    one of several workers.
     """
     metrics = metrics or Metrics()
     async with (
         open_stores(settings) as stores,
         open_publisher(settings, metrics) as publisher,
         open_broker_probe(settings, metrics) as probe,
+        open_tracer(settings) as tracer,
     ):
         await refuse_old_schema(stores)
         clocks = clock_skew(settings, stores, metrics)
         parts = ProcessParts(
-            settings=settings, stores=stores, publisher=publisher, metrics=metrics, clocks=clocks
+            settings=settings,
+            stores=stores,
+            publisher=publisher,
+            metrics=metrics,
+            clocks=clocks,
+            tracer=tracer,
         )
         roles = [BUILDERS[name](parts) for name in names]
         questions = server_checks(settings, stores, probe, metrics)
@@ -58,10 +68,13 @@ async def run_roles(
             checks=_checks(roles, questions, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
+            listener=None if parent is None else parent.listener,
         )
         if on_started is not None:
             on_started(health.port)
         background = {name: work() for role in roles for name, work in role.background.items()}
+        if parent is not None:
+            background["parent watch"] = stop_without_parent(parent.pid, stop)
         await run_services(
             foreground={role.name: role.consumer.run(stop) for role in roles},
             background=background

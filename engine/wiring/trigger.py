@@ -89,6 +89,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         devices=parts.device_lookup(),
         turn_bytes=in_flight.turn_bytes,
         clock=clock,
+        tracer=parts.tracer,
     )
     pipeline = TriggerPipeline(
         index=_index(parts),

@@ -26,15 +26,26 @@ _PORTS_A_WORKER = 2_000
 
 
 class Command:
-    """One `proximity` process, its output in a file. `port` is its (first) metrics port."""
+    """One `proximity` process, its output in a file. `port` is its (first) metrics port.
 
-    def __init__(self, directory: Path, environment: Mapping[str, str], *arguments: str) -> None:
+    `sources`: a folder with the product's, where they are not these.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str],
+        *arguments: str,
+        sources: Path | None = None,
+    ) -> None:
         self.port = free_ports()
         self.log = directory / f"{arguments[0]}-{self.port}.log"
         settings = {"METRICS_PORT": str(self.port), "METRICS_HOST": "127.0.0.1", **environment}
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "engine.cli", *arguments],
+                # Modules of the folder that it starts in are found before those installed.
+                cwd=sources,
                 env=os.environ | {PREFIX + name: value for name, value in settings.items()},
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -108,6 +119,11 @@ class Samples:
         samples = family.samples if family else ()
         return int(sum(s.value for s in samples if s.name.endswith("_total")))
 
+    def gauges(self, name: str, label: str) -> dict[str, float]:
+        """The values of a gauge by one of its labels."""
+        family = self._families.get(f"proximity_{name}")
+        return {s.labels[label]: s.value for s in family.samples} if family else {}
+
     def observed(self, name: str, **labels: str) -> int:
         """How often a histogram was observed, with these labels among its own."""
         family = self._families.get(f"proximity_{name}")
@@ -118,14 +134,18 @@ class Samples:
 class Rig:
     """Starts commands that share servers, topics and prefixes, and ends what is left of them."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, environment: Mapping[str, str], sources: Path | None = None
+    ) -> None:
         self.environment = dict(environment)
         self._directory = directory
+        self._sources = sources
         self._started: list[Command] = []
 
     def start(self, *arguments: str, **settings: str) -> Command:
         """Start `proximity` with these arguments; `settings` by name, without the prefix."""
-        command = Command(self._directory, {**self.environment, **settings}, *arguments)
+        environment = {**self.environment, **settings}
+        command = Command(self._directory, environment, *arguments, sources=self._sources)
         self._started.append(command)
         return command
 

@@ -1,9 +1,13 @@
-"""Topics of three formats, from the report to SQL, `verify` and back from the dead letters."""
+"""Topics of three formats, from the report to SQL, `verify`, `replay` and the dead letters."""
 
+import base64
+import csv
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -25,6 +29,8 @@ EVENT = [
     ("ce_source", b"/hall"),
     ("ce_type", b"org.example.detection"),
 ]
+BATCH = [("content-type", b"application/cloudevents-batch+json")]
+GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 
 
 class Plan:
@@ -58,9 +64,19 @@ class Plan:
         ]
         return json.dumps([gateway, *heard, stranger]).encode()
 
-    def detection(self, udid: str) -> dict[str, Any]:
-        """Of the first beacon, by a phone."""
-        beacon = self.beacons[0]
+    def batch(self) -> bytes:
+        """CloudEvents of a phone that has heard both beacons, the second one in base64."""
+        event = {"specversion": "1.0", "id": "1", "source": "/hall", "type": "t"}
+        second = json.dumps(self.detection("phone", self.beacons[1])).encode()
+        data: list[dict[str, Any]] = [
+            {"data": self.detection("phone")},
+            {"data_base64": base64.b64encode(second).decode()},
+        ]
+        return json.dumps([event | each for each in data]).encode()
+
+    def detection(self, udid: str, beacon: Any = None) -> dict[str, Any]:
+        """Of the first beacon, or another, by a phone."""
+        beacon = beacon or self.beacons[0]
         triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
         return triple | {"rssi": -50, "device": {"udid": udid}}
 
@@ -85,6 +101,12 @@ async def counters(url: str) -> dict[str, tuple[int, int]]:
         await database.close()
 
 
+def sent_by_replay(path: Path) -> list[tuple[str, str]]:
+    """Device and id of all notifications in the file that a replay has written."""
+    with path.open(encoding="utf-8") as stream:
+        return sorted((row["udid"], row["id"]) for row in csv.DictReader(stream))
+
+
 async def ended(command: Command) -> str:
     """What a command printed that ended well."""
     status = await command.ended()
@@ -94,12 +116,17 @@ async def ended(command: Command) -> str:
 
 @pytest.mark.timeout(90)
 async def test_three_formats_from_end_to_end(
-    rig: Rig, topics: TopicSet, kafka_bootstrap: str, redis_url: str, sqlite_url: str
+    rig: Rig,
+    topics: TopicSet,
+    kafka_bootstrap: str,
+    redis_url: str,
+    sqlite_url: str,
+    tmp_path: Path,
 ) -> None:
     plan = Plan()
     await plan.world.save(sqlite_url)
     minew, apps, avro = (topics.name(name) for name in ("minew", "apps", "avro"))
-    async with schema_registry({7: registered.AVRO}) as registry:
+    async with schema_registry({7: registered.AVRO, GUID: registered.AVRO}) as registry:
         rig.environment |= {
             "REDIS_URL": redis_url,
             "DATABASE_URL": sqlite_url,
@@ -114,10 +141,12 @@ async def test_three_formats_from_end_to_end(
         await publish(kafka_bootstrap, minew, plan.report())
         await publish(kafka_bootstrap, apps, phone, EVENT)
         await publish(kafka_bootstrap, apps, phone[:-1], EVENT)  # cut off: a dead letter
+        await publish(kafka_bootstrap, apps, plan.batch(), BATCH)
         await publish(kafka_bootstrap, avro, registered.framed(7, message))
+        await publish(kafka_bootstrap, avro, message, [registered.header(GUID)])
         await publish(kafka_bootstrap, topics.name("detections"), phone)
 
-        expected = {"gateway:AC23": (3, 1), "phone": (2, 1), "tablet": (1, 1)}
+        expected = {"gateway:AC23": (3, 1), "phone": (4, 1), "tablet": (2, 1)}
 
         async def recorded() -> bool:
             return await counters(sqlite_url) == expected
@@ -126,11 +155,20 @@ async def test_three_formats_from_end_to_end(
         told = await ended(rig.start("verify"))
         assert "(1 of them malformed)" in told
         assert "no differences" in told
+        written = tmp_path / "sent.csv"
+        told = await ended(rig.start("replay", "--sends", str(written)))
+        assert "replayed 9 detections" in told
 
         async def left(topic: str) -> list[Any]:
             reader = TopicSet(kafka_bootstrap, "", "none", PARTITIONS)
             return await reader.read(topic)
 
+        sent = [json.loads(each.value) for each in await left(topics.name("notifications"))]
+        live = sorted((each["device"]["udid"], each["id"]) for each in sent)
+        replayed = sent_by_replay(written)
+        assert [udid for udid, _ in replayed] == [udid for udid, _ in live] == sorted(expected)
+        # (The phone was detected on two topics, which have no order.)
+        assert (replayed[0], replayed[2]) == (live[0], live[2])
         (letter,) = await left(topics.name("dead-letters"))
         assert letter.value == phone[:-1]
         assert ("topic", apps.encode()) in letter.headers
@@ -140,7 +178,7 @@ async def test_three_formats_from_end_to_end(
             return len(await left(topics.name("dead-letters"))) == 2
 
         await eventually(is_back, what="it has become a dead letter again")
-        *_, original, again = await left(apps)
+        original, again = (each for each in await left(apps) if each.value == phone[:-1])
         assert (again.key, again.value) == (original.key, original.value)
         assert list(again.headers) == list(original.headers) == EVENT
         await engine.stop()

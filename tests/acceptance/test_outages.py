@@ -1,6 +1,7 @@
 """Redis and Kafka go away for a while under load: the trigger waits, and loses nothing."""
 
 import asyncio
+import os
 import random
 import time
 
@@ -17,22 +18,31 @@ from tests.servers.kafka.server import KafkaServer
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 
+KINDS = ["own_redis", *(["own_redis_cluster"] if "PROXIMITY_TEST_FULL" in os.environ else [])]
+
+
+@pytest.fixture(params=KINDS)
+def going(request: pytest.FixtureRequest) -> RedisServer:
+    """A Redis of the test's own: a single one, or all there is of a cluster."""
+    server: RedisServer = request.getfixturevalue(request.param)
+    return server
+
 
 @pytest.mark.timeout(90)
 async def test_redis_away_for_a_while(
-    rig: Rig, topics: TopicSet, own_redis: RedisServer, sqlite_url: str
+    rig: Rig, topics: TopicSet, going: RedisServer, sqlite_url: str
 ) -> None:
     world = small_world()
     await world.save(sqlite_url)
     await topics.create()
     begin = time.time()
-    trigger = rig.trigger(REDIS_URL=own_redis.url, DATABASE_URL=sqlite_url)
+    trigger = rig.trigger(REDIS_URL=going.url, DATABASE_URL=sqlite_url)
     await trigger.until_ready()
     async with steady_load(world, topics, seed=21, rate=300) as traffic:
         for _ in range(3):
-            await asyncio.to_thread(own_redis.stop)
+            await asyncio.to_thread(going.stop)
             await eventually(lambda: _is_without_redis(trigger))
-            await asyncio.to_thread(own_redis.start)
+            await asyncio.to_thread(going.start)
             await eventually(trigger.is_ready, deadline=20)
     await topics.until_done()
     await trigger.stop()

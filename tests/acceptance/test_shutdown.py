@@ -1,6 +1,7 @@
 """Ends of a process: told to under load, told twice, with workers, and by too many dead letters."""
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -145,22 +146,38 @@ async def test_two_workers(
         REDIS_URL=redis_url,
         DATABASE_URL=sqlite_url,
     )
-    ports = parent.port, parent.port + 1
     async with steady_load(world, topics, seed=9, rate=500) as traffic:
-        for port in ports:
-            await eventually(partial(parent.is_ready, port), deadline=40)
-        for port in ports:
-            await eventually(partial(_works, parent, port), deadline=40)
+        await eventually(parent.is_ready, deadline=40)
+        await eventually(partial(_both_work, parent), deadline=40)
     await topics.until_done()
+    await _one_stands_still(parent)
     await parent.stop()
     expected = Oracle(world, traffic.cases, begin).walk(await topics.read("detections"))
     assert_equal(expected.notifications, await topics.read("notifications"), repeats=True)
 
 
-async def _works(parent: Command, port: int) -> bool:
-    """Whether the worker on this port has decided something."""
-    _, body = await parent.get("/metrics", port)
-    return 'proximity_detections_total{reason="granted"}' in body
+async def _both_work(parent: Command) -> bool:
+    """Whether each worker has decided something."""
+    _, body = await parent.get("/metrics")
+    counted = 'proximity_detections_total{worker="%d",reason="granted"}'
+    return all(counted % worker in body for worker in range(2))
+
+
+async def _one_stands_still(parent: Command) -> None:
+    """The page says which worker does not answer, and shows the other one."""
+    children = _children(parent.process.pid)
+    assert (await parent.metrics()).gauges("worker_up", "worker") == {"0": 1, "1": 1}
+    os.kill(children[1], signal.SIGSTOP)
+    try:
+        assert (await parent.metrics()).gauges("worker_up", "worker") == {"0": 1, "1": 0}
+        status, body = await parent.get("/readyz")
+        assert status == 503
+        assert [each["status"] for each in json.loads(body)["workers"]] == ["ready", "no answer"]
+        assert (await parent.get("/healthz"))[0] == 503
+    finally:
+        os.kill(children[1], signal.SIGCONT)
+    await eventually(parent.is_ready, deadline=40)
+    assert (await parent.get("/healthz"))[0] == 200
 
 
 @pytest.mark.timeout(60)
@@ -173,7 +190,7 @@ async def test_ctrl_c_with_workers(
         REDIS_URL=redis_url,
         DATABASE_URL=sqlite_url,
     )
-    await eventually(lambda: parent.is_ready(parent.port + 1), deadline=40)
+    await eventually(parent.is_ready, deadline=40)
     os.killpg(parent.process.pid, signal.SIGINT)
     assert await parent.ended() == 0, parent.output
 
@@ -187,7 +204,7 @@ async def test_a_worker_that_dies_takes_the_others_down(
         REDIS_URL=redis_url,
         DATABASE_URL=sqlite_url,
     )
-    await eventually(lambda: parent.is_ready(parent.port + 1), deadline=40)
+    await eventually(parent.is_ready, deadline=40)
     children = _children(parent.process.pid)
     assert len(children) == 2
     os.kill(children[0], signal.SIGKILL)
@@ -195,6 +212,32 @@ async def test_a_worker_that_dies_takes_the_others_down(
     assert "a worker ended by itself" in parent.output
     with pytest.raises(ProcessLookupError):
         os.kill(children[1], 0)
+
+
+@pytest.mark.timeout(90)
+async def test_workers_do_not_outlive_their_parent(
+    rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
+) -> None:
+    parent = rig.start(
+        *("run", "--role", "trigger", "--workers", "2"),
+        REDIS_URL=redis_url,
+        DATABASE_URL=sqlite_url,
+    )
+    await eventually(parent.is_ready, deadline=40)
+    children = _children(parent.process.pid)
+    parent.kill()
+    for child in children:
+        await eventually(partial(_is_gone, child), deadline=30)
+    assert parent.output.count("the parent of this worker is gone") == 2
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether a process has ended; a zombie, which nobody waits for, has."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+    return "State:\tZ" in status
 
 
 def _children(pid: int) -> list[int]:

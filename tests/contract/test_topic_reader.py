@@ -1,15 +1,20 @@
 """Reading a topic beside the roles, on both brokers: every record up to an offset, and no more."""
 
 import asyncio
+import dataclasses
 from contextlib import aclosing
 
+import msgspec
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.consumer import fetcher
 from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata
 
+from engine.kafka.client_options import connection_options
+from engine.kafka.fetched_records import FetchedPartitionRecords, FetchedRecord
 from engine.kafka.publisher import Outgoing
 from engine.kafka.topic_reader import (
     OffsetRange,
@@ -22,6 +27,9 @@ from engine.kafka.topic_reader import (
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from tests.contract.members import publish
+
+# (The class that ours stands in for, as soon as a reader is opened.)
+AiokafkaPartitionRecords = FetchedPartitionRecords.__mro__[1]
 
 
 @pytest.fixture
@@ -62,6 +70,41 @@ async def test_only_topics_that_exist_have_partitions(settings: Settings, topic:
     async with open_topic_reader(settings, missing="error") as reader:
         assert await reader.ranges([]) == {}
         assert await read(reader, {}, {}) == {}
+
+
+async def test_a_record_is_what_aiokafka_makes_of_it(settings: Settings, topic: str) -> None:
+    """Field by field, though it is of another class (engine/kafka/fetched_records.py)."""
+    headers = [("ce_id", b"1"), ("empty", b"")]
+    messages = [
+        Outgoing(topic, b"key", b"value", headers),
+        Outgoing(topic, b"key", b"", []),
+    ]
+    await publish(settings, messages)
+    partitions = await partitions_of(settings, [topic])
+    async with open_topic_reader(settings, missing="error") as reader:
+        ends = {each: end.end for each, end in (await reader.ranges(partitions)).items()}
+        found = [
+            record
+            async for records in reader.records_until(dict.fromkeys(partitions, 0), ends)
+            for record in records
+        ]
+    plain = AIOKafkaConsumer(**connection_options(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetcher, "PartitionRecords", AiokafkaPartitionRecords)
+        await plain.start()
+        try:
+            plain.assign(partitions)
+            await plain.seek_to_beginning()
+            expected = [await plain.getone() for _ in messages]
+        finally:
+            await plain.stop()
+    names = [field.name for field in dataclasses.fields(ConsumerRecord)]
+    assert [each.name for each in msgspec.structs.fields(FetchedRecord)] == names
+    assert {type(each) for each in found} == {FetchedRecord}
+    assert {type(each) for each in expected} == {ConsumerRecord}
+    assert [[getattr(each, name) for name in names] for each in found] == [
+        [getattr(each, name) for name in names] for each in expected
+    ]
 
 
 async def test_every_record_up_to_the_end_is_read_once_and_as_often_as_asked(

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+from base64 import b64encode
+from functools import cache
 from typing import Any
 
 import orjson
@@ -18,7 +20,8 @@ from tests.unit.engine.records import detection
 from tests.unit.formats import registered, samples
 from tests.unit.formats.records import decoder, report
 
-EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 15
+EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 16  # of each format in each envelope
+BATCH = [("content-type", b"application/cloudevents-batch+json")]
 HEADERS = [
     ("ce_specversion", b"1.0"),
     ("ce_id", b"1"),
@@ -41,6 +44,7 @@ SAMPLES: dict[str, list[bytes]] = {
     "espresense": [samples.ESPRESENSE, samples.ESPRESENSE_KNOWN],
     "mist": [samples.MIST, samples.MIST_LOCATION],
     "kontakt": [samples.KONTAKT],
+    "kontakt-cloud": [samples.KIO_TELEMETRY, samples.KIO_PAGE, samples.KIO_PRESENCE],
     "avro": [registered.avro(registered.detection(rssi=-50, detected_at=AT))],
     "protobuf": [registered.protobuf(uuid="x", major=1, device={"udid": "d", "model": "m"})],
     "json-schema": [orjson.dumps(detection())],
@@ -54,6 +58,7 @@ values = st.recursive(
 )
 
 
+@cache
 def decoder_of(format_: str) -> DetectionDecoder:
     """Of a topic; its schemas are known already."""
     made = decoder(format_, schema_registry_url="http://127.0.0.1:1")
@@ -85,7 +90,13 @@ def other_values(draw: st.DrawFn, sample: bytes) -> bytes:
     return json.dumps(changed(json.loads(sample))).encode()
 
 
-@pytest.mark.parametrize("envelope", ["", "cloudevents+"])
+def batch_of(reports: list[bytes]) -> bytes:
+    """A batch of CloudEvents."""
+    event = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
+    return orjson.dumps([event | {"data_base64": b64encode(each).decode()} for each in reports])
+
+
+@pytest.mark.parametrize("envelope", ["", "cloudevents+", "batch"])
 @pytest.mark.parametrize("format_", FORMATS)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
@@ -96,9 +107,14 @@ def test_a_record_is_detections_or_a_dead_letter(
     kinds = [torn(sample)] + [other_values(sample)] * (format_ not in ("avro", "protobuf"))
     value = data.draw(st.one_of(kinds) | st.binary(max_size=60))
     if format_ in SCHEMAS:
-        value = registered.framed(7, value)
+        value, sample = registered.framed(7, value), registered.framed(7, sample)
     key = data.draw(st.sampled_from([None, b"", b"a/b/c/d", b"\xff"]) | st.binary(max_size=20))
-    record = report(value, key=key, headers=HEADERS)
+    headers = HEADERS
+    if envelope == "batch":
+        reports = [sample] * data.draw(st.integers(0, 2)) + [value] * data.draw(st.integers(0, 2))
+        value, headers, envelope = batch_of(reports), BATCH, "cloudevents+"
+        value = data.draw(st.just(value) | torn(value))
+    record = report(value, key=key, headers=headers)
     batch = asyncio.run(decoder_of(f"{envelope}{format_}").decode([record]))
     assert len(batch.dead_letters) <= 1
     assert not (batch.messages and batch.dead_letters)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ class PrometheusServer(ServerProcess):
             f"--config.file={self.directory / 'prometheus.yml'}",
             f"--storage.tsdb.path={self.directory / 'data'}",
             f"--web.listen-address=127.0.0.1:{self.port}",
+            "--enable-feature=exemplar-storage",
         ]
 
     def prepare(self) -> None:
@@ -71,6 +73,13 @@ class PrometheusServer(ServerProcess):
         answer = json.loads(self._get(f"/api/v1/query?{words}"))
         found: list[dict[str, Any]] = answer["data"]["result"]
         return found
+
+    def exemplars(self, series: str) -> list[dict[str, str]]:
+        """The labels of the exemplars that it has read of a series in the last ten minutes."""
+        now = time.time()
+        words = urllib.parse.urlencode({"query": series, "start": now - 600, "end": now})
+        answer = json.loads(self._get(f"/api/v1/query_exemplars?{words}"))
+        return [each["labels"] for found in answer["data"] for each in found["exemplars"]]
 
     def firing(self) -> set[str]:
         """The names of the alerts that fire."""

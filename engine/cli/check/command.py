@@ -27,10 +27,10 @@ def check(
 ) -> None:
     """Look at everything that a start needs, before anything starts, and change nothing.
 
-    Kafka: reachable, topics, partitions, what the login may do. Redis: version, memory and its
-    policy, persistence. SQL: migrations, rights. Their clocks; the secret, egress, ports; the
-    schema registry, where a topic needs it. Exit status 1 if anything is bad; warnings alone are no
-    failure.
+    Kafka: reachable, topics, partitions, what the login may do; its token, where it has one. Redis:
+    version, memory and its policy, persistence. SQL: migrations, rights. Their clocks; the secret,
+    egress, ports; the schema registry, where a topic needs it. Exit status 1 if anything is bad;
+    warnings alone are no failure.
     """
     settings = begin_quietly(context)
     found = asyncio.run(_check_all(settings))
@@ -52,6 +52,7 @@ async def _check_all(settings: Settings) -> "list[Finding]":
     from engine.cli.check.redis import check_redis
     from engine.cli.check.registry import check_registry
     from engine.cli.check.sql import check_sql
+    from engine.cli.check.token import check_token
 
-    parts = (check_kafka, check_registry, check_redis, check_sql, check_process)
+    parts = (check_kafka, check_token, check_registry, check_redis, check_sql, check_process)
     return [each for found in await asyncio.gather(*(p(settings) for p in parts)) for each in found]

@@ -1,4 +1,5 @@
-"""Kafka: reachable, topics with their partitions, groups, and what the login may do with them."""
+"""Kafka: reachable, topics with their partitions, groups, transactional ids, and what the login may
+do with them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from aiokafka.errors import KafkaError
 
 from engine.cli.check.finding import Finding, bad, ok, warning
 from engine.cli.check.groups import check_groups
+from engine.cli.check.transactions import check_transactions
 from engine.kafka.cluster_metadata import (
     CREATE,
     FORBIDDEN,
@@ -19,13 +21,13 @@ from engine.kafka.cluster_metadata import (
 )
 from engine.kafka.diagnosis import diagnose
 from engine.kafka.topics import Topics
-from engine.process.settings import Settings
+from engine.process.settings import Settings, variable_name
 
 _PART = "Kafka"
 
 
 async def check_kafka(settings: Settings) -> list[Finding]:
-    """Bounded by the deadlines of `ask_cluster`, `check_groups` and `diagnose`."""
+    """Bounded by the deadlines of what is asked, and of `diagnose`."""
     topics = Topics.of(settings)
     try:
         cluster = await ask_cluster(settings, topics.all())
@@ -37,7 +39,8 @@ async def check_kafka(settings: Settings) -> list[Finding]:
         reason = found.message if found else f"{type(error).__name__}: {error}"
         return [bad(_PART, "reachable", reason)]
     of_topics = _topics(settings, topics, cluster)
-    return [_reachable(settings, cluster), *of_topics, *(await check_groups(settings))]
+    groups, ids = await asyncio.gather(check_groups(settings), check_transactions(settings))
+    return [_reachable(settings, cluster), *of_topics, *groups, *ids]
 
 
 def _reachable(settings: Settings, cluster: ClusterState) -> Finding:
@@ -63,6 +66,10 @@ def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
     what, partitions = f"topic {name}", f"with {settings.topic_partitions} partitions"
     if cluster.rights.has(CREATE) is False:
         return bad(_PART, what, f"missing, and this login may not create it: make it, {partitions}")
+    if settings.topic_replication > cluster.brokers:
+        setting, replicas = variable_name("topic_replication"), settings.topic_replication
+        why = f"{setting} wants {replicas} brokers, and there are {cluster.brokers}"
+        return bad(_PART, what, f"missing, and cannot be created: {why}")
     return warning(_PART, what, f"missing: `run` creates it {partitions}")
 
 

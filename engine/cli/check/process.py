@@ -7,7 +7,8 @@ from catalog.errors import SecretKeyError
 from catalog.secrets import is_published, open_cipher
 from connectors.errors import CertificatesError
 from engine.cli.check.finding import Finding, bad, ok, warning
-from engine.process.errors import PortInUseError
+from engine.kafka.tracing import open_tracer
+from engine.process.errors import PortInUseError, SettingsError
 from engine.process.http_server import listen
 from engine.process.settings import PREFIX, Settings
 from engine.wiring.connector import open_caller
@@ -17,7 +18,12 @@ _PART = "process"
 
 async def check_process(settings: Settings) -> list[Finding]:
     """Opens ports and closes them again."""
-    return [_secret(settings), *(await _egress(settings)), *_ports(settings)]
+    return [
+        _secret(settings),
+        *(await _egress(settings)),
+        *(await _traces(settings)),
+        *_ports(settings),
+    ]
 
 
 def _secret(settings: Settings) -> Finding:
@@ -46,6 +52,16 @@ async def _egress(settings: Settings) -> list[Finding]:
     everything = (ip_network("0.0.0.0/0"), ip_network("::/0"))
     result = warning if any(network in everything for network in networks) else ok
     return [result(_PART, "egress", opened)]
+
+
+async def _traces(settings: Settings) -> list[Finding]:
+    if settings.otel_endpoint is None:
+        return []
+    try:
+        async with open_tracer(settings):
+            return [ok(_PART, "OTEL_ENDPOINT", f"spans go to {settings.otel_endpoint}")]
+    except SettingsError as error:
+        return [bad(_PART, "OTEL_ENDPOINT", str(error))]
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:

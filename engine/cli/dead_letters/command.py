@@ -9,6 +9,7 @@ import typer
 
 from catalog.plain_text import for_terminal
 from engine.cli.errors import CommandError, CommandInterruptedError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import kafka_failures
 from engine.cli.tables import echo_json, print_wrapped_table
@@ -31,7 +32,8 @@ def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
     group.command("list")(list_letters)
-    group.command("replay")(replay)
+    lines = ("dead-letters replay --dry-run", "dead-letters replay --reason connector_unreachable")
+    group.command("replay", epilog=examples(*lines))(replay)
     app.add_typer(group, name="dead-letters")
 
 
@@ -74,11 +76,11 @@ def replay(
 ) -> None:
     """Put dead letters back on the topics they came from: key, value and headers byte for byte.
 
-    How far it got is kept as the offsets of the group <group prefix>dead-letters-replay, so
-    that a second replay puts nothing back twice, whatever reasons were asked for. Run one at a
-    time. What fails again becomes a dead letter again. Letters of topics that are not the
-    engine's, those whose value was left out for its size, and detections that are counted already
-    (their notification was too large) are named and passed by; then the exit status is 1.
+    How far it got is kept in Kafka, as the offsets of a group of its own, so that a second replay
+    puts nothing back twice, whatever reasons were asked for. Run one at a time. What fails again
+    becomes a dead letter again. Letters of topics that are not the engine's, those whose value was
+    left out for its size, and detections that are counted already (their notification was too
+    large) are named and passed by; then the exit status is 1.
     """
     from engine.cli.dead_letters.replay import ReplayCounts, ReplayRequest
 

@@ -54,8 +54,9 @@ def print_summary(console: Console, results: Results) -> None:
     total = sum(results.sends.values())
     _say(
         console,
-        f"{total:,} notifications, {figures.held_back:,} more held back; latency "
-        f"{latency_words(figures)}.",
+        f"{total:,} notifications; {figures.held_back:,} times a campaign was held back by its "
+        "delay.",
+        f"From detection to notification: {latency_words(figures)}.",
         f"SQL has counted {results.recorded[0]:,} detections of active beacons and "
         f"{results.recorded[1]:,} notifications.",
     )

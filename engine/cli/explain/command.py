@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.servers import refuse_wrong_servers
+from engine.cli.moment import moment
+from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,7 +22,9 @@ _HIGHEST = 65535
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("explain")(explain)
+    beacon = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
+    lines = (beacon, f"{beacon} --udid device-1 --at 2026-11-20T22:41:00+0100")
+    app.command("explain", epilog=examples(*lines))(explain)
 
 
 def explain(
@@ -32,7 +36,8 @@ def explain(
         str | None, typer.Option(help="The device, whose claims are read; else a new one.")
     ] = None,
     proximity: Annotated[
-        str | None, typer.Option(help="immediate, near, far or unknown; else what the beacon asks.")
+        str | None,
+        typer.Option(help="immediate, near, far or unknown; else the zone that the beacon needs."),
     ] = None,
     rssi: Annotated[
         int | None, typer.Option(help="Instead of --proximity: the strength in dBm.")
@@ -61,8 +66,8 @@ def explain(
         key=(uuid, major, minor),
         udid=udid,
         zone=_zone(settings, proximity, rssi, tx_power),
-        at=_moment("--at", at),
-        decided_at=_moment("--decided-at", decided_at),
+        at=None if at is None else moment("--at", at),
+        decided_at=None if decided_at is None else moment("--decided-at", decided_at),
     )
     explained = asyncio.run(_read(settings, supposed))
     if as_json:
@@ -121,17 +126,6 @@ def _zone(
     return zone_from_rssi(rssi, tx_power, settings.path_loss_exponent)
 
 
-def _moment(name: str, written: str | None) -> float | None:
-    from engine.kafka.timestamps import parse
-
-    if written is None:
-        return None
-    try:
-        return parse(int(written) if written.isascii() and written.isdigit() else written)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=name) from None
-
-
 async def _read(settings: Settings, supposed: "SupposedDetection") -> "ExplainedDetection":
     from redis.exceptions import RedisError
 
@@ -150,5 +144,4 @@ async def _read(settings: Settings, supposed: "SupposedDetection") -> "Explained
             "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` does"
         ) from None
     except (RedisError, OSError, TimeoutError) as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise CommandError(f"Redis does not serve: {reason}") from None
+        raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None

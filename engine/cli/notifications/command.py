@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.servers import first_contact, kafka_failures
 from engine.process.settings import Settings
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="What the engine has published for push senders.")
-    group.command("tail")(tail)
+    group = typer.Typer(
+        help="What the engine has published for push senders.", no_args_is_help=True
+    )
+    lines = (
+        "notifications tail --from-beginning",
+        "notifications tail --udid device-1 --count 1 --json",
+    )
+    group.command("tail", epilog=examples(*lines))(tail)
     app.add_typer(group, name="notifications")
 
 

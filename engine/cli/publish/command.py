@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import CommandError, CommandInterruptedError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
 from engine.cli.publish.form import Format, form_of
 from engine.cli.servers import first_contact, kafka_failures
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("publish")(publish)
+    lines = (
+        "publish docs/examples/detections.jsonl --now",
+        "publish recorded.csv --speed 10",
+        "publish - --rate 100 < detections.jsonl",
+    )
+    app.command("publish", epilog=examples(*lines))(publish)
 
 
 def publish(

@@ -107,6 +107,8 @@ class CsvRows:
     def _checked_header(self, cells: list[str]) -> list[str]:
         header = [cell.strip().lower() for cell in cells]
         for name in header:
+            if (mark := name.strip("abcdefghijklmnopqrstuvwxyz_ ")[:1]) in (";", "\t", "|"):
+                raise ValueError(f"the cells are separated by {mark!r}; accepted: commas")
             if name not in COLUMNS:
                 raise ValueError(f"unknown column {name!r}; accepted: {', '.join(COLUMNS)}")
             if header.count(name) > 1:

@@ -4,8 +4,8 @@ Each detection is checked as the engine will check it, and published byte for by
 """
 
 import re
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -15,6 +15,7 @@ from engine.cli.publish.item import Item, LineReader, PlacedError
 from engine.kafka.detections import canonical_uuid, decode_record
 from engine.kafka.messages import Detection
 from engine.kafka.timestamps import parse
+from rules.proximity import parse_zone
 
 _ACCEPTED = (
     "accepted: a JSON object with uuid, major, minor, device.udid, and proximity or rssi; "
@@ -27,6 +28,7 @@ _CUT = (
 # How msgspec ends what it says of a field.
 _PLACE = re.compile(r"(.*) - at `\$\.([\w.]+)`$")
 _LONGEST_SHOWN = 60
+_HIGHEST = 65535
 _LARGEST_ARRAY = 64 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Nothing here asks for the zone that an rssi leads to.
@@ -144,7 +146,7 @@ class JsonInput:
 def json_item(value: bytes, *, recorded: bool) -> Item:
     """The item of one JSON object. Raises ValueError with what is accepted."""
     try:
-        value.decode()  # the decoder does not look into what it skips
+        _check_text(value)  # the decoder does not look into what it skips
         message = _checked(value)
     except msgspec.DecodeError as error:
         if _is_truncated(value):
@@ -173,6 +175,8 @@ def _with_field_in_front(value: bytes, error: msgspec.DecodeError) -> str:
         found = found[name]
     if path == "uuid" and isinstance(found, str):
         words = _uuid_fault(found) or words
+    if path in ("major", "minor"):
+        words = f"not a whole number from 0 to {_HIGHEST}"
     return f"{path} {repr(found)[:_LONGEST_SHOWN]}: {words}"
 
 
@@ -183,6 +187,13 @@ def _uuid_fault(text: str) -> str:
     except ValueError as error:
         return f"not {str(error).partition(' - at ')[0]}"
     return ""
+
+
+def _check_text(value: bytes) -> None:
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 (byte {error.start + 1} of the line)") from None
 
 
 def _is_truncated(value: bytes) -> bool:
@@ -199,8 +210,26 @@ def _checked(value: bytes) -> Detection:
     message = _decode(value)
     if fault := _uuid_fault(message.uuid):
         raise ValueError(f"uuid {message.uuid[:_LONGEST_SHOWN]!r}: {fault}")
-    decode_record(_as_record(value), _ANY_EXPONENT)
+    try:
+        decode_record(_as_record(value), _ANY_EXPONENT)
+    except ValueError as error:
+        raise ValueError(f"{_field_at_fault(message)}{error}") from None
     return message
+
+
+def _field_at_fault(message: Detection) -> str:
+    """Name and value of a text whose form the type does not say; empty if it is none of these."""
+    checks: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
+        ("proximity", message.proximity, parse_zone),
+        ("detected_at", message.detected_at, parse),
+    )
+    for name, given, check in checks:
+        try:
+            if given is not None:
+                check(given)
+        except ValueError:
+            return f"{name} {repr(given)[:_LONGEST_SHOWN]}: "
+    return ""
 
 
 def _as_record(value: bytes) -> "ConsumerRecord[bytes, bytes]":

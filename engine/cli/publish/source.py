@@ -36,6 +36,10 @@ class Source:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing more is read."""
         self._stream.close()
 
     async def blocks(self) -> AsyncIterator[bytes]:

@@ -102,12 +102,13 @@ async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIte
 
 
 def _any_cipher() -> Cipher:
-    """Nobody will read the copy's secrets again."""
+    """A cipher for secrets of the copy, which nobody will read."""
     return open_cipher(secrets.token_urlsafe(32))
 
 
 def _places_only(raw: bytes) -> bytes:
-    """The same document without people and keys; what is not read here, the loader refuses."""
+    """The document without accounts, applications and devices. One that cannot be read here is
+    returned as it is: the loader says what is wrong with it."""
     try:
         document = orjson.loads(raw)
         for company in document["companies"]:

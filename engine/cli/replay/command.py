@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from engine.cli.errors import CommandError
+from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
+from engine.cli.moment import moment
 from engine.cli.publish.form import Format, form_of
 from engine.cli.tables import echo_json
 
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("replay")(replay)
+    lines = (
+        "replay --from 2026-11-20T00:00:00+0100 --html friday.html",
+        "replay detections.jsonl --catalog new.json --without-sql",
+        "replay --compare new.json --sends sends.csv",
+    )
+    app.command("replay", epilog=examples(*lines))(replay)
 
 
 def replay(
@@ -37,10 +44,10 @@ def replay(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", help="First time, 2026-11-20T10:00:00+0100; else all there is."),
+        typer.Option("--from", help="From this time on, 2026-11-20T10:00:00+0100; else all."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="Up to this time, without it; else all there is.")
+        str | None, typer.Option("--to", help="Up to, not including, this time; else all.")
     ] = None,
     warm_up: Annotated[
         str, typer.Option(help="How long before --from is replayed uncounted, for claims: 1 day.")
@@ -85,9 +92,12 @@ def replay(
     from engine.process.lifecycle import tune_garbage_collector
 
     if without_sql and catalog is None:
-        raise typer.BadParameter("needs --catalog", param_hint="without-sql")
+        raise typer.BadParameter("needs --catalog", param_hint="--without-sql")
     if json and str(csv_file) == "-":
-        raise typer.BadParameter("both go to standard output", param_hint="csv")
+        raise typer.BadParameter("goes to standard output, as --json does", param_hint="--csv")
+    for option, written in (("--html", html), ("--sends", sends)):
+        if str(written) == "-":
+            raise typer.BadParameter("accepted: a file, not standard output", param_hint=option)
     period = _period(since, until, warm_up)
     settings = begin_quietly(context)
     _refuse_unwritable(csv_file, html)
@@ -96,14 +106,22 @@ def replay(
             file=file,
             form=form or (form_of(file) if file is not None else Format.JSONL),
             period=period,
-            shift=float(_duration(shift, "shift")),
+            shift=float(_duration(shift, "--shift")),
             catalogs=tuple(each for each in (catalog, compare) if each is not None),
             compares=compare is not None,
             without_sql=without_sql,
             sends=sent,
         )
         tune_garbage_collector()
-        findings = asyncio.run(perform(settings, request))
+        found: list[ReplayFindings] = []
+
+        async def replaying() -> None:
+            found.append(await perform(settings, request))
+
+        # (What a coroutine returns to asyncio.run is written out by Python's signal module, twice:
+        # of a year's findings that takes long.)
+        asyncio.run(replaying())
+    (findings,) = found
     _write_files(findings, csv_file, html)
     _tell(findings, json, csv_file)
 
@@ -138,23 +156,14 @@ def _period(since: str | None, until: str | None, warm_up: str) -> "ReplayPeriod
 
     from engine.cli.replay.period import ReplayPeriod
 
-    seconds = _duration(warm_up, "warm-up")
+    seconds = _duration(warm_up, "--warm-up")
     if seconds and since is None:
-        raise typer.BadParameter("goes with --from", param_hint="warm-up")
-    begin = -inf if since is None else _instant(since, "from")
-    end = inf if until is None else _instant(until, "to")
+        raise typer.BadParameter("goes with --from", param_hint="--warm-up")
+    begin = -inf if since is None else moment("--from", since)
+    end = inf if until is None else moment("--to", until)
     if begin >= end:
-        raise typer.BadParameter("comes before --from", param_hint="to")
+        raise typer.BadParameter("is not later than --from", param_hint="--to")
     return ReplayPeriod(begin, end, begin - seconds)
-
-
-def _instant(text: str, option: str) -> float:
-    from engine.kafka.timestamps import parse_text
-
-    try:
-        return parse_text(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _duration(text: str, option: str) -> int:

@@ -1,4 +1,4 @@
-"""What each of two catalogs sends that the other does not."""
+"""Compares two catalogs: the notifications that only one of them sends."""
 
 from collections import Counter
 from collections.abc import Iterable

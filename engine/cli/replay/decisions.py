@@ -3,20 +3,42 @@
 Resolve looks into the whole catalog. Decide is `rules.decision.decide`, as live. Claims: all that
 this replay has granted is known, so what `decide` grants has its claim. (Live, Redis knows, and the
 process remembers a part of it.)
+
+Most devices stay where they are. A decision that grants nothing stands for the device's next
+detections, too, until a time that is known when the decision is made (docs/decisions/0095).
 """
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import inf
+
+import msgspec
 
 from engine.cli.replay.catalogs import ReplayedCatalog
-from engine.cli.replay.tally import Decided, Tally
-from engine.kafka.detections import DecodedDetection
+from engine.cli.replay.tally import Tally, TallyCell
+from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory
+from engine.trigger.decision_record import SHARED
 from engine.trigger.grants import Grant, grants_of
-from rules.decision import decide
+from rules.decision import Decision, decide
+from rules.model import Reason, Zone
 
 _QUARTER = 900  # seconds
+_MOST_STANDING = 100_000  # devices
+_OF_ITS_AGE = (Reason.STALE, Reason.FUTURE)
+
+
+class _Standing(msgspec.Struct, gc=False):
+    """What a device's detections of this beacon and zone come to from `since` up to, not
+    including, `until`: they grant nothing, and are counted in `cell`."""
+
+    key: BeaconKey
+    zone: Zone
+    since: float
+    until: float
+    cell: TallyCell
 
 
 class CatalogReplay:
@@ -37,41 +59,76 @@ class CatalogReplay:
         self._shift = shift
         # Without a bound: what were forgotten would be granted again.
         self._remembered = ClaimMemory(sys.maxsize).for_assignment()
+        self._standing: dict[str, _Standing] = {}
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
         """Decide, and take the claims of what is granted. Returns it, and counts all decisions;
         or does neither where it is not `counted` (the time before the one that is asked for)."""
-        known, claims_of = self.catalog.beacons, self._remembered.of
-        max_age, shift = self._max_age, self._shift
-        decided, granting = list[Decided](), list[Grant]()
+        standing_of, max_age, shift = self._standing.get, self._max_age, self._shift
+        count, granting = int(counted), list[Grant]()
         for detection in detections:
-            beacon = known.get(detection.key)
-            at = detection.detected_at
-            came = detection.record.timestamp  # not a number in a file, so nothing is too old
-            now = at if came < 0 else came / 1000 + shift
-            decision = decide(
-                None if beacon is None else beacon.target,
-                detection.zone,
-                at,
-                now,
-                max_age,
-                claims_of(detection.message.device.udid),
-            )
-            decided.append((beacon, decision, at // _QUARTER))
-            if decision.granted and beacon is not None:
-                grants = list(grants_of(detection, beacon, decision))
-                self._claim(grants)
-                granting += grants
+            at, came = detection.detected_at, detection.record.timestamp
+            now = at if came < 0 else came / 1000 + shift  # not a number in a file: never too old
+            standing = standing_of(detection.message.device.udid)
+            if (
+                standing is not None
+                and standing.since <= at < standing.until
+                and standing.key is detection.key
+                and standing.zone is detection.zone
+                and not (at < now - max_age or at > now + max_age)
+            ):
+                standing.cell.count += count
+            else:
+                granting += self._decide_anew(detection, now, count)
+        self._make_room()
         if not counted:
             return []
-        self.tally.add(decided)
         self.sent += len(granting)
         for grant in granting:
             self.reached[grant.campaign.id].add(grant.udid)
         return granting
+
+    def _decide_anew(self, detection: DecodedDetection, now: float, count: int) -> list[Grant]:
+        udid, at = detection.message.device.udid, detection.detected_at
+        beacon = self.catalog.beacons.get(detection.key)
+        target = None if beacon is None else beacon.target
+        held = self._remembered.of(udid)
+        decision = decide(target, detection.zone, at, now, self._max_age, held)
+        quarter = at // _QUARTER
+        cell = self.tally.cell(beacon, decision, quarter)
+        cell.count += count
+        if decision.granted and beacon is not None:
+            self._standing.pop(udid, None)
+            grants = grants_of(detection, beacon, decision)
+            self._claim(grants)
+            return grants
+        since, until = _stands(beacon, decision, at, held)
+        since, until = max(since, quarter * _QUARTER), min(until, (quarter + 1) * _QUARTER)
+        self._standing[udid] = _Standing(detection.key, detection.zone, since, until, cell)
+        return []
+
+    def _make_room(self) -> None:
+        """Forget what stands, and the cells that it is counted in, before they are too many."""
+        if self.tally.is_full or len(self._standing) > _MOST_STANDING:
+            self._standing.clear()
+            self.tally.forget_cells()
 
     def _claim(self, grants: Iterable[Grant]) -> None:
         for grant in grants:
             if grant.campaign.delay > 0:
                 at = grant.detection.detected_at
                 self._remembered.remember(grant.udid, grant.campaign.id, at)
+
+
+def _stands(
+    beacon: IndexedBeacon | None, decision: Decision, at: float, held: Mapping[int, float]
+) -> tuple[float, float]:
+    """From when until when the decision, which grants nothing, is that of every detection of the
+    same device, beacon and zone that is neither stale nor of the future. Claims are only taken by
+    what is granted."""
+    if decision.reason in _OF_ITS_AGE:
+        return at, at
+    if beacon is None or decision.reason in SHARED:
+        return -inf, inf
+    phase = beacon.target.phase_at(at)
+    return phase.since, min(phase.until, phase.throttled_until(held))

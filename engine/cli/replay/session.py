@@ -59,6 +59,7 @@ class ReplayRequest:
 
 async def perform(settings: Settings, request: ReplayRequest) -> ReplayFindings:
     """The whole replay. Raises CommandError with the one line to show."""
+    _refuse_unreadable(request.file)
     try:
         replays = [
             CatalogReplay(each, max_age=settings.max_detection_age, shift=request.shift)
@@ -93,6 +94,16 @@ async def _run(
     if findings.records and findings.records == findings.undecodable:
         raise CommandError(f"there is no detection in {source.name}; {findings.first_fault}")
     return findings
+
+
+def _refuse_unreadable(file: Path | None) -> None:
+    """Before the catalog is read, not after it."""
+    if file is None or str(file) == "-":
+        return
+    try:
+        opened(file).close()
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
 
 
 def _decoders(settings: Settings, request: ReplayRequest) -> Mapping[str, DetectionDecoder]:

@@ -1,8 +1,10 @@
 """Decisions, counted by campaign, local hour and reason."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
+
+import msgspec
 
 from engine.cli.replay.catalogs import campaign_clock, venue_clock
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -11,12 +13,18 @@ from rules.local_time import LocalClock, zone_clock
 from rules.model import Reason
 
 _HOUR = 3600
-_MOST_KEYS = 100_000
+_MOST_CELLS = 100_000
 _NOWHERE = zone_clock("UTC")
 
-# Decisions are shared between detections, so few keys are different. A quarter of an hour lies
+# Decisions are shared between detections, so few cells are different. A quarter of an hour lies
 # within one hour of every time zone that is in use.
-Decided = tuple[IndexedBeacon | None, Decision, float]
+_Decided = tuple[IndexedBeacon | None, Decision, float]
+
+
+class TallyCell(msgspec.Struct, eq=False, gc=False):
+    """How many detections came to one decision at one beacon within a quarter of an hour."""
+
+    count: int = 0
 
 
 class LocalHour(NamedTuple):
@@ -45,22 +53,36 @@ class Tally:
     def __init__(self) -> None:
         self.counts: Counter[TallyKey] = Counter()
         self.detections: Counter[Reason] = Counter()
-        self._decided: Counter[Decided] = Counter()
+        self._cells: dict[_Decided, TallyCell] = {}
 
-    def add(self, decided: Iterable[Decided]) -> None:
-        """Count decisions of detections, each with its beacon and its quarter of an hour."""
-        self._decided.update(decided)
-        if len(self._decided) > _MOST_KEYS:
-            self.fold()
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many cells as memory is meant for."""
+        return len(self._cells) > _MOST_CELLS
+
+    def cell(self, beacon: IndexedBeacon | None, decision: Decision, quarter: float) -> TallyCell:
+        """Where to count a decision, until the cells are forgotten."""
+        decided = (beacon, decision, quarter)
+        cell = self._cells.get(decided)
+        if cell is None:
+            cell = self._cells[decided] = TallyCell()
+        return cell
 
     def fold(self) -> None:
         """Multiply what is counted by decision out into campaigns."""
-        for (beacon, decision, quarter), count in self._decided.items():
-            self.detections[decision.reason] += count
+        for (beacon, decision, quarter), cell in self._cells.items():
+            if not cell.count:
+                continue
+            self.detections[decision.reason] += cell.count
             instant = int(quarter) * (_HOUR // 4)
             for key in _keys(beacon, decision, instant):
-                self.counts[key] += count
-        self._decided.clear()
+                self.counts[key] += cell.count
+            cell.count = 0
+
+    def forget_cells(self) -> None:
+        """Fold them, and begin with new ones. What is counted in an old one is lost."""
+        self.fold()
+        self._cells.clear()
 
 
 def _keys(beacon: IndexedBeacon | None, decision: Decision, instant: int) -> Iterator[TallyKey]:

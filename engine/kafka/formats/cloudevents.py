@@ -1,18 +1,22 @@
-"""CloudEvents 1.0 on Kafka, in structured and in binary mode: the envelope around any format.
+"""CloudEvents 1.0 on Kafka, structured, binary or in batches: the envelope around any format.
 
 https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md
+The binding has no batches; clients that send one use the media type of the JSON format's
+(https://github.com/cloudevents/spec/blob/main/cloudevents/formats/json-format.md, section 4).
 """
 
 import base64
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from engine.kafka.formats.report import Report, header
+from engine.kafka.formats.report import MOST_SIGHTINGS, Report, header
 from engine.kafka.timestamps import parse_text
 
 _STRUCTURED = "application/cloudevents"
 _JSON = "application/cloudevents+json"
+_BATCH = "application/cloudevents-batch+json"
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -26,25 +30,36 @@ class _Event(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Event).decode
+_decode_batch = msgspec.json.Decoder(list[_Event]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def unwrapped(report: Report) -> Report:
-    """The report that the event carries, dated by the event.
+def unwrapped(report: Report) -> Sequence[Report]:
+    """The reports that the record's events carry, each dated by its event: one, or a batch's.
 
     The media type of `content-type` tells the modes apart, as the binding says. Raises
     msgspec.DecodeError, RecursionError or ValueError.
     """
     content_type = (header(report, "content-type") or "").partition(";")[0].strip().lower()
     if content_type == _JSON:
-        return _structured(report)
+        return (_structured(report, _decode(report.value)),)
+    if content_type == _BATCH:
+        return _of_batch(report)
     if content_type.startswith(_STRUCTURED):
-        raise ValueError(f"of structured CloudEvents only {_JSON} is read, not {content_type[:80]}")
-    return _binary(report)
+        raise ValueError(
+            f"of structured CloudEvents {_JSON} and {_BATCH} are read, not {content_type[:80]}"
+        )
+    return (_binary(report),)
 
 
-def _structured(report: Report) -> Report:
-    event = _decode(report.value)
+def _of_batch(report: Report) -> Sequence[Report]:
+    events = _decode_batch(report.value)
+    if len(events) > MOST_SIGHTINGS:
+        raise ValueError(f"{len(events)} CloudEvents in a batch; at most {MOST_SIGHTINGS}")
+    return [_structured(report, event) for event in events]
+
+
+def _structured(report: Report, event: _Event) -> Report:
     if event.data_base64 is not None:
         if event.data is not msgspec.UNSET:
             raise ValueError("a CloudEvent has data or data_base64, not both")

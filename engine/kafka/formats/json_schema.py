@@ -11,6 +11,7 @@ from engine.kafka.schema_registry import RegisteredSchema
 
 KIND = "JSON"
 FORM = None
+INDEXED = False
 
 _decode = msgspec.json.Decoder().decode
 

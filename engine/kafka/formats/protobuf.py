@@ -25,6 +25,7 @@ from engine.kafka.schema_registry import RegisteredSchema
 
 KIND = "PROTOBUF"
 FORM = "serialized"
+INDEXED = True
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = "google.protobuf."

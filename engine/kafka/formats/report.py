@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from engine.kafka.messages import Detection
 
 MOST_SIGHTINGS = 1000
-_MQTT_TOPIC = "mqtt.topic"
+MQTT_TOPIC = "mqtt.topic"
 _LATEST = 253_402_300_799
 
 
@@ -39,14 +39,20 @@ class ReadReport(Protocol):
 
 def header(report: Report, name: str) -> str | None:
     """The last header of this name, in any case, as text. Raises ValueError where it is none."""
+    found = header_bytes(report, name)
+    return None if found is None else _text(found, f"header {name}")
+
+
+def header_bytes(report: Report, name: str) -> bytes | None:
+    """The last header of this name, in any case."""
     found = [value for each, value in report.headers if each.lower() == name]
-    return _text(found[-1] or b"", f"header {name}") if found else None
+    return (found[-1] or b"") if found else None
 
 
 def mqtt_topic(report: Report) -> list[str]:
     """The levels of the MQTT topic behind the record: bridges put it into a header `mqtt.topic`,
     or make it the key. Raises ValueError where there is neither."""
-    text = header(report, _MQTT_TOPIC)
+    text = header(report, MQTT_TOPIC)
     if text is None and report.key is not None:
         text = _text(report.key, "key")
     if not text:

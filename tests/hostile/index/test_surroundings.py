@@ -117,16 +117,20 @@ async def test_an_eviction_policy_is_said_once(
     ]
 
 
-async def test_where_info_is_forbidden_nothing_is_said(
+async def test_where_info_is_forbidden_that_is_said_once(
     own_redis: RedisServer, redis: RedisClient, metrics: Metrics
 ) -> None:
     await redis.config_set("maxmemory-policy", "allkeys-lru")
     await redis.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
     guest = connect_redis(f"redis://guest:word@127.0.0.1:{own_redis.port}/0")
     with capture_logs() as logs:
-        await RedisInspection(redis=guest, metrics=metrics, deadline=5.0).look()
+        inspection = RedisInspection(redis=guest, metrics=metrics, deadline=5.0)
+        await inspection.look()
+        await inspection.look()
     await guest.aclose()
-    assert logs == []
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert line["event"].startswith("Redis does not answer INFO to this user")
     assert metrics.registry.get_sample_value("proximity_redis_evicts") == 0
 
 

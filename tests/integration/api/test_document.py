@@ -48,6 +48,12 @@ def test_each_operation_has_a_plain_name_of_its_own(openapi: dict[str, Any]) -> 
     assert {"authenticate", "create_venue", "list_campaigns"} <= set(names)
 
 
+def test_a_session_begins_and_ends_in_one_place(openapi: dict[str, Any]) -> None:
+    assert {tag for each in openapi["paths"]["/v2/auth"].values() for tag in each["tags"]} == {
+        "session"
+    }
+
+
 def test_each_error_is_shown_as_it_comes(openapi: dict[str, Any]) -> None:
     errors = [(status, told) for status, told in _contents(openapi) if status >= 400]
     assert errors

@@ -17,7 +17,14 @@ def test_accounts_are_listed_in_both_forms(
         assert run(command) == 0
     capsys.readouterr()
     assert run(["account", "list"]) == 0
-    assert capsys.readouterr().out.startswith("Mall\ta@b.example\tactive\t{")
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["company", "e-mail", "state", "levels"],
+        ["Mall", "a@b.example", "active", "all", "1"],
+    ]
+    assert run(["account", "permissions", "a@b.example", "--permission", "device=0"]) == 0
+    capsys.readouterr()
+    assert run(["account", "list"]) == 0
+    assert capsys.readouterr().out.endswith("  active  device 0, the rest 1\n")
     assert run(["account", "list", "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     account = json.loads(line)
@@ -26,4 +33,5 @@ def test_accounts_are_listed_in_both_forms(
         "a@b.example",
         True,
     )
-    assert set(account["permission"].values()) == {1}
+    levels = account["permission"]
+    assert (levels.pop("device"), set(levels.values())) == (0, {1})

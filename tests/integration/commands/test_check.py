@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from engine.process.settings_sources import load_settings
 from tests.integration.commands.checked import looked, ports
 from tests.integration.commands.proximity import Proximity
 from tests.servers.postgres import execute
+from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
 
 
@@ -133,6 +135,17 @@ async def test_what_the_process_needs() -> None:
     assert found["SECRET_KEY"].state is State.WARNING
 
 
+async def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = settings(otel_endpoint="http://127.0.0.1:4318")
+    found = {each.what: each for each in await check_process(given)}
+    assert found["OTEL_ENDPOINT"].state is State.OK
+    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    found = {each.what: each for each in await check_process(given)}
+    assert found["OTEL_ENDPOINT"].state is State.BAD
+    assert "pip install" in found["OTEL_ENDPOINT"].told
+
+
 @pytest.mark.parametrize(
     ("theirs", "state"),
     [(100.5, State.OK), (97.0, State.WARNING), (104.0, State.WARNING), (60.0, State.BAD)],
@@ -142,3 +155,14 @@ def test_clocks(theirs: float, state: State) -> None:
     assert found.state is state
     if theirs < 99:
         assert "behind this machine's" in found.told
+
+
+async def test_a_redis_user_who_may_not_ask_info(own_redis: RedisServer) -> None:
+    with own_redis.connect() as client:
+        client.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
+    url = own_redis.url.replace("//", "//guest:word@")
+    found = {each.what: each for each in await check_redis(settings(redis_url=url))}
+    assert found["reachable"].state is State.OK
+    assert found["setup"].state is State.WARNING
+    assert "INFO" in found["setup"].told
+    assert found["clock"].state is State.OK

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from catalog.database import open_database
-from catalog.models import Connector
+from catalog.models import Connector, Outbox
 from catalog.secrets import open_cipher
 from engine.cli.catalog_loading import write_catalog
 from engine.process.settings_sources import load_settings
@@ -52,8 +52,10 @@ class Command:
         finally:
             await database.close()
 
-    async def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run `proximity connector test`."""
+    async def __call__(
+        self, *arguments: str, what: str = "test"
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run `proximity connector test`, or another of the group."""
         command = Proximity(
             self._directory,
             "127.0.0.1:1",
@@ -62,7 +64,16 @@ class Command:
             PROXIMITY_SECRET_KEY=self.key,
             PROXIMITY_CONNECTOR_ALLOW_NETWORKS="127.0.0.0/8",
         )
-        return await asyncio.to_thread(command, "connector", "test", *arguments)
+        return await asyncio.to_thread(command, "connector", what, *arguments)
+
+    async def changes(self) -> int:
+        """How many notes for the index wait."""
+        database = open_database(self._url)
+        try:
+            async with database.write.begin() as session:
+                return await session.scalar(select(func.count()).select_from(Outbox)) or 0
+        finally:
+            await database.close()
 
 
 @pytest.fixture
@@ -157,3 +168,35 @@ async def test_another_key(command: Command) -> None:
     done = await command("Museum")
     assert done.returncode == 1
     assert "PROXIMITY_SECRET_KEY" in done.stderr
+
+
+NEW = "another passphrase entirely"
+
+
+async def test_rekey_lets_the_old_key_go(command: Command) -> None:
+    async with serving(content()) as service:
+        await command.load(document("https://service.invalid/"))
+        await command.store(service.url("/content"))
+        before = await command.changes()
+        command.key = f"{NEW},{KEY}"
+        done = await command(what="rekey")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "1 connectors encrypted anew, 0 were already\n"
+        assert await command.changes() > before  # the index gets the new tokens
+        again = await command(what="rekey")
+        assert again.stdout == "0 connectors encrypted anew, 1 were already\n"
+        command.key = NEW
+        done = await command("Museum")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert service.heard[0].headers["x-token"] == TOKEN
+        assert "webhook-signature" in service.heard[0].headers
+
+
+async def test_rekey_names_whom_it_cannot_read(command: Command) -> None:
+    await command.load(document("https://service.invalid/"))
+    command.key = NEW
+    done = await command(what="rekey")
+    assert done.returncode == 1
+    assert done.stderr.startswith("proximity: 1 connectors are of none of the keys")
+    assert done.stderr.rstrip().endswith("their companies: Museum")
+    assert TOKEN not in done.stdout + done.stderr

@@ -1,62 +1,48 @@
 """What keeps a newcomer from Kafka is said in one line that names it; what is right works."""
 
+import asyncio
 import os
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import trustme
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
-    AclBinding,
     AclOperation,
-    AclPermissionType,
     AdminClient,
     NewTopic,
     ResourcePatternType,
     ResourceType,
 )
 
-from engine.kafka.topics import Topics
+from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.topics import Topics, ensure_topics
+from engine.process.settings_sources import load_settings
+from engine.wiring.kafka import group_consumer
 from tests.integration.commands.checked import looked, ports
-from tests.integration.commands.proximity import Proximity, detection
+from tests.integration.commands.logins import (
+    PREFIX,
+    allow,
+    by_token,
+    http_server,
+    listening,
+    login,
+    publish,
+)
+from tests.integration.commands.proximity import Proximity
 from tests.servers.handles import KAFKA
-from tests.servers.kafka.secured import LIMITED, PASSWORD, SCRAM, USER, SecuredKafkaServer
+from tests.servers.kafka.secured import LIMITED, OAUTH, PASSWORD, SCRAM, USER, SecuredKafkaServer
 from tests.servers.missing import skipping
 from tests.servers.process import started
-
-PREFIX = "PROXIMITY_KAFKA_"
+from tests.servers.token_endpoint import TokenKey, token_endpoint
+from tests.servers.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[SecuredKafkaServer]:
     with skipping("Apache Kafka", instead=KAFKA), started(SecuredKafkaServer) as server:
         yield server
-
-
-@contextmanager
-def listening() -> Iterator[str]:
-    """Takes connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-
-
-def publish(
-    directory: Path, where: str, topic_prefix: str, **settings: str
-) -> "tuple[int, str, str]":
-    more = {PREFIX + name.upper(): value for name, value in settings.items()}
-    command = Proximity(directory, where, topic_prefix, **more)
-    file = command.write("one.jsonl", detection("a"))
-    done = command("publish", file)
-    return done.returncode, done.stdout, done.stderr
-
-
-def login(password: str = PASSWORD) -> dict[str, str]:
-    return {"sasl_username": USER, "sasl_password": password}
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
@@ -128,6 +114,25 @@ def test_what_is_wrong_is_named_with_where_to_look(
     assert PASSWORD not in error
 
 
+def test_a_login_is_wanted_behind_tls(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    settings = {"security_protocol": "SSL", "ssl_cafile": str(kafka.authority)}
+    status, _, error = publish(tmp_path, kafka.addresses["SASL_SSL"], topic_prefix, **settings)
+    assert (status, error.count("\n")) == (1, 1)
+    assert "wants a login: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SASL_SSL" in error
+
+
+def test_a_topic_that_a_login_may_not_see(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    where, name = kafka.addresses["SASL_PLAINTEXT"], f"{topic_prefix}detections"
+    settings = {"security_protocol": "SASL_PLAINTEXT"} | login() | {"sasl_username": LIMITED}
+    status, _, error = publish(tmp_path, where, topic_prefix, **settings)
+    assert (status, error.count("\n")) == (1, 1)
+    assert f"this login may neither see nor create topic {name}: `proximity check`" in error
+
+
 def test_an_authority_that_is_not_the_brokers(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
@@ -151,19 +156,6 @@ def test_an_address_where_no_kafka_is(tmp_path: Path, topic_prefix: str) -> None
     assert error.count("\n") == 1
 
 
-@contextmanager
-def http_server() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_a_server_of_another_kind_is_not_waited_for(tmp_path: Path, topic_prefix: str) -> None:
     with http_server() as where:
         begin = time.monotonic()
@@ -172,19 +164,78 @@ def test_a_server_of_another_kind_is_not_waited_for(tmp_path: Path, topic_prefix
     assert time.monotonic() - begin < 50
 
 
-def allow(
-    admin: AdminClient,
-    name: str,
-    *operations: AclOperation,
-    kind: ResourceType = ResourceType.TOPIC,
+async def test_a_login_by_token_works(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
-    pattern = (kind, name, ResourcePatternType.LITERAL)
-    rules = [
-        AclBinding(*pattern, f"User:{LIMITED}", "*", operation, AclPermissionType.ALLOW)
-        for operation in operations
-    ]
-    for made in admin.create_acls(rules).values():
-        made.result(30)
+    where = kafka.addresses[OAUTH]
+    async with token_endpoint(kafka.token_key) as endpoint:
+        settings = by_token(endpoint)
+        done = await asyncio.to_thread(publish, tmp_path, where, topic_prefix, **settings)
+        assert done[0::2] == (0, "")
+        assert done[1].startswith("published 1 detections")
+        assert len(endpoint.granted) == 1  # of all clients of the process
+        more = {PREFIX + name.upper(): value for name, value in settings.items()}
+        command = Proximity(tmp_path, where, topic_prefix, **more, **ports())
+        found = looked(await asyncio.to_thread(command, "check", "--json"))
+    assert found["Kafka reachable"] == ("ok", f"{where}, 1 broker")
+    assert found["Kafka token"] == ("ok", f"{endpoint.url}, good for 300 s")
+
+
+async def test_a_token_that_the_broker_refuses(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    async with token_endpoint(TokenKey()) as endpoint:  # another provider's
+        done = await asyncio.to_thread(
+            publish, tmp_path, kafka.addresses[OAUTH], topic_prefix, **by_token(endpoint)
+        )
+    assert done[:2] == (1, "")
+    assert f"{kafka.addresses[OAUTH]} refuses the token of 'engine': look at {PREFIX}" in done[2]
+    assert done[2].count("\n") == 1
+    assert not any(token in done[2] for token in endpoint.granted)
+
+
+async def test_an_endpoint_that_gives_no_token(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    where = kafka.addresses[OAUTH]
+    async with token_endpoint(kafka.token_key) as endpoint:
+        settings = by_token(endpoint, secret="wrong")
+        done = await asyncio.to_thread(publish, tmp_path, where, topic_prefix, **settings)
+    assert done[:2] == (1, "")
+    assert f"{where} wants a token, and {endpoint.url} refuses the client 'engine' (401 " in done[2]
+    assert done[2].count("\n") == 1
+
+
+async def test_connections_outlive_their_tokens(
+    kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    """The broker ends each connection when its token expires; the next one has the next token."""
+    async with token_endpoint(kafka.token_key) as endpoint:
+        endpoint.seconds = 4.0
+        given = {f"kafka_{name}": value for name, value in by_token(endpoint).items()}
+        where = {"kafka_bootstrap_servers": kafka.addresses[OAUTH], "group_prefix": topic_prefix}
+        settings = load_settings(None, **where, **given)
+        topic = f"{topic_prefix}detections"
+        await ensure_topics(settings, (topic,))
+        publisher, consumer = Publisher.from_settings(settings), group_consumer(settings, "trigger")
+        consumer.subscribe([topic])
+        await publisher.start()
+        await consumer.start()
+        try:
+            await eventually(consumer.assignment, deadline=30)
+            await consumer.seek_to_beginning()
+            published, read = 0, list[int]()
+            async with asyncio.timeout(90):
+                while len(endpoint.granted) < 3 or len(read) < published:
+                    if len(endpoint.granted) < 3:
+                        await publisher.publish([Outgoing(topic, None, b"%d" % published, [])])
+                        published += 1
+                    for records in (await consumer.getmany(timeout_ms=100)).values():
+                        read += [int(record.value or b"") for record in records]
+            assert sorted(read) == list(range(published))
+        finally:
+            await consumer.stop()
+            await publisher.close()
 
 
 def test_what_a_login_may_not_do(
@@ -218,3 +269,25 @@ def test_what_a_login_may_not_do(
     lacking = "this login may see it, and not read it"
     assert found[f"Kafka group {topic_prefix}connector"] == ("bad", lacking)
     assert found[f"Kafka group {topic_prefix}recorder"] == ("bad", "this login may not see it")
+    assert not [name for name in found if "transactional" in name]
+
+
+def test_what_exactly_once_needs_besides(
+    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.addresses["PLAINTEXT"]})
+    ids = {"trigger": f"{topic_prefix}trigger-{topic_prefix}detections-"}
+    ids["connector"] = f"{topic_prefix}connector-{topic_prefix}connector-calls-"
+    identity, by = ResourceType.TRANSACTIONAL_ID, ResourcePatternType.PREFIXED
+    allow(admin, ids["trigger"], AclOperation.WRITE, kind=identity, by=by)
+    allow(admin, ids["connector"], AclOperation.DESCRIBE, kind=identity, by=by)
+    more = {"KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "KAFKA_SASL_USERNAME": LIMITED}
+    more |= {"KAFKA_SASL_PASSWORD": PASSWORD, "DELIVERY": "exactly_once"}
+    settings = {f"PROXIMITY_{name}": value for name, value in more.items()} | ports()
+    command = Proximity(tmp_path, kafka.addresses["SASL_PLAINTEXT"], topic_prefix, **settings)
+    found = looked(command("check", "--json"))
+    assert found[f"Kafka transactional ids {ids['trigger']}*"] == ("ok", "write")
+    lacking = ("bad", "this login may not write them, as exactly_once does")
+    assert found[f"Kafka transactional ids {ids['connector']}*"] == lacking
+    # They are asked for, and not made: no broker keeps one, nor a topic for them.
+    assert "__transaction_state" not in admin.list_topics(timeout=10).topics

@@ -1,5 +1,7 @@
 """`proximity tail`: what it shows, and that it goes when it is told to."""
 
+import asyncio
+import itertools
 import json
 import signal
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from catalog.redis_connection import connect_redis
+from engine.process.cancelling import cancel
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailFilter, TailStore
 from tests.integration.commands.proximity import Proximity
 from tests.servers.waiting import eventually
@@ -106,6 +109,25 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
     }
     assert json.loads(tail.line()) == told
     assert tail.end()[0] == 0
+
+
+async def test_when_too_many_watch_already(proximity: Proximity, store: TailStore):
+    """It would be shown nothing, and not know why."""
+    others = [str(number) for number in range(8)]
+
+    async def watch() -> None:
+        for beat in itertools.count(1):
+            for name in others:
+                await store.watch(name, TailFilter(beat))
+            await asyncio.sleep(0.5)
+
+    watching = asyncio.create_task(watch())
+    done = await asyncio.to_thread(proximity, "tail")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("proximity: 8 others watch already, and triggers serve 8: end")
+    assert sorted(await store.watchers()) == others
+    await cancel([watching])
+    await store.forget(others)
 
 
 def test_what_it_cannot_do(proximity: Proximity, tmp_path: Path):

@@ -108,10 +108,43 @@ async def test_who_shows_no_sign_of_life_is_shown_nothing(watched: PushedTrigger
     here = await Watching(watched, "here").begin()
     tail = tail_of(watched)
     tail._watchers["gone"].beat_at -= 10
-    await eventually(lambda: not tail._watchers["gone"].is_alive, what="it is taken for gone")
+    await eventually(lambda: "gone" not in tail._watchers, what="it is taken for gone")
     await watched.push(detection("anna"))
     assert len(await here.next(1)) == 1
     assert (await gone.store.read(gone.place))[0] == []
+
+
+async def test_killed_watchers_take_no_places(watched: PushedTrigger):
+    """Thousands of them, whose names come first."""
+    killed = {f"0{number}": TailFilter(1) for number in range(3000)}
+    found = killed | {f"1{number}": TailFilter(1) for number in range(10)}
+    tail, now = tail_of(watched), 1000.0
+    for beat in range(40):
+        gone = tail._note_watchers(found, now)
+        assert len(tail._seen) <= 1000
+        assert len(tail._watchers) <= 8
+        now += 2.0
+        for name in gone:
+            assert name in killed
+            del found[name]
+        found |= {f"1{number}": TailFilter(2 + beat) for number in range(10)}
+        if not killed.keys() & found.keys():
+            break
+    tail._note_watchers(found, now)
+    assert sorted(tail._watchers) == [f"1{number}" for number in range(8)]
+
+
+async def test_one_that_was_killed_is_forgotten_in_redis(watched: PushedTrigger):
+    gone = await Watching(watched, "gone").begin()
+    tail_of(watched)._seen["gone"].beat_at -= 10
+
+    async def is_forgotten() -> bool:
+        return await gone.store.watchers() == {}
+
+    await eventually(is_forgotten, deadline=30, what="the hash has it no more")
+    # One that was only stopped is there again with its next sign of life.
+    assert await gone.store.watch("gone", TailFilter(2)) == 1
+    await gone.begin(beat=3)
 
 
 async def test_while_nobody_watches_nothing_is_gathered(watched: PushedTrigger):

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.cli.application import run
+from engine.cli.replay.outcome import ReplayFindings
 from tests.integration.commands.proximity import Proximity
 from tests.integration.replay.test_catalogs import UUID, campaign, document
 
@@ -117,10 +119,14 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
         (["replay", "x.csv", "--warm-up", "1 day"], 2, "goes with --from"),
         (["replay", "x.csv", "--from", "yesterday"], 2, "2026-11-20T10:00:00+0100"),
         (["replay", "x.csv", "--shift", "soon"], 2, "not a duration"),
-        (["replay", "x.csv", "--json", "--csv", "-"], 2, "standard output"),
+        (["replay", "x.csv", "--json", "--csv", "-"], 2, "--csv: goes to standard output"),
+        (["replay", "x.csv", "--html", "-"], 2, "--html: accepted: a file"),
+        (["replay", "x.csv", "--sends", "-"], 2, "--sends: accepted: a file"),
+        (["replay", "x.csv", "--from", "2", "--to", "2"], 2, "--to: is not later than --from"),
+        (["replay", "/nowhere/x.csv"], 1, "cannot read /nowhere/x.csv"),
         (["replay", "x.txt"], 2, "cannot tell the format"),
         (["replay", "x.csv", "--html", "/nowhere/x.html"], 1, "cannot write /nowhere/x.html"),
-        (["replay", "x.csv", "--catalog", "/nowhere/x.json"], 1, "cannot read /nowhere/x.json"),
+        (["replay", "-", "--catalog", "/nowhere/x.json"], 1, "cannot read /nowhere/x.json"),
     ],
 )
 def test_what_cannot_be(
@@ -152,3 +158,29 @@ def test_a_file_without_a_detection(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("proximity: there is no detection in standard input; standard ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_line_without_an_end(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A gigabyte without a line's end: refused after the first megabytes of it."""
+    endless = files / "endless.jsonl"
+    with endless.open("wb") as stream:
+        stream.truncate(1024**3)  # zeros that take no room
+    catalog = ("--catalog", str(files / "one.json"), "--without-sql")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert run(["replay", str(endless), *catalog]) == 1
+    assert "endless.jsonl:1: longer than 16777216 bytes" in capsys.readouterr().err
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 256 * 1024  # KiB
+
+
+def test_findings_are_not_written_out_beside_the_output(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python does with what asyncio.run returns: there may be a million rows."""
+
+    def written(_findings: ReplayFindings) -> str:
+        raise AssertionError("nobody reads this")
+
+    monkeypatch.setattr(ReplayFindings, "__repr__", written)
+    assert replay(files) == 0
+    assert "3 notifications" in capsys.readouterr().out

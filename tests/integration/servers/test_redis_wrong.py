@@ -6,7 +6,9 @@ from redis import Redis
 from catalog.errors import RedisUrlError
 from catalog.redis_connection import probe_redis
 from engine.cli.application import run
+from tests.servers.process import started
 from tests.servers.redis import RedisServer
+from tests.servers.redis_kinds import TlsRedisServer
 
 
 async def told(url: str) -> str:
@@ -30,6 +32,13 @@ async def test_the_wrong_kind_of_server(redis_url: str, redis_cluster_url: str) 
 
 async def test_tls_where_there_is_none(redis_url: str) -> None:
     assert "plain text there: use redis://" in await told(redis_url.replace("redis", "rediss", 1))
+
+
+async def test_plain_text_where_there_is_tls() -> None:
+    with started(TlsRedisServer) as server:
+        place = f"127.0.0.1:{server.port}"
+        assert "speaks TLS there: begin with rediss" in await told(f"redis://{place}")
+        assert "speaks TLS there: begin with rediss" in await told(f"redis+cluster://{place}")
 
 
 async def test_a_database_that_is_not_there(redis_url: str) -> None:

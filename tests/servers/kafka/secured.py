@@ -1,4 +1,5 @@
-"""A real Kafka that also listens with TLS, with a login, and with both, and has access rules."""
+"""A real Kafka that also listens with TLS, with a login (by password or by token), and with both,
+and has access rules."""
 
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from engine.cli.embedded.child import free_port
 from tests.servers.kafka.server import KafkaServer
+from tests.servers.token_endpoint import TokenKey
 
 USER, PASSWORD = "engine", "s3cret-of-the-broker"
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -26,23 +28,33 @@ _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 # A second user, who may do nothing but what a test allows.
 LIMITED = "limited"
+# A listener with a login by token. A connection lives no longer than its token.
+OAUTH = "OAUTH"
+_OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+_OAUTH_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator"
 _JAAS = f'{_MODULE} required user_{USER}="{PASSWORD}" user_{LIMITED}="{PASSWORD}";'
 
 
 class SecuredKafkaServer(KafkaServer):
-    """`addresses` by security protocol; `authority` is the PEM file that verifies it."""
+    """`addresses` by security protocol, and of `OAUTH`; `authority` is the PEM file that verifies
+    it, `token_key` the provider whose tokens it believes."""
 
     def __init__(self, directory: Path, port: int) -> None:
         super().__init__(directory, port)
+        names = ("SSL", "SASL_PLAINTEXT", "SASL_SSL", OAUTH)
         self.addresses = {"PLAINTEXT": f"127.0.0.1:{port}"} | {
-            name: f"127.0.0.1:{free_port()}" for name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+            name: f"127.0.0.1:{free_port()}" for name in names
         }
         self.authority = directory / "ca.pem"
+        self.token_key = TokenKey()
+        self._jwks = directory / "jwks.json"
 
     def prepare(self) -> None:
         super().prepare()
         keystore = self.directory / "keystore.pem"
         _write_keystore(keystore, self.authority)
+        self.token_key.write_jwks(self._jwks)
         plain = f"PLAINTEXT://{self.addresses['PLAINTEXT']}"
         more = [f"{name}://{place}" for name, place in self.addresses.items()]
         text = self._properties.read_text()
@@ -50,7 +62,8 @@ class SecuredKafkaServer(KafkaServer):
             line.replace(plain, ",".join(more)) if "listeners=" in line else line
             for line in text.splitlines()
         ]
-        kinds = ",".join(f"{name}:{name}" for name in self.addresses)
+        protocols = {name: name for name in self.addresses} | {OAUTH: "SASL_PLAINTEXT"}
+        kinds = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
         lines += [
             f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,{kinds}",
             "inter.broker.listener.name=PLAINTEXT",
@@ -62,12 +75,35 @@ class SecuredKafkaServer(KafkaServer):
                 f"listener.name.sasl_ssl.{name.lower()}.sasl.jaas.config={_SCRAM_MODULE} required;"
                 for name in SCRAM
             ),
+            *self._of_oauth(),
             "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             f"super.users=User:ANONYMOUS;User:{USER}",
             "ssl.keystore.type=PEM",
             f"ssl.keystore.location={keystore}",
         ]
         self._properties.write_text("\n".join(lines) + "\n")
+
+    def _of_oauth(self) -> list[str]:
+        of = f"listener.name.{OAUTH.lower()}."
+        return [
+            f"{of}sasl.enabled.mechanisms=OAUTHBEARER",
+            f"{of}connections.max.reauth.ms=3600000",
+            # (The broker itself never logs in here, but has to be told how it would.)
+            f"{of}oauthbearer.sasl.jaas.config={_OAUTH_MODULE} required "
+            'unsecuredLoginStringClaim_sub="broker";',
+            f"{of}oauthbearer.sasl.server.callback.handler.class={_OAUTH_HANDLER}",
+            # Left to its default, Kafka 4.1.0 looks at no signature.
+            f"{of}sasl.oauthbearer.jwt.validator.class={_OAUTH_VALIDATOR}",
+            f"{of}sasl.oauthbearer.jwks.endpoint.url={self._jwks.as_uri()}",
+        ]
+
+    def java_options(self) -> list[str]:
+        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+        return [
+            *super().java_options(),
+            f"{allowed}.urls={self._jwks.as_uri()}",
+            f"{allowed}.files={self._jwks}",
+        ]
 
     def add_scram_user(self) -> None:
         """Let `USER` in by both kinds of SCRAM, with `PASSWORD`."""

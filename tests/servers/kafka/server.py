@@ -4,7 +4,7 @@ import base64
 import logging
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -62,14 +62,24 @@ class KafkaServer(ServerProcess):
         return f"127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        self._properties.write_text(
-            _PROPERTIES.format(
-                port=self.port, controller_port=free_port(), directory=self.directory
-            )
+        self.write_properties()
+        self.format_storage(new_cluster(), "--standalone")
+
+    def write_properties(self, changed: Mapping[str, str] | None = None, more: str = "") -> None:
+        """The node's settings; those in `changed` take the place of the quorum's and listeners'."""
+        text = _PROPERTIES.format(
+            port=self.port, controller_port=free_port(), directory=self.directory
         )
-        # An id may not begin with a dash: it would be taken for an option.
-        cluster = base64.urlsafe_b64encode(b"p" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
+        if changed is not None:
+            replaced = ("controller.quorum.bootstrap.servers", *changed)
+            lines = [f"{name}={value}" for name, value in changed.items()]
+            lines += [line for line in text.splitlines() if line.partition("=")[0] not in replaced]
+            text = "\n".join(lines) + "\n" + more
+        self._properties.write_text(text)
+
+    def format_storage(self, cluster: str, *options: str) -> None:
+        """Make the data directory of a node of this cluster."""
+        tool = ["kafka.tools.StorageTool", "format", *options, "-t", cluster]
         subprocess.run(
             [*self._run_java("-Xmx128m"), *tool, "-c", self._properties],
             check=True,
@@ -96,6 +106,11 @@ class KafkaServer(ServerProcess):
     def _run_java(self, heap: str) -> list[str | Path]:
         log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return [self._java, heap, *self.java_options(), log_level, "-cp", f"{self._jars}/*"]
+
+
+def new_cluster() -> str:
+    """An id for a cluster. It may not begin with a dash: it would be taken for an option."""
+    return base64.urlsafe_b64encode(b"p" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
 def archive_of(jars: Path) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
@@ -13,6 +14,7 @@ from catalog.database import open_database
 from catalog.errors import DatabaseUrlError, RedisUrlError
 from catalog.migrate import migrate
 from catalog.redis_connection import connect_redis
+from engine.process.failures import redis_may_recover
 
 PASSWORD = "hunter2"
 
@@ -68,6 +70,15 @@ def test_database_drivers():
     assert (url.drivername, url.query) == ("postgresql+asyncpg", {})
     assert PASSWORD not in repr(database)
     assert open_database("sqlite:///file").engine.url.drivername == "sqlite+aiosqlite"
+
+
+async def test_a_cluster_that_is_away_may_answer_later():
+    """redis-py says so with an error that is none of its RedisErrors."""
+    client = connect_redis("redis+cluster://127.0.0.1:1")
+    with pytest.raises(RedisError) as caught:
+        await client.execute_command("PING")
+    assert redis_may_recover(caught.value)
+    await client.aclose()
 
 
 async def test_an_unreachable_database():

@@ -1,6 +1,8 @@
 """Help is whole at 80 columns, for every command there is; the shell completes their names."""
 
-from collections.abc import Iterator
+import re
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,6 +34,33 @@ def test_help_is_whole_at_80_columns(
     usage, *lines = capsys.readouterr().out.splitlines()
     assert usage.startswith("Usage: proximity")
     assert [line for line in lines if len(line) > WIDTH or line.rstrip().endswith("...")] == []
+    # Nor is a word cut at its hyphen.
+    assert [line for line in lines if re.search(r"\w-$", line)] == []
+
+
+def example_lines() -> Iterator[str]:
+    """The examples in the help of all commands, as a shell reads them."""
+    for words in every_command():
+        if epilog := found(words).epilog:
+            yield from epilog.replace("\\\n", "").splitlines()[2:]
+
+
+def found(words: Sequence[str]) -> Any:
+    command: Any = typer.main.get_command(cli.app)
+    for word in words:
+        command = command.commands[word]
+    return command
+
+
+@pytest.mark.parametrize("line", list(example_lines()), ids=str.strip)
+def test_the_examples_of_the_help_are_understood(line: str) -> None:
+    program, *words = shlex.split(line.partition("<")[0])
+    assert program == "proximity"
+    command: Any = typer.main.get_command(cli.app)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    # Wrong options and missing arguments raise; the command itself is not run.
+    assert command.make_context(command.name, words).params
 
 
 def test_every_command_of_the_list_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +70,13 @@ def test_every_command_of_the_list_says_what_it_does(capsys: pytest.CaptureFixtu
     for name in names:
         (line,) = [line for line in listed.splitlines() if line.startswith(f"  {name} ")]
         assert line.split()[1:], name
+
+
+def test_a_group_without_a_command_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in every_command():
+        if getattr(found(words), "commands", {}):
+            assert cli.run(words) in (0, cli.USAGE)
+            assert "\nCommands:\n" in capsys.readouterr().out, words
 
 
 def test_the_shell_completes_commands(

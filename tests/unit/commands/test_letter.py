@@ -47,8 +47,11 @@ def test_it_reads_what_the_engine_writes() -> None:
 
 
 def test_the_originals_headers_are_its_own_again() -> None:
-    """The envelope of a CloudEvent stands there, and may have our names."""
+    """The envelope of a CloudEvent stands there, and may have our names; and what else a record is
+    read by, in whichever case."""
     own = [("ce_id", b"1"), ("ce_reason", b"mine"), ("ce_empty", b""), ("ce_id", b"2")]
+    own += [("Content-Type", b"text/plain"), ("mqtt.topic", b"/gw/a/status")]
+    own += [("__value_schema_id", b"\1" * 17)]
     origin = record("p.detections", b"v", [("case", b"a tracer's"), *own])
     written = DeadLetter(origin, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
     read = read_letter(record("p.dead-letters", written.value, list(written.headers)))

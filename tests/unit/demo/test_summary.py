@@ -109,7 +109,8 @@ def test_the_summary_says_what_fired_what_did_not_and_why() -> None:
     assert "     8  Welcome                  html, to 6 phones" in text
     assert "connector, to 1 phone; asked of its service" in text
     assert "     0  Old                      it ended on 2026-11-12" in text
-    assert "9 notifications, 40 more held back; latency p50 5 ms, p99 10 ms." in text
+    assert "9 notifications; 40 times a campaign was held back by its delay." in text
+    assert "From detection to notification: p50 5 ms, p99 10 ms." in text
     assert "SQL has counted 1,100 detections of active beacons and 9 notifications." in text
     assert lines[lines.index("{") : lines.index("}") + 1] == [
         "{",

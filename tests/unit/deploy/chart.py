@@ -1,23 +1,20 @@
 """The Helm chart, rendered by helm itself."""
 
 import json
-import os
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from tests.servers.missing import ServerMissingError
-from tests.servers.process import find_program
+from tests.servers.helm import helm_program
+from tests.servers.missing import skipping
 from tests.unit.deploy.compose import DEPLOY
 
 CHART = DEPLOY / "helm" / "proximity"
 VALUES = sorted((DEPLOY / "helm" / "values").glob("*.yaml"))
-REQUIRE = "PROXIMITY_TEST_REQUIRE_HELM"
 RELEASE = "shop"
 _KUBERNETES = "1.31"
 _SCHEMAS = Path(__file__).parent / f"kubernetes-{_KUBERNETES}.json"
@@ -25,26 +22,22 @@ _SCHEMAS = Path(__file__).parent / f"kubernetes-{_KUBERNETES}.json"
 Manifest = dict[str, Any]
 
 
-def helm(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    """Run it. Skips where it is absent, unless PROXIMITY_TEST_REQUIRE_HELM is 1."""
-    try:
-        program = find_program("helm", beside=[Path.home() / "go" / "bin"], package="none")
-    except ServerMissingError:
-        reason = "no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0"
-        if os.environ.get(REQUIRE) == "1":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+def helm(*arguments: object, version: str = "v4") -> "subprocess.CompletedProcess[str]":
+    """Run it. Skips where it cannot be had, unless servers are required."""
+    with skipping("Helm", instead="PATH"):
+        program = helm_program(version)
     return subprocess.run(
         [program, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
     )
 
 
 @cache
-def rendered(values: Path | None, *sets: str) -> tuple[Manifest, ...]:
+def rendered(values: Path | None, *sets: str, version: str = "v4") -> tuple[Manifest, ...]:
     """What `helm template` makes of the chart with a file of values."""
     file = [] if values is None else ["--values", values]
     settings = [word for each in sets for word in ("--set-json", each)]
-    done = helm("template", RELEASE, CHART, "--kube-version", f"{_KUBERNETES}.0", *file, *settings)
+    options = ["--kube-version", f"{_KUBERNETES}.0", *file, *settings]
+    done = helm("template", RELEASE, CHART, *options, version=version)
     assert done.returncode == 0, done.stderr
     return tuple(each for each in yaml.safe_load_all(done.stdout) if each)
 

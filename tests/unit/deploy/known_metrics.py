@@ -14,6 +14,7 @@ from connectors.model import CallFault
 from engine.cli.run import RoleChoice
 from engine.kafka.dead_letters import DeadLetterReason
 from engine.process.metrics import Metrics
+from engine.process.workers_page import WORKER_UP
 from rules.model import ContentFormat, Reason
 from tests.unit.deploy.compose import DEPLOY, ROOT
 from tests.unit.deploy.promql import grouped_labels
@@ -33,6 +34,7 @@ def known_labels() -> dict[str, frozenset[str]]:
     for name, collector in _collectors().items():
         bucket = {"le"} if name.endswith("_bucket") else set()
         found[name] = _OF_SCRAPING | bucket | set(collector._labelnames)
+    found[WORKER_UP] = _OF_SCRAPING | {"worker"}
     for rule in rules("record"):
         found[rule["record"]] = frozenset(_outermost(rule["expr"]))
     return found

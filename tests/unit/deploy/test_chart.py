@@ -13,6 +13,7 @@ from engine.kafka.topics import Topics
 from engine.process.secret_files import file_variable, secret_settings
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings
+from tests.servers.helm import VERSIONS
 from tests.unit.deploy.chart import (
     CHART,
     VALUES,
@@ -34,6 +35,7 @@ MANAGED = DEPLOY / "helm" / "values" / "managed-kafka.yaml"
 each_file = pytest.mark.parametrize(
     "values", [None, *VALUES], ids=lambda path: getattr(path, "stem", "default")
 )
+each_version = pytest.mark.parametrize("version", VERSIONS)
 # Kinds of operators, which have no schema here.
 OPERATORS = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "KafkaTopic"}
 
@@ -72,10 +74,22 @@ def _names_of(schema: dict[str, Any], before: str = "") -> set[str]:
     return names
 
 
+@each_version
 @each_file
-def test_helm_finds_no_fault(values: Path | None) -> None:
-    done = helm("lint", "--strict", CHART, *([] if values is None else ["--values", values]))
+def test_helm_finds_no_fault(values: Path | None, version: str) -> None:
+    file = [] if values is None else ["--values", values]
+    done = helm("lint", "--strict", CHART, *file, version=version)
     assert done.returncode == 0, done.stdout
+
+
+@each_file
+def test_both_versions_of_helm_render_the_same(values: Path | None) -> None:
+    assert rendered(values, version="v3") == rendered(values, version="v4")
+
+
+@each_version
+def test_helm_is_of_the_version_that_is_meant(version: str) -> None:
+    assert helm("version", "--short", version=version).stdout.startswith(f"{version}.")
 
 
 @each_file
@@ -114,9 +128,11 @@ def test_what_kubernetes_would_refuse_is_seen() -> None:
     ],
 )
 def test_values_that_cannot_work_are_refused(wrong: str) -> None:
-    done = helm("template", "x", CHART, "--kube-version", "1.31.0", "--set-json", wrong)
-    assert done.returncode != 0
-    assert "schema" in done.stderr
+    for version in VERSIONS:
+        options = ["--kube-version", "1.31.0", "--set-json", wrong]
+        done = helm("template", "x", CHART, *options, version=version)
+        assert done.returncode != 0
+        assert "schema" in done.stderr
 
 
 @each_file

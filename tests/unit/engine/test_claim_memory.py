@@ -27,6 +27,25 @@ def test_a_brief_claim_is_forgotten_in_time():
     assert dict(held.of("d")) == {2: 100.0}
 
 
+def test_an_assignment_that_has_ended_holds_nothing():
+    """Its worker may be garbage for hours before the collector finds it."""
+    memory = ClaimMemory(10)
+    ended, other = memory.for_assignment(), memory.for_assignment()
+    for part in (ended, other):
+        part.remember("old", 1, 100.0)
+    memory.count(6)  # a generation
+    for part in (ended, other):
+        part.remember("young", 1, 100.0, until=200.0)
+    ended.close()
+    ended.close()
+    assert not ended.of("old")
+    assert not ended.of("young")
+    ended.forget_expired(300.0)
+    assert memory.young == 1
+    assert other.of("old")
+    assert other.of("young")
+
+
 def test_memory_is_bounded_and_keeps_those_heard_of_last():
     held = remembering(100)
     for number in range(1000):

@@ -1,9 +1,11 @@
 """Exit statuses and one line of error."""
 
+import gc
 from pathlib import Path
 
 import pytest
 
+from engine.cli.__main__ import main
 from engine.cli.application import run
 
 
@@ -36,6 +38,7 @@ def test_a_command_that_fails_says_why(
     assert run(["migrate"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("proximity: cannot migrate the database: ")
+    assert "PROXIMITY_DATABASE_URL is postgresql://user:********@127.0.0.1:1/name" in error
     assert "secret" not in error
     assert error.count("\n") == 1
 
@@ -62,3 +65,21 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]):
     shown = capsys.readouterr().out
     for command in ("run", "migrate", "catalog", "publish", "dead-letters", "demo", "settings"):
         assert command in shown
+
+
+def test_ctrl_c_before_the_command_is_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """A machine that is busy imports for seconds."""
+
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        gc.enable()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "proximity: interrupted\n"

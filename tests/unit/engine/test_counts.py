@@ -2,8 +2,12 @@
 
 from collections import Counter
 from typing import Any
+from uuid import UUID
 
 import pytest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from engine.process.metrics import Metrics
 from engine.redis.claims import ClaimRequest, ClaimUpdate
@@ -36,6 +40,15 @@ def test_shared_decisions_are_multiplied_out():
         "throttled": 6,
     }
     assert totals(metrics, "proximity_claims_total") == {"held": 6}
+
+
+def test_decisions_that_add_the_same_share_a_tally(two_campaigns):
+    """So a batch at a thousand beacons has few to multiply out."""
+    one, other = (Decision(Reason.GRANTED, (), 1, two_campaigns) for _ in range(2))
+    assert one is not other
+    assert one.tally is other.tally
+    less = Decision(Reason.GRANTED, (), 1, two_campaigns[:1])
+    assert (less.tally.granted, one.tally.granted) == (1, 2)
 
 
 def test_a_grant_that_redis_denies_is_throttled(two_campaigns):
@@ -100,3 +113,39 @@ def test_a_grant_names_its_device_its_claim_and_its_message():
     assert grant.claim_request() == ClaimRequest(7, "device-1", owner, at, 3600)
     assert grant.returned_claim() == ClaimUpdate(7, "device-1", owner, at, 3600, keep=0)
     assert not grant.is_call
+
+
+def test_the_slowest_of_a_batch_stands_beside_its_bucket() -> None:
+    metrics, sent = Metrics(), campaign()
+    decision = Decision(Reason.GRANTED, granted=(sent,))
+    quick, slow = decoded(), decoded(detected_at="2026-11-20T09:59:30+0100")
+    traced = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    object.__setattr__(slow.record, "headers", [("traceparent", traced)])
+    beacon = IndexedBeacon(BEACON, [sent], None)
+    (fast,), (late,) = (grants_of(each, beacon, decision) for each in (quick, slow))
+    now = quick.detected_at + 1
+    with capture_logs() as logs:
+        count_sent(metrics, [fast, late], now)
+        count_sent(metrics, [fast], now + 1)  # not yet time for another one
+    expected = {
+        "notification": str(UUID(bytes=late.notification_id)),
+        "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+    }
+    assert exemplars(metrics) == {"60": (expected, 31.0)}
+    count_sent(metrics, [fast], now + 10)
+    assert {le: value for le, (_, value) in exemplars(metrics).items()} == {"60": 31.0, "30": 11.0}
+    (line,) = logs
+    assert line.items() >= expected.items()
+    assert (line["topic"], line["partition"], line["offset"]) == ("proximity.detections", 3, 7)
+    assert "device-1" not in str(line)
+
+
+def exemplars(metrics: Metrics) -> dict[str, tuple[dict[str, str], float]]:
+    """Labels and value by bucket, as Prometheus reads them."""
+    page = generate_openmetrics(metrics.registry).decode()
+    return {
+        sample.labels["le"].removesuffix(".0"): (sample.exemplar.labels, sample.exemplar.value)
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.exemplar is not None
+    }

@@ -30,6 +30,7 @@ def file(tmp_path: Path) -> Path:
 def test_the_secrets_are_these() -> None:
     assert set(secret_settings()) == {
         "kafka_sasl_password",
+        "kafka_sasl_oauth_client_secret",
         "kafka_ssl_password",
         "redis_url",
         "database_url",

@@ -37,7 +37,22 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("DATABASE_URL", f"mysql://user:{PASSWORD}@host", "postgresql://"),
         ("DATABASE_URL", f"postgresql://u:{PASSWORD}@h/x?sslrootcert=/not/there", "no such file"),
         ("REDIS_URL", f"redis://:{PASSWORD}@host:port", "redis://"),
-        ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8,nowhere", "network"),
+        ("DATABASE_URL", f"postgresql://u:{PASSWORD}@x@h/x", "write %40"),
+        ("DATABASE_URL", "sqlite://", "names no file"),
+        ("DATABASE_URL", "sqlite:///:memory:", "names no file"),
+        ("REDIS_URL", f"rediss://:{PASSWORD}@h?ssl_ca_certs=/not/there", "/there: no such file"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@h?ssl_ca_certs=x", "begin with rediss"),
+        ("REDIS_URL", f"redis+cluster://:{PASSWORD}@h?ssl_keyfile=x", "begin with rediss"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@h?decode_responses=yes", "'decode_responses' is not"),
+        ("REDIS_URL", f"redis+sentinel://{PASSWORD}@h/s?sentinel_x=1", "'sentinel_x' is not known"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@h?sentinel_password=1", "'sentinel_password' is not"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@h:1/first", "is a number"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@x@h", "write %40"),
+        ("REDIS_URL", "redis:/localhost", "accepted: [user:password@]host"),
+        ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8,nowhere", "'nowhere' is no network"),
+        ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.1/8", "no network; 127.0.0.0/8?"),
+        ("API_TRUSTED_PROXIES", "all", "accepted: networks such as 10.0.0.0/8"),
+        ("TOPIC_PREFIX", "a b", "'a b': Kafka takes letters, digits"),
         ("KAFKA_BOOTSTRAP_SERVERS", "localhost:abc", "'localhost:abc': a port is a number"),
         ("KAFKA_BOOTSTRAP_SERVERS", "kafka://localhost:9092", "accepted: host:port"),
         ("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092,:9092", "accepted: host:port"),
@@ -45,6 +60,13 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("KAFKA_SASL_USERNAME", "me", "no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT"),
         ("KAFKA_SASL_PASSWORD", PASSWORD, "set it to SASL_SSL or SASL_PLAINTEXT"),
         ("KAFKA_SASL_MECHANISM", "SCRAM-SHA-256", "no effect"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", f"https://me:{PASSWORD}@host/token", "accepted: http://"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", "idp.example/token", "accepted: http://"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", "https://idp.example:port/token", "cannot be read"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "a=1,2=b", "accepted: name=value"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "auth=b", "accepted: name=value"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "pool=a\x01b", "pool: a value is of printable"),
+        ("KAFKA_SASL_OAUTH_TIMEOUT", "0", "greater than 0"),
         ("KAFKA_SSL_CAFILE", "/not/there.pem", "No such file"),
         ("KAFKA_SSL_CAFILE", __file__, "set it to SSL or SASL_SSL"),
         ("API_PORT", "tcp://10.0.0.1:8000", "enableServiceLinks: false"),
@@ -65,6 +87,13 @@ def test_a_bad_value_is_named_on_one_line(
     assert PASSWORD not in message
 
 
+OAUTH = {
+    "SASL_MECHANISM": "OAUTHBEARER",
+    "SASL_OAUTH_TOKEN_URL": "https://idp.example/token",
+    "SASL_OAUTH_CLIENT_ID": "me",
+}
+
+
 @pytest.mark.parametrize(
     ("protocol", "given", "named"),
     [
@@ -72,6 +101,19 @@ def test_a_bad_value_is_named_on_one_line(
         ("SASL_PLAINTEXT", {"SASL_USERNAME": "me"}, "KAFKA_SASL_PASSWORD is required"),
         ("SSL", {"SASL_USERNAME": "me"}, "KAFKA_SASL_USERNAME has no effect"),
         ("SSL", {"SSL_KEYFILE": __file__}, "KAFKA_SSL_CERTFILE is required"),
+        ("SASL_SSL", {"SASL_MECHANISM": "OAUTHBEARER"}, "KAFKA_SASL_OAUTH_TOKEN_URL is required"),
+        ("SASL_SSL", OAUTH, "KAFKA_SASL_OAUTH_CLIENT_SECRET is required"),
+        (
+            "SASL_SSL",
+            OAUTH | {"SASL_PASSWORD": PASSWORD},
+            "KAFKA_SASL_PASSWORD has no effect with KAFKA_SASL_MECHANISM OAUTHBEARER",
+        ),
+        (
+            "SASL_SSL",
+            OAUTH | {"SASL_MECHANISM": "PLAIN"},
+            "KAFKA_SASL_OAUTH_TOKEN_URL has no effect with KAFKA_SASL_MECHANISM PLAIN: set it to",
+        ),
+        ("PLAINTEXT", {"SASL_OAUTH_SCOPE": "all"}, "KAFKA_SASL_OAUTH_SCOPE has no effect"),
     ],
 )
 def test_what_does_not_go_together_is_named(

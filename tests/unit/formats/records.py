@@ -46,8 +46,14 @@ def decoder(format_: str, **more: Any) -> DetectionDecoder:
 
 
 def decode(format_: str, *records: Record) -> DecodedBatch[DecodedDetection]:
-    """As a role decodes a batch."""
-    return asyncio.run(decoder(format_).decode(list(records)))
+    """As a role decodes a batch. (What is returned to asyncio.run is written out, twice.)"""
+    found: list[DecodedBatch[DecodedDetection]] = []
+
+    async def decoding() -> None:
+        found.append(await decoder(format_).decode(list(records)))
+
+    asyncio.run(decoding())
+    return found[0]
 
 
 def decoded(format_: str, record: Record) -> list[DecodedDetection]:

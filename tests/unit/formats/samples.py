@@ -164,6 +164,77 @@ KONTAKT = b"""{
    ]
 }"""
 
+# Kontakt.io's cloud (Kio Cloud), component Telemetry of the OpenAPI document "Location & Occupancy"
+# (developer.kontakt.io, as github.com/api-evangelist/kontaktio keeps it in openapi/): an event of
+# the stream is an element of the page that GET /v3/telemetry answers.
+KIO_TELEMETRY = b"""{
+  "trackingId": "gOnxcsiieN",
+  "timestamp": "2021-10-07T05:41:07.985Z",
+  "beaconTimestamp": "2021-10-07T11:41:07.988Z",
+  "gatewayTimestamp": "2021-10-07T11:41:07.988Z",
+  "cloudTimestamp": "2021-10-07T11:41:07.988Z",
+  "accelerometerSensitivity": 3,
+  "accelerometerX": -8,
+  "batteryLevel": 5,
+  "channel": 3,
+  "rssi": 4,
+  "sourceId": "CKgIEuTDpY",
+  "temperature": 42.012993,
+  "firmware": "1.0",
+  "model": 12,
+  "txPowerDbm": 4,
+  "uniqueId": "LWdBIM",
+  "calibratedRssi1m": -77,
+  "calibratedRssi0m": -36,
+  "eddystoneNamespace": "a018cecb01ceaa095297",
+  "eddystoneInstanceId": "05ae686502ab",
+  "iBeaconProximity": "23e16784-c2b5-43b6-b199-49de659535de",
+  "iBeaconMajor": 57095,
+  "iBeaconMinor": 20686,
+  "moving": true
+}"""
+KIO_PAGE = (
+    b"""{
+  "links": [{"rel": "self", "href": "https://apps.cloud.us.kontakt.io/v3/telemetry?page=0"}],
+  "page": {
+    "startTime": "2021-10-07T05:41:07.985Z", "endTime": "2021-10-07T06:41:08.042043Z",
+    "hasNext": false, "size": 2
+  },
+  "content": [
+    {
+      "trackingId": "fd:45:0a:68:25:7d",
+      "timestamp": "2022-03-20T23:39:00Z",
+      "batteryLevel": 99,
+      "rssi": -62,
+      "sourceId": "12Bh000T",
+      "numberOfPeopleDetected": 0,
+      "model": 31,
+      "uniqueId": "11rc007c",
+      "calibratedRssi1m": -69,
+      "moving": false
+    },
+"""
+    + KIO_TELEMETRY
+    + b"]}"
+)
+# The stream as it was in 2020 (developer.kontakt.io/backend/locationservices/streamsconfig).
+KIO_TELEMETRY_2020 = b"""{
+    "companyId": "abcdef",
+    "userId": "abcdef",
+    "sourceId": "abcdef",
+    "sourceType": "abcdef",
+    "trackingId": "abcdef",
+    "rssi": -77,
+    "timestamp": "2020-06-26T13:37:00Z",
+    "beaconTimestamp": 1600000000,
+    "batteryLevel": 100
+}"""
+# Its presence stream (github.com/kontaktio, location engine's clients): a list, and no triple.
+KIO_PRESENCE = (
+    b'[{"timestamp":1550526971,"sourceId":"0C:8D:DB:D9:0D:5B","trackingId":"5C:49:7D:AB:6E:19",'
+    b'"rssi":-86,"proximity":"NEAR","scanType":"BLE","deviceAddress":null}]'
+)
+
 # Advertisements of iBeacons, from manuals of gateways: Ingics iGS01S (manualshive.com, page 3),
 # UUID B9A5D27D56CC4E3AAB511F2153BCB967, major 0001, minor 452E; April Brother V4
 # (wiki.aprbrother.com, User_Guide_For_AB_BLE_Gateway_V4).

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.unit.engine.records import UUID, detection
+from tests.unit.formats import samples
 from tests.unit.formats.records import ARRIVED_AT, decoded, refused, report
 
 OWN = "cloudevents+own"
@@ -23,6 +24,7 @@ BINARY = (
     ("content-type", b"application/json"),
 )
 STRUCTURED = (("content-type", b"application/cloudevents+json; charset=UTF-8"),)
+BATCH = (("content-type", b"application/cloudevents-batch+json; charset=UTF-8"),)
 TIME = 1_522_900_584.0  # of the examples
 
 
@@ -38,6 +40,11 @@ def event(**fields: Any) -> dict[str, Any]:
         "data": detection(),
     } | fields
     return {name: value for name, value in whole.items() if value is not None}
+
+
+def batch(*events: dict[str, Any]) -> Any:
+    """A record of many events."""
+    return report(list(events), headers=BATCH)
 
 
 UNDATED = detection(detected_at=None)
@@ -110,13 +117,14 @@ def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
         (
             report(b"", headers=[("content-type", b"application/cloudevents+avro")]),
             "invalid_field",
-            "only application/cloudevents+json is read",
+            "application/cloudevents+json and application/cloudevents-batch+json are read",
         ),
-        (
-            report([], headers=[("content-type", b"application/cloudevents-batch+json")]),
-            "invalid_field",
-            "only application/cloudevents+json is read",
-        ),
+        (batch(event(), event(data=5)), "invalid_field", "object"),
+        (batch(event(), event(id=None)), "invalid_field", "`id`"),
+        (batch(event(), {}), "invalid_field", "`specversion`"),
+        (batch(*[event()] * 1001), "invalid_field", "1001 CloudEvents in a batch"),
+        (report(b"{}", headers=BATCH), "invalid_field", "array"),
+        (report(b"[", headers=BATCH), "malformed_json", "truncated"),
         (
             report(b'{"data":' + b"[" * 100_000, headers=STRUCTURED),
             "malformed_json",
@@ -128,3 +136,30 @@ def test_what_is_no_event_is_a_dead_letter(record: Any, reason: str, told: str):
     found, detail = refused(OWN, record)
     assert found == reason
     assert told in detail
+
+
+def test_each_event_of_a_batch_has_its_place():
+    other = UNDATED | {"minor": 7}
+    events = (event(), event(data=other), event(data=None, data_base64=AS_BASE64))
+    found = decoded(OWN, batch(*events))
+    assert [(each.key.minor, each.detected_at) for each in found] == [
+        (42, 1_795_165_200.0),
+        (7, TIME),
+        (42, 1_795_165_200.0),
+    ]
+    assert [each.index for each in found] == [0, 2**32, 2 * 2**32]
+    # The first one is the same detection as by itself.
+    assert found[0].index == decoded(OWN, report(event(), headers=STRUCTURED))[0].index
+    assert decoded(OWN, batch()) == []
+
+
+def test_a_batch_of_reports():
+    """The place of a sighting is that of its event, and that in the event's report."""
+    minew = orjson.loads(samples.MINEW)
+    reports = (minew, [minew[0]], [*minew, minew[1]])
+    found = decoded("cloudevents+minew", batch(*(event(data=each) for each in reports)))
+    assert [each.index for each in found] == [1, 2 * 2**32 + 1, 2 * 2**32 + 2]
+    many = event(data=[minew[0], *minew[1:] * 400])
+    assert len(decoded("cloudevents+minew", batch(many, many))) == 800
+    _, detail = refused("cloudevents+minew", batch(many, many, many))
+    assert detail == "more than 1000 sightings in a record"

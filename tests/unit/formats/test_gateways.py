@@ -12,6 +12,7 @@ from rules.model import Zone
 from tests.unit.formats import samples
 from tests.unit.formats.records import ARRIVED_AT, decode, decoded, refused, report
 
+KIO_KEY = ("23e16784-c2b5-43b6-b199-49de659535de", 57095, 20686)
 OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
 
 
@@ -131,6 +132,18 @@ def seen(format_: str, record: Any) -> list[tuple[Any, ...]]:
                 )
             ],
         ),
+        *[
+            (
+                "kontakt-cloud",
+                report(value, key=None),
+                [(place, *KIO_KEY, Zone.UNKNOWN, "gateway:CKgIEuTDpY", 1_633_606_867.988)],
+            )
+            for place, value in (
+                (0, samples.KIO_TELEMETRY),
+                (1, samples.KIO_PAGE),
+                (0, b"[" + samples.KIO_TELEMETRY + b"]"),
+            )
+        ],
     ],
 )
 def test_a_sample(format_: str, record: Any, expected: list[tuple[Any, ...]]):
@@ -149,6 +162,9 @@ def test_a_sample(format_: str, record: Any, expected: list[tuple[Any, ...]]):
         ("mist", samples.MIST_LOCATION),
         ("mist", b'{"topic":"ping","events":[]}'),
         ("kontakt", samples.KONTAKT),
+        ("kontakt-cloud", samples.KIO_TELEMETRY_2020),
+        ("kontakt-cloud", samples.KIO_PRESENCE),
+        ("kontakt-cloud", b'{"content":[]}'),
     ],
 )
 def test_what_is_about_no_ibeacon_is_no_fault(format_: str, value: bytes):
@@ -184,6 +200,21 @@ def test_ibeacons_among_kontakts_events():
     assert seen("kontakt", upload(4, nested)) == [
         (0, *INGICS_KEY, Zone.NEAR, udid, 1_688_335_200.123)
     ]
+
+
+@pytest.mark.parametrize(
+    ("times", "at"),
+    [
+        ({}, 1_633_606_867.988),
+        ({"gatewayTimestamp": None}, 1_633_585_267.985),
+        ({"gatewayTimestamp": 1_633_606_867}, 1_633_606_867.0),
+        ({"gatewayTimestamp": None, "timestamp": None}, ARRIVED_AT),
+    ],
+)
+def test_a_gateway_dates_what_kontakts_cloud_tells(times: dict[str, Any], at: float):
+    event = orjson.loads(samples.KIO_TELEMETRY) | times | {"rssi": -80}
+    (found,) = decoded("kontakt-cloud", report(event))
+    assert (found.detected_at, found.zone) == (at, Zone.NEAR)  # -77 dBm at one metre
 
 
 @pytest.mark.parametrize(
@@ -230,6 +261,12 @@ def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") 
     return report(sample.replace(old, new, 1), key=key)
 
 
+def kio(old: bytes, new: bytes) -> Any:
+    """The cloud's event with one thing in it replaced; the gateway's time stands first."""
+    event = samples.KIO_TELEMETRY.replace(b'"beaconTimestamp": "2021-10-07T11:41:07.988Z",', b"")
+    return changed(event, old, new)
+
+
 @pytest.mark.parametrize(
     ("format_", "record", "reason", "told"),
     [
@@ -253,7 +290,7 @@ def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") 
             "minew",
             report([orjson.loads(samples.MINEW)[1]] * (MOST_SIGHTINGS + 1)),
             "invalid_field",
-            "1001 sightings",
+            "more than 1000 sightings",
         ),
         ("theengs", report(b"[]"), "invalid_field", "object"),
         ("theengs", changed(samples.THEENGS, b'"major":0,', b""), "invalid_field", "`major`"),
@@ -278,6 +315,13 @@ def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") 
         ("kontakt", upload(3, event(rssi=None)), "invalid_field", "rssi"),
         ("kontakt", upload(3, event(timestamp=10**15)), "invalid_field", "9999"),
         ("kontakt", report(b'{"version":3,"events":[]}'), "invalid_field", "`sourceId`"),
+        ("kontakt-cloud", report(b"5"), "invalid_field", "Expected"),
+        ("kontakt-cloud", report(b"[5]"), "invalid_field", "object"),
+        ("kontakt-cloud", kio(b"57095", b"70000"), "invalid_field", "65535"),
+        ("kontakt-cloud", kio(b'"sourceId"', b'"source"'), "invalid_field", "`sourceId`"),
+        ("kontakt-cloud", kio(b'"rssi": 4,', b""), "invalid_field", "`rssi`"),
+        ("kontakt-cloud", kio(b"23e16784", b"x"), "invalid_field", "hexadecimal"),
+        ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "invalid_field", "9999"),
     ],
 )
 def test_what_is_malformed_is_a_dead_letter(format_: str, record: Any, reason: str, told: str):
@@ -305,6 +349,7 @@ def test_a_report_is_understood_whole_or_not_at_all():
         ("espresense", samples.ESPRESENSE, samples.ESPRESENSE_TOPIC),
         ("mist", samples.MIST, None),
         ("kontakt", upload(3, event()).value, None),
+        ("kontakt-cloud", samples.KIO_TELEMETRY, None),
     ],
 )
 def test_each_in_cloudevents(format_: str, value: bytes, key: bytes | None):

@@ -1,7 +1,6 @@
 """Avro, Protobuf and JSON Schema behind Confluent's wire format, with a registry over HTTP."""
 
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from engine.kafka.decoding import Record
 from engine.kafka.detection_decoder import DetectionDecoder
 from rules.model import Zone
-from tests.servers.schema_registry import Registered, SchemaRegistryService, schema_registry
+from tests.servers.schema_registry import Registered, SchemaRegistryService
 from tests.unit.engine.records import UUID
 from tests.unit.formats import registered
 from tests.unit.formats.records import ARRIVED_AT, decoder, report
@@ -20,12 +19,6 @@ from tests.unit.formats.registered import avro, detection, framed, protobuf
 TEN_IN_PARIS = datetime(2026, 11, 20, 9, 0, 0, 250_000, UTC)
 AT = 1_795_165_200.25
 PROTO = {"uuid": UUID, "major": 1, "minor": 42, "device": {"udid": "device-1"}}
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[SchemaRegistryService]:
-    async with schema_registry() as running:
-        yield running
 
 
 def of(registry: SchemaRegistryService, format_: str, **more: Any) -> DetectionDecoder:
@@ -199,11 +192,25 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
 
 CIRCLE = Registered("AVRO", '"A"', references=(("A", "a", 1),))
 DEEP = {"type": "array", "items": "null"}
+NULLS = ["null"] * 500  # beside a byte: five hundred values a byte
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}
+
+
+def long(size: int) -> bytes:
+    """So many bytes in Avro."""
+    return avro(b"\x01" * size, "bytes")
 
 
 def record_of(*types: Any) -> str:
     fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(types)]
     return json.dumps({"type": "record", "name": "R", "fields": fields})
+
+
+def listed(item: str, kind: str = "array") -> str:
+    items = "items" if kind == "array" else "values"
+    return json.dumps({"type": kind, items: json.loads(item)})
 
 
 @pytest.mark.parametrize(
@@ -219,6 +226,15 @@ def record_of(*types: Any) -> str:
         ("avro", Registered("AVRO", '"string"'), b"\x00", "Expected `object`"),
         ("avro", Registered("AVRO", json.dumps(DEEP)), b"\xfe" * 9, "what takes no bytes"),
         ("avro", Registered("AVRO", record_of(DEEP)), b"\xfe" * 9, "what takes no bytes"),
+        # Of a byte each: ten thousand values a byte.
+        (
+            "avro",
+            Registered("AVRO", listed(record_of("boolean", *["null"] * 500))),
+            b"",
+            "no bytes",
+        ),
+        ("avro", Registered("AVRO", listed(record_of(*["null"] * 500), "map")), b"", "no bytes"),
+        ("avro", Registered("AVRO", record_of(DECIMAL)), long(1_000_000), "are not by it"),
         ("avro", Registered("AVRO", record_of(["null", "R"])), b"\x02" * 9, "R holds itself"),
         (
             "avro",
@@ -249,6 +265,9 @@ def record_of(*types: Any) -> str:
         ("protobuf", registered.PROTOBUF, b"\x02\x01", "not negative"),
         ("protobuf", registered.PROTOBUF, b"\x02\x06", "no message of the indexes [3]"),
         ("protobuf", registered.PROTOBUF, b"\x02\x02\xff\xff", "are not by it"),
+        # A string of four gigabytes; groups within groups without end.
+        ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "are not by it"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "are not by it"),
         ("protobuf", registered.PROTOBUF, b"\x00", "missing required field `uuid`"),
         ("protobuf", registered.PROTOBUF, protobuf(), "missing required field"),
         ("protobuf", registered.PROTOBUF, protobuf(**PROTO | {"major": 65536}), "65535"),

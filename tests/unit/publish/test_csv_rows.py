@@ -65,6 +65,8 @@ def test_a_bad_row_is_named_with_what_is_accepted(row: str, fault: str) -> None:
     ("header", "fault"),
     [
         (b"uuid,major,minor,udid,rsi", "unknown column 'rsi'; accepted: uuid, major, minor, prox"),
+        (b"uuid;major;minor;udid;rssi", "the cells are separated by ';'; accepted: commas"),
+        (b"uuid\tmajor\tminor", r"the cells are separated by '\\t'; accepted: commas"),
         (b"uuid,major,minor,udid,rssi,rssi", "the column rssi is there twice"),
         (b"uuid,major,udid,rssi", "the column minor is missing; required: uuid, major, minor, ud"),
         (b"uuid,major,minor,udid,name", "one of the columns proximity and rssi is required"),

@@ -66,6 +66,31 @@ def test_a_wrong_uuid_is_told() -> None:
         JsonLines().read(LINE.replace(UUID, b"z" * 32))
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (
+            {"proximity": "next door"},
+            "^proximity 'next door': not a proximity; accepted: immediate",
+        ),
+        ({"detected_at": "yesterday"}, "^detected_at 'yesterday': a timestamp is written 2026-"),
+        ({"major": "x"}, "^major 'x': not a whole number from 0 to 65535;"),
+        ({"minor": -1}, "^minor -1: not a whole number from 0 to 65535;"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_stands_in_it(
+    given: dict[str, object], named: str
+) -> None:
+    fields = msgspec.json.decode(LINE, type=dict[str, object]) | given
+    with pytest.raises(ValueError, match=named):
+        JsonLines().read(msgspec.json.encode(fields))
+
+
+def test_another_encoding_is_told() -> None:
+    with pytest.raises(ValueError, match=r"^not UTF-8 \(byte 1 of the line\);"):
+        JsonLines().read(LINE.decode().encode("utf-16"))
+
+
 @pytest.mark.parametrize("line", [b"{", b'{"uuid": "x",', b'  {"device": {'])
 def test_a_pretty_printed_file_is_told_what_is_wrong_with_it(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"ends within a detection: .*jq -c \. FILE"):

@@ -26,7 +26,8 @@ def tallied(
     tally = Tally()
     target = None if made is None else made.target
     for at, zone in detections:
-        tally.add([(made, decide(target, zone, at, at, 300.0, held or {}), at // 900)])
+        decision = decide(target, zone, at, at, 300.0, held or {})
+        tally.cell(made, decision, at // 900).count += 1
     tally.fold()
     return tally
 

@@ -1,7 +1,7 @@
 """What each check says, and when the next moment comes."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -20,6 +20,14 @@ from rules.explanation import (
 from rules.model import Reason, Zone
 from tests.unit.rules.records import beacon, campaign, epoch, venue
 
+LATE_CHECKS = (
+    Reason.NOT_STARTED,
+    Reason.ENDED,
+    Reason.WRONG_WEEKDAY,
+    Reason.OUTSIDE_HOURS,
+    Reason.THROTTLED,
+    Reason.GRANTED,
+)
 FRIDAY = epoch("2026-11-20T22:41:00+01:00")
 PARIS = {"time_zone": "Europe/Paris"}
 
@@ -208,3 +216,22 @@ def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
 )
 def test_durations(seconds: float, told: str) -> None:
     assert duration_text(seconds) == told
+
+
+YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
+
+
+@pytest.mark.parametrize("at", [YEAR_1, 0.0, YEAR_9999])
+@pytest.mark.parametrize("decided_at", [YEAR_1, YEAR_9999])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/New_York", None])
+def test_at_the_edges_of_the_calendar(at: float, decided_at: float, zone: str | None) -> None:
+    """Whatever the dates are, each check has its words, and the search for a moment ends."""
+    claims = {campaign().id: HeldClaim("owner", YEAR_9999)}
+    behind, ahead = timezone(timedelta(hours=-12)), timezone(timedelta(hours=14))
+    for start in (datetime(1, 1, 1, tzinfo=ahead), datetime(2026, 1, 1, tzinfo=UTC)):
+        for end in (datetime(9999, 12, 31, tzinfo=behind), datetime(2026, 12, 1, tzinfo=UTC)):
+            fields = {"start": start, "end": end, "time_zone": zone, "start_minute": 1320}
+            question = asked(at, claims=claims, decided_at=decided_at)
+            explained = only(at_beacon(question, **fields, end_minute=120, delay=3600))
+            assert explained.reason in (Reason.STALE, Reason.FUTURE, *LATE_CHECKS)
+            assert all(each.compared.found for each in explained.checks)

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from rules.local_time import DAY, LocalClock, Stretch, fixed_clock
+from rules.local_time import DAY, LocalClock, Stretch, fixed_clock, zone_clock
 from rules.model import Reason
 from rules.schedule import Schedule, Verdict
 from tests.unit.rules.records import campaign, epoch
@@ -160,3 +160,20 @@ def test_only_midnight_itself_stands_for_the_whole_day(written: tuple[int, int, 
 def test_either_date_without_an_offset_is_refused(naive: str) -> None:
     with pytest.raises(ValueError, match=r"^campaign 7: start and end need a UTC offset$"):
         Schedule(campaign(id=7, **{naive: datetime(2026, 6, 1)}))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("zone", "instant", "shown"),
+    [
+        ("UTC", -62_135_596_800, "0001-01-01T00:00:00+0000"),
+        ("UTC", 253_402_300_799, "9999-12-31T23:59:59+0000"),
+        ("Pacific/Kiritimati", 253_402_300_799, "9999-12-31T23:59:59+1400"),
+        ("Pacific/Kiritimati", 253_402_250_000, "9999-12-31T23:53:20+1400"),
+        ("America/New_York", -62_135_596_800, "0001-01-01T00:00:00-0456"),
+        ("America/New_York", 253_402_300_799, "9999-12-31T18:59:59-0500"),
+        ("Europe/Paris", 1e18, "9999-12-31T23:59:59+0100"),
+        ("Europe/Paris", -inf, "0001-01-01T00:00:00+0009"),
+    ],
+)
+def test_a_clock_shows_the_first_and_the_last_year(zone: str, instant: float, shown: str) -> None:
+    assert zone_clock(zone).written(instant) == shown

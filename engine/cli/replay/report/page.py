@@ -1,28 +1,26 @@
 """The page itself. Whatever comes from a catalog goes in as text: names are their owners' words.
-
-A policy in the page lets it run its own scripts, by their hashes, and load nothing at all: what an
-escape might have missed could neither run nor call anybody.
+The document's policy sees to it that what an escape might have missed could neither run nor call
+anybody.
 """
 
-import base64
-import hashlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
-from importlib.resources import files
-from typing import Any, NamedTuple
-
-import orjson
+from typing import NamedTuple
 
 from catalog.plain_text import for_terminal
 from engine.cli.demo.reasons import WORDS
 from engine.cli.replay.outcome import CampaignRow, Outcome, ReplayFindings
+from engine.cli.replay.report.document import (
+    html_document,
+    report_asset,
+    report_style,
+    uplot_script,
+    uplot_style,
+)
 from engine.cli.replay.report.series import plots
 from engine.cli.replay.text import mostly, paired, told
 from rules.model import Reason
-
-_ASSETS = files("engine.cli.replay.report")
-_LIBRARY = files("api.console").joinpath("vendor", "uplot")
 
 
 class ReportColumn(NamedTuple):
@@ -36,48 +34,13 @@ class ReportColumn(NamedTuple):
 def write_page(findings: ReplayFindings) -> str:
     """The whole file."""
     data = plots(findings.outcomes)
-    scripts = [_library("uPlot.iife.min.js"), _read("assets/report.js")]
-    styles = [_library("uPlot.min.css"), _read("assets/report.css")]
-    policy = (
-        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; "
-        "base-uri 'none'; form-action 'none'"
+    return html_document(
+        "Replay",
+        styles=[uplot_style(), report_style()],
+        scripts=[uplot_script(), report_asset("assets/report.js")],
+        body=_body(findings, {plot["id"] for plot in data["plots"]}),
+        data=data,
     )
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            "<title>Replay</title>",
-            *(f"<style>{style}</style>" for style in styles),
-            "</head>\n<body>",
-            *_body(findings, {plot["id"] for plot in data["plots"]}),
-            f'<script type="application/json" id="data">{_in_element(data)}</script>',
-            *(f"<script>{script}</script>" for script in scripts),
-            f"<!-- uPlot:\n{_library('LICENSE')}-->",
-            "</body>\n</html>\n",
-        ]
-    )
-
-
-def _library(name: str) -> str:
-    return _LIBRARY.joinpath(name).read_text(encoding="utf-8")
-
-
-def _read(name: str) -> str:
-    return _ASSETS.joinpath(*name.split("/")).read_text(encoding="utf-8")
-
-
-def _hashes(texts: Iterable[str]) -> str:
-    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in texts)
-    return " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
-
-
-def _in_element(data: dict[str, Any]) -> str:
-    """JSON in which nothing can end its element."""
-    written = orjson.dumps(data).decode()
-    for character in "<>&":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return written
 
 
 def _text(words: str) -> str:

@@ -25,8 +25,9 @@ def plots(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     unit = _HOUR if not walls or walls[-1] - walls[0] < _MOST_HOURS * _HOUR else _DAY
     xs = sorted({wall - wall % unit for wall in walls})
     drawn = [_sent(outcomes, unit, xs)]
+    reasons = list(_by_reason(rows, unit))  # of all catalogs: a reason has one colour
     drawn += [
-        _plot(f"reasons-{number}", _by_reason(outcome.rows, unit), xs)
+        _plot(f"reasons-{number}", _by_reason(outcome.rows, unit, reasons), xs, colours=reasons)
         for number, outcome in enumerate(outcomes)
     ]
     return {"unit": unit, "x": xs, "plots": [plot for plot in drawn if plot["series"]]}
@@ -41,9 +42,22 @@ def _sent(outcomes: Sequence[Outcome], unit: int, xs: Sequence[int]) -> dict[str
     return _plot("sent", both, xs, stacked=False)
 
 
-def _plot(id_: str, counts: Counts, xs: Sequence[int], *, stacked: bool = True) -> dict[str, Any]:
+def _plot(
+    id_: str,
+    counts: Counts,
+    xs: Sequence[int],
+    *,
+    stacked: bool = True,
+    colours: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """`colours` has the labels in the order of the colours, else they have their own."""
+    order = list(counts if colours is None else colours)
     series = [
-        {"label": _short(for_terminal(label)), "values": [by_time.get(x, 0) for x in xs]}
+        {
+            "label": _short(for_terminal(label)),
+            "colour": order.index(label),
+            "values": [by_time.get(x, 0) for x in xs],
+        }
         for label, by_time in counts.items()
     ]
     return {"id": id_, "stacked": stacked, "series": series}
@@ -83,11 +97,13 @@ def _numbered(name: str, before: Sequence[str]) -> str:
     return name if name not in before else f"{name} ({before.count(name) + 1})"
 
 
-def _by_reason(rows: Sequence[HourRow], unit: int) -> Counts:
-    counts: defaultdict[Reason, Counter[int]] = defaultdict(Counter)
+def _by_reason(rows: Sequence[HourRow], unit: int, shown: Sequence[str] | None = None) -> Counts:
+    """The most frequent reasons first, and the others together; or those that are `shown` so."""
+    counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for row in rows:
-        counts[row.reason][row.hour.wall - row.hour.wall % unit] += row.detections
-    ordered = sorted(counts, key=lambda reason: -counts[reason].total())
-    shown = {reason.value: counts[reason] for reason in ordered[: _MOST_SERIES - 1]}
-    rest = sum((counts[reason] for reason in ordered[_MOST_SERIES - 1 :]), Counter[int]())
-    return shown | ({_OTHERS: rest} if rest else {})
+        counts[row.reason.value][row.hour.wall - row.hour.wall % unit] += row.detections
+    if shown is None:
+        shown = sorted(counts, key=lambda reason: -counts[reason].total())[: _MOST_SERIES - 1]
+    others = [by_time for reason, by_time in counts.items() if reason not in shown]
+    listed = {reason: counts[reason] for reason in shown if reason in counts}
+    return listed | ({_OTHERS: sum(others, Counter[int]())} if others else {})

@@ -47,10 +47,10 @@
     };
     const bars = uPlot.paths.bars({ size: [plot.stacked ? 0.85 : 0.4, 48], align: 0 });
     const beside = [-1, 1].map((align) => uPlot.paths.bars({ size: [0.42, 24], align }));
-    const series = plot.series.map(({ label, values }, number) => ({
+    const series = plot.series.map(({ label, colour, values }, number) => ({
       label,
-      fill: COLOURS[number % COLOURS.length],
-      stroke: COLOURS[number % COLOURS.length],
+      fill: COLOURS[colour],
+      stroke: COLOURS[colour],
       width: 0,
       points: { show: false },
       paths: plot.stacked ? bars : beside[number % 2],
@@ -74,7 +74,7 @@
           values: (u, splits) => splits.map((value) => value.toLocaleString("en",
             { notation: value < 1e4 ? "standard" : "compact" })) },
       ],
-      series: [{ value: (u, seconds) => (seconds === null ? "" : when(seconds)) }, ...series],
+      series: [{ label: "", value: (u, s) => (s === null ? "" : when(s)) }, ...series],
       cursor: { drag: { x: false, y: false }, points: { show: false } },
       legend: { markers: { width: 0 } },
     };

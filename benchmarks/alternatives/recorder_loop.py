@@ -1,0 +1,98 @@
+"""The recorder's job with confluent-kafka and asyncpg: a trace row a detection, counters a device.
+
+Traces are copied, counters upserted and offsets committed after the transaction: a crash between
+the two counts a batch again.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from datetime import datetime
+
+import asyncpg
+import orjson
+from confluent_kafka import Consumer, Message
+
+from benchmarks.alternatives import job
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS device (
+    udid text PRIMARY KEY, nb_beacon bigint DEFAULT 0, nb_campaign bigint DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS trace (
+    udid text, uuid text, major int, minor int, proximity text, create_on timestamptz
+);
+CREATE TABLE IF NOT EXISTS statistic (
+    day date, minor int, detections bigint, PRIMARY KEY (day, minor)
+);
+CREATE TABLE IF NOT EXISTS reception (id text PRIMARY KEY, udid text, campaign int);
+"""
+_DEVICES = """
+INSERT INTO device AS d (udid, nb_beacon) SELECT * FROM unnest($1::text[], $2::bigint[])
+ON CONFLICT (udid) DO UPDATE SET nb_beacon = d.nb_beacon + excluded.nb_beacon
+"""
+_STATISTIC = """
+INSERT INTO statistic AS s SELECT * FROM unnest($1::date[], $2::int[], $3::bigint[])
+ON CONFLICT (day, minor) DO UPDATE SET detections = s.detections + excluded.detections
+"""
+_NEW = """
+INSERT INTO reception SELECT * FROM unnest($1::text[], $2::text[], $3::int[])
+ON CONFLICT DO NOTHING RETURNING udid
+"""
+_CAMPAIGNS = """
+INSERT INTO device AS d (udid, nb_campaign) SELECT * FROM unnest($1::text[], $2::bigint[])
+ON CONFLICT (udid) DO UPDATE SET nb_campaign = d.nb_campaign + excluded.nb_campaign
+"""
+
+
+async def main() -> None:
+    """Until it is ended."""
+    database = await asyncpg.connect(os.environ["BENCH_DATABASE"])
+    await database.execute(_TABLES)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job.SERVERS,
+            "group.id": f"{job.GROUP}recorder",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([job.DETECTIONS, job.NOTIFICATIONS])
+    while True:
+        records = consumer.consume(job.BATCH, 0.1)
+        if not records:
+            continue
+        async with database.transaction():
+            await detections(database, [r for r in records if r.topic() == job.DETECTIONS])
+            await notifications(database, [r for r in records if r.topic() == job.NOTIFICATIONS])
+        consumer.commit(asynchronous=False)
+
+
+async def detections(database: asyncpg.Connection, records: list[Message]) -> None:
+    """Traces, counters of devices, figures of the day."""
+    rows, devices, days = [], Counter[str](), Counter[tuple[datetime, int]]()
+    for record in records:
+        seen = orjson.loads(record.value() or b"")
+        at = datetime.fromisoformat(seen["detected_at"])
+        udid, major, minor = seen["device"]["udid"], seen["major"], seen["minor"]
+        rows.append((udid, seen["uuid"], major, minor, seen["proximity"], at))
+        devices[udid] += 1
+        days[(at.replace(hour=0, minute=0, second=0), minor)] += 1
+    await database.copy_records_to_table("trace", records=rows)
+    await database.execute(_DEVICES, list(devices), list(devices.values()))
+    of_days, of_minors = [day.date() for day, _ in days], [minor for _, minor in days]
+    await database.execute(_STATISTIC, of_days, of_minors, list(days.values()))
+
+
+async def notifications(database: asyncpg.Connection, records: list[Message]) -> None:
+    """Each id is counted once."""
+    said = [orjson.loads(record.value() or b"") for record in records]
+    ids, udids = [each["id"] for each in said], [each["device"]["udid"] for each in said]
+    numbers = [each["campaign"]["id"] for each in said]
+    new = await database.fetch(_NEW, ids, udids, numbers)
+    counts = Counter(row["udid"] for row in new)
+    await database.execute(_CAMPAIGNS, list(counts), list(counts.values()))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

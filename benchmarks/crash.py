@@ -1,0 +1,200 @@
+"""`python -m benchmarks.crash`: each subject is killed (SIGKILL) at six tenths of its notifications
+and started again: what was lost, what was sent again, and when it went on."""
+
+import argparse
+import asyncio
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from benchmarks.figures import Findings, Sheet, Spread, add_json, as_options, finish
+from benchmarks.lineup import EVERYBODY, FLOOR, USUAL, Subject
+from benchmarks.machine import MachineWatch
+from benchmarks.rounds import Rounds, SubjectError
+from benchmarks.servers import servers
+from benchmarks.topics import Notified
+from benchmarks.workloads import workloads
+
+_NEVER = 1_000_000_000  # records: who is to be killed must not end by itself
+_SHARE = 0.6
+_START_SECONDS = 240.0
+_RESUME_SECONDS = 180.0  # a dead member's partitions are given away after its session timeout
+_LOOK_SECONDS = 0.02
+_SETTLE_SECONDS = 0.5
+_STOP_SECONDS = 20.0
+
+
+class Aftermath(NamedTuple):
+    """Of notifications: how many should be there, are lost, came twice with another id, came again
+    with the same id; and the seconds until the first new one."""
+
+    expected: int
+    lost: int
+    other_id: int
+    same_id: int
+    resumed: float
+
+
+def main() -> None:
+    """Parse the arguments, run, print a table."""
+    arguments = _arguments()
+    console, watch = Console(), MachineWatch()
+    names = [name for name in EVERYBODY if name != FLOOR]
+    chosen = names if "all" in arguments.subjects else arguments.subjects
+    subjects = [EVERYBODY[name] for name in chosen if EVERYBODY[name].there]
+    found, failures = asyncio.run(_measure(arguments, subjects, console))
+    findings = Findings(
+        name="crash",
+        command="python -m benchmarks.crash",
+        machine=watch.described(),
+        options=as_options(arguments),
+        sheets={"table": _sheet(found)},
+        notes=failures,
+        rounds={name: [each._asdict() for each in all_of] for name, all_of in found.items()},
+    )
+    finish(console, findings, arguments.json)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.crash", description=__doc__)
+    parser.add_argument("--records", type=int, default=60_000, help="detections; each grants two")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--broker", default="apache", help="apache, or host:port")
+    usual = [name for name in USUAL if name != FLOOR]
+    parser.add_argument(
+        "--subjects", nargs="+", choices=[*EVERYBODY, "all"], default=usual, metavar="NAME"
+    )
+    parser.add_argument(
+        "--quiet", type=float, default=12.0, help="seconds without a notification that end a run"
+    )
+    add_json(parser)
+    return parser.parse_args()
+
+
+async def _measure(
+    arguments: argparse.Namespace, subjects: list[Subject], console: Console
+) -> tuple[dict[str, list[Aftermath]], list[str]]:
+    found: dict[str, list[Aftermath]] = {}
+    failures: list[str] = []
+    workload = workloads(arguments.records)["scatter"]
+    async with servers(arguments.broker) as running:
+        with tempfile.TemporaryDirectory() as directory:
+            runs = Rounds(running, workload, arguments.records, Path(directory))
+            await runs.prepare()
+            expected = len(workload.notifications(arguments.records)) * workload.campaigns
+            for number in range(arguments.rounds):
+                for subject in subjects:
+                    try:
+                        crash = _Crash(runs, subject, expected)
+                        result = await crash.run(arguments.quiet)
+                    except SubjectError as error:
+                        failures.append(str(error))
+                        console.print(f"  {error}", highlight=False)
+                        continue
+                    found.setdefault(subject.name, []).append(result)
+                    console.print(f"  round {number + 1}: {subject.name} {result}")
+    return found, failures
+
+
+class _Crash:
+    """One subject, killed and started again."""
+
+    def __init__(self, runs: Rounds, subject: Subject, expected: int) -> None:
+        self._runs = runs
+        self._subject = subject
+        self._expected = expected
+
+    async def run(self, quiet: float) -> Aftermath:
+        """Raises SubjectError."""
+        group = await self._runs.begin(self._subject)
+        return await asyncio.to_thread(self._run, group, quiet)
+
+    def _run(self, group: str, quiet: float) -> Aftermath:
+        begins = self._runs.measured.ends()
+        first = self._runs.started(self._subject, _NEVER, group)
+        try:
+            enough = sum(begins.values()) + _SHARE * self._expected
+            self._wait(lambda: self._count() >= enough, first, _START_SECONDS, "published enough")
+        finally:
+            first.kill()
+            first.wait()
+        # What the dead process had sent may still be on its way through the broker.
+        before = self._until_quiet(_SETTLE_SECONDS)
+        restarted = time.monotonic()
+        second = self._runs.started(self._subject, _NEVER, group)
+        try:
+            self._wait(lambda: self._count() > before, second, _RESUME_SECONDS, "went on")
+            resumed = time.monotonic() - restarted
+            self._until_quiet(quiet)
+        finally:
+            _stop(second)
+        return aftermath(self._expected, self._runs.measured.notified(begins), resumed)
+
+    def _count(self) -> int:
+        return sum(self._runs.measured.ends().values())
+
+    def _wait(
+        self, done: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float, what: str
+    ) -> None:
+        give_up = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > give_up or process.poll() is not None:
+                raise SubjectError(f"{self._subject.name}, crash: it never {what}")
+            time.sleep(_LOOK_SECONDS)
+
+    def _until_quiet(self, quiet: float) -> int:
+        last, since = self._count(), time.monotonic()
+        while time.monotonic() - since < quiet:
+            time.sleep(_LOOK_SECONDS)
+            if (now := self._count()) != last:
+                last, since = now, time.monotonic()
+        return last
+
+
+def aftermath(expected: int, found: Iterable[Notified], resumed: float) -> Aftermath:
+    """What the notifications that are there say."""
+    ids: dict[tuple[str, int, int], list[str]] = {}
+    for each in found:
+        ids.setdefault((each.udid, each.beacon, each.campaign), []).append(each.id)
+    distinct = sum(len(set(every)) for every in ids.values())
+    return Aftermath(
+        expected=expected,
+        lost=expected - len(ids),
+        other_id=distinct - len(ids),
+        same_id=sum(map(len, ids.values())) - distinct,
+        resumed=resumed,
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _sheet(found: dict[str, list[Aftermath]]) -> Sheet:
+    columns = ["subject", "of", "lost", "twice, another id", "again, same id", "goes on after, s"]
+    rows = [
+        [
+            name,
+            f"{aftermaths[0].expected:,}",
+            *(
+                str(Spread(getattr(each, field) for each in aftermaths))
+                for field in ("lost", "other_id", "same_id", "resumed")
+            ),
+        ]
+        for name, aftermaths in found.items()
+    ]
+    return Sheet("Killed at 60% and started again: notifications", columns, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Faults under load, one after the other on one installation: `make faults`."""

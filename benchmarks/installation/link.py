@@ -1,0 +1,89 @@
+"""A way to a server that a test may slow down or cut: a relay on loopback."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from engine.process.cancelling import cancel
+
+_PIECE = 64 * 1024
+
+
+class Link:
+    """Relays connections to `port`. `delay` seconds lie between what arrives and what goes on, each
+    way; many pieces may be on their way at once. While `is_cut` nobody gets through."""
+
+    def __init__(self, port: int) -> None:
+        self.delay = 0.0
+        self.is_cut = False
+        self.port = 0
+        self._target = port
+        self._relays: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Link"]:
+        """Listen within the context; `port` says where."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1024)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            await cancel(self._relays)
+            await server.wait_closed()
+
+    async def cut(self) -> None:
+        """End every connection, and each new one as soon as it is there."""
+        self.is_cut = True
+        await cancel(self._relays)
+
+    def mend(self) -> None:
+        """Let everybody through again."""
+        self.is_cut = False
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._relays.add(task)
+        try:
+            # asyncio's streams complain of a handler that is cancelled.
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                if not self.is_cut:
+                    await self._relay(reader, writer)
+        finally:
+            self._relays.discard(task)
+            writer.transport.abort()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        ways = [asyncio.create_task(self._carry(*way)) for way in ((reader, back), (there, writer))]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel(ways)
+            back.transport.abort()
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        """Until the source ends; at that the connection is over both ways."""
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        sending = asyncio.create_task(self._send(waiting, target))
+        now = asyncio.get_running_loop().time
+        try:
+            with contextlib.suppress(OSError):
+                while piece := await source.read(_PIECE):
+                    waiting.put_nowait((now() + self.delay, piece))
+        finally:
+            await cancel([sending])
+
+    async def _send(
+        self, waiting: "asyncio.Queue[tuple[float, bytes]]", target: asyncio.StreamWriter
+    ) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            due, piece = await waiting.get()
+            if due > now():
+                await asyncio.sleep(due - now())  # the slowness of the way
+            with contextlib.suppress(OSError):
+                target.write(piece)
+                await target.drain()

@@ -1,0 +1,1 @@
+"""Load on any cluster, open loop: `python -m benchmarks.load`. See ../README.md."""

@@ -1,0 +1,107 @@
+"""The machine of a run: what it is, and how much of it others used meanwhile."""
+
+import contextlib
+import os
+import platform
+import resource
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+_BUSY_LOAD = 0.7  # a processor, before the run
+_BUSY_OTHERS = 0.15  # share of the processors that others had during the run
+_CPU, _MEMORY = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+_STAT = Path("/proc/stat")
+_IDLE, _IOWAIT, _STEAL = 3, 4, 7  # columns of the first line of /proc/stat
+
+
+class MachineWatch:
+    """From its making on. What belongs to the run must have ended, and been waited for, when it is
+    described: only then is its processor time known."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._at = datetime.now(UTC)
+        self._load = os.getloadavg()[0]
+        self._busy, self._steal = _ticks()
+        self._own = _own_seconds()
+
+    @property
+    def warning(self) -> str:
+        """What to say before a run on a machine that is busy already; or nothing."""
+        if self._load / _processors() <= _BUSY_LOAD:
+            return ""
+        return (
+            f"The machine is busy (load {self._load:.1f}): believe the ratios of processor time, "
+            "not the rates."
+        )
+
+    def described(self) -> dict[str, Any]:
+        """The machine, and whether its figures are to be believed."""
+        seconds = max(time.monotonic() - self._begin, 0.1)
+        busy, steal = _ticks()
+        used = (busy - self._busy) / os.sysconf("SC_CLK_TCK")
+        whole = seconds * _processors()
+        others = max(0.0, used - (_own_seconds() - self._own)) / whole
+        stolen = (steal - self._steal) / os.sysconf("SC_CLK_TCK") / whole
+        return {
+            "at": self._at.isoformat(timespec="seconds"),
+            "seconds": round(seconds),
+            "processor": _field(_CPU, "model name") or platform.machine(),
+            "processors": _processors(),
+            "memory_gib": round(int((_field(_MEMORY, "MemTotal") or "0 kB").split()[0]) / 2**20),
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "load_before": round(self._load, 2),
+            "others_share": round(others, 2),
+            "stolen_share": round(stolen, 2),
+            "busy": bool(self.warning) or others + stolen > _BUSY_OTHERS,
+        }
+
+
+def sentence(machine: dict[str, Any]) -> str:
+    """Under a table: where and when, and whether it was busy."""
+    said = (
+        f"{machine['processors']} processors ({machine['processor']}), Python {machine['python']}, "
+        f"{machine['at'][:10]}"
+    )
+    if not machine["busy"]:
+        return f"{said}, at rest."
+    return (
+        f"{said}. **The machine was busy** (load {machine['load_before']:.1f} before; others had "
+        f"{machine['others_share'] + machine['stolen_share']:.0%} of it): believe the ratios of "
+        "processor time, not the rates."
+    )
+
+
+def first_processor() -> int:
+    """The one that subjects have for themselves; the servers take the others."""
+    return min(os.sched_getaffinity(1))
+
+
+def _processors() -> int:
+    return os.cpu_count() or 1
+
+
+def _own_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    of = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, of))
+
+
+def _ticks() -> tuple[int, int]:
+    """Busy, and taken by other machines on the same host, of all processors since the boot."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        columns = [int(each) for each in _STAT.read_text().splitlines()[0].split()[1:]]
+        # Guests are counted in the first two columns already.
+        return sum(columns[:7]) - columns[_IDLE] - columns[_IOWAIT], columns[_STEAL]
+    return 0, 0
+
+
+def _field(file: Path, name: str) -> str | None:
+    with contextlib.suppress(OSError):
+        for line in file.read_text().splitlines():
+            if line.startswith(name):
+                return line.partition(":")[2].strip()
+    return None

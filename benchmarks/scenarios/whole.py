@@ -1,0 +1,192 @@
+"""`python -m benchmarks.scenarios.whole`: the whole job, trigger and recorder, beside a pair of
+loops (confluent-kafka with Redis pipelines; confluent-kafka with asyncpg).
+
+5% of the detections grant two campaigns each, the claims of the others are held in Redis and
+asked for. Processor time of all workers, from the publishing of the detections until SQL has all.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from rich.console import Console
+from sqlalchemy import make_url
+
+from benchmarks.catalog import exported
+from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
+from benchmarks.machine import MachineWatch
+from benchmarks.outside import GroupWatch, processor_seconds, wait
+from benchmarks.recorder.postgres import database, postgres
+from benchmarks.scenarios.stage import DRAIN_SECONDS, Stage, stage
+from benchmarks.workloads import Record, Workload, workloads
+
+_LOOK_SECONDS = 0.2
+_NEVER = "1000000000"
+_OURS, _THEIRS = "product", "loops"
+_COUNTS = {
+    _OURS: ("SELECT count(*) FROM detection_trace", "SELECT count(*) FROM reception"),
+    _THEIRS: ("SELECT count(*) FROM trace", "SELECT count(*) FROM reception"),
+}
+
+Result = dict[str, float]
+Processes = list[subprocess.Popen[bytes]]
+
+
+def main() -> None:
+    """Parse the arguments, run, print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scenarios.whole", description=__doc__
+    )
+    parser.add_argument("--records", type=int, default=100_000, help="detections a round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--broker", default="apache", help="apache, or host:port")
+    parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
+    add_json(parser)
+    arguments = parser.parse_args()
+    console, watch = Console(), MachineWatch()
+    found: dict[str, list[Result]] = {_OURS: [], _THEIRS: []}
+    with postgres(arguments.database) as admin_url:
+        for number in range(arguments.rounds):
+            for name in found:
+                with database(admin_url) as url, database(admin_url) as other:
+                    result = asyncio.run(_round(arguments, name, url, other))
+                found[name].append(result)
+                console.print(f"  round {number + 1}: {name} {result}", highlight=False)
+    findings = Findings(
+        name="whole",
+        command="python -m benchmarks.scenarios.whole",
+        machine=watch.described(),
+        options=as_options(arguments),
+        sheets={"table": _sheet(found)},
+        charts=[_chart(found)],
+        rounds=found,
+    )
+    finish(console, findings, arguments.json)
+
+
+async def _round(arguments: argparse.Namespace, name: str, url: str, other: str) -> Result:
+    workload = workloads(arguments.records)["steady"]
+    async with stage(arguments.broker, workload.catalog, database=url) as where:
+        with tempfile.TemporaryDirectory() as directory:
+            catalog = Path(directory) / "catalog.json"
+            catalog.write_text(json.dumps(await exported(url)), encoding="utf-8")
+            pair = _Pair(name, where, url if name == _OURS else other, catalog)
+            return await asyncio.to_thread(pair.measured, workload, arguments.records)
+
+
+class _Pair:
+    """Trigger and recorder of one kind. A first pair takes the claims that are to be held."""
+
+    def __init__(self, name: str, where: Stage, url: str, catalog: Path) -> None:
+        self._name = name
+        self._where = where
+        self._url = make_url(url).render_as_string(hide_password=False)
+        self._catalog = catalog
+
+    def measured(self, workload: Workload, records: int) -> Result:
+        """Of the second pair."""
+        before = workload.earlier_records(records)
+        taken = (len(before), len(before) * workload.campaigns)
+        with self._running() as pair:
+            self._handle(pair, before, taken)
+        begins = self._where.topics.ends()
+        granted = len(workload.notifications(records)) * workload.campaigns
+        with self._running() as pair:
+            begin, used = time.perf_counter(), sum(processor_seconds(each.pid) for each in pair)
+            self._handle(
+                pair, list(workload.records(records)), (taken[0] + records, taken[1] + granted)
+            )
+            seconds = time.perf_counter() - begin
+            used = sum(processor_seconds(each.pid) for each in pair) - used
+        if (sent := len(self._where.topics.notified(begins))) != granted:
+            raise SystemExit(f"{self._name}: {sent:,} notifications, {granted:,} expected")
+        return {"rate": records / seconds, "processor_us": 1e6 * used / records}
+
+    def _handle(self, pair: Processes, records: list[Record], counts: tuple[int, int]) -> None:
+        self._where.topics.publish(records)
+        give_up = time.monotonic() + DRAIN_SECONDS
+        while (found := asyncio.run(self._counts())) != counts:
+            if time.monotonic() > give_up or any(each.poll() is not None for each in pair):
+                raise SystemExit(f"{self._name}: {found} traces and receptions, not {counts}")
+            time.sleep(_LOOK_SECONDS)
+
+    async def _counts(self) -> tuple[int, int]:
+        connection = await asyncpg.connect(self._url)
+        try:
+            traces, receptions = _COUNTS[self._name]
+            return await connection.fetchval(traces), await connection.fetchval(receptions)
+        finally:
+            await connection.close()
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[Processes]:
+        if self._name == _OURS:
+            with self._where.running("trigger") as first, self._where.running("recorder") as second:
+                yield [first, second]
+            return
+        modules = ("confluent_loop", "recorder_loop")
+        with contextlib.ExitStack() as stack:
+            pair = [stack.enter_context(self._loop(module)) for module in modules]
+            yield pair
+
+    @contextlib.contextmanager
+    def _loop(self, module: str) -> Iterator[subprocess.Popen[bytes]]:
+        topics = self._where.topics
+        environment: dict[str, Any] = {
+            **os.environ,
+            "BENCH_KAFKA": self._where.kafka,
+            "BENCH_REDIS": self._where.redis,
+            "BENCH_CATALOG": str(self._catalog),
+            "BENCH_DETECTIONS": topics.names.detections,
+            "BENCH_NOTIFICATIONS": topics.names.notifications,
+            "BENCH_GROUP": topics.prefix,
+            "BENCH_MAX_AGE": "86400",
+            "BENCH_DATABASE": self._url,
+        }
+        command = [sys.executable, "-m", f"benchmarks.alternatives.{module}", _NEVER, "-1"]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+            role = "recorder" if module == "recorder_loop" else ""
+            group = GroupWatch(self._where.kafka, topics.prefix + role, topics.names.detections)
+            try:
+                wait(lambda: group.has_members(1), seconds=60.0, what=f"{module} reads")
+                yield process
+            finally:
+                process.kill()
+
+
+def _sheet(found: dict[str, list[Result]]) -> Sheet:
+    pairs = list(zip(found[_OURS], found[_THEIRS], strict=True))
+    ratio = Spread(other["processor_us"] / own["processor_us"] for own, other in pairs)
+    rows = [
+        [
+            name,
+            str(ratio) if name == _OURS else "1",
+            str(Spread(each["processor_us"] for each in results)),
+            str(Spread(each["rate"] for each in results)),
+        ]
+        for name, results in found.items()
+    ]
+    columns = ["", "processor time of the loops over its", "processor, us each", "detections/s"]
+    return Sheet("The whole job: trigger and recorder, 0.1 grants a detection", columns, rows)
+
+
+def _chart(found: dict[str, list[Result]]) -> Chart:
+    bars = [
+        Spread(each["processor_us"] for each in results).bar(name)
+        for name, results in found.items()
+    ]
+    return Chart("The whole job: processor time of a detection", "us", bars, lower=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""All findings of a run in one file."""
+
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.figures import Findings
+
+
+def write_all(file: Path, found: dict[str, Findings]) -> None:
+    """By name of the benchmark."""
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
+
+
+def read_all(file: Path) -> dict[str, Findings]:
+    """What `write_all` wrote."""
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, Findings])

@@ -1,0 +1,57 @@
+"""DELIVERY=exactly_once: whether the login may use the transactional ids of the roles.
+
+Nothing is made. A broker looks at the rights first, and then refuses the lifetime of no time that
+the question gives: which of the two it says is the answer.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.protocol.transaction import InitProducerIdRequest
+
+from engine.cli.check.finding import Finding, bad, ok, warning
+from engine.kafka.broker_connection import any_broker
+from engine.kafka.exactly_once import transactional_id
+from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+from engine.wiring.kafka import role_group
+
+_PART = "Kafka"
+_NO_TIME = 0
+_TIME_REFUSED, _FORBIDDEN = 50, 53
+
+
+async def check_transactions(settings: Settings) -> list[Finding]:
+    """One question for each role and topic. Each takes 5 s at most."""
+    if settings.delivery != "exactly_once":
+        return []
+    try:
+        async with any_broker(settings) as broker:
+            return [await _ask(broker, ids, first) for ids, first in _ids(settings)]
+    except (IncompatibleBrokerVersion, NotImplementedError):
+        return [bad(_PART, "transactional ids", "these brokers know no transactions")]
+    except (KafkaError, OSError, TimeoutError) as error:
+        return [bad(_PART, "transactional ids", f"no answer ({type(error).__name__})")]
+
+
+def _ids(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The ids of a role for a topic, as one names them, and the first of them."""
+    topics = Topics.of(settings)
+    read = [("trigger", name) for name in topics.all_detections]
+    for role, topic in (*read, ("connector", topics.connector_calls)):
+        group = role_group(settings, role)
+        yield f"transactional ids {group}-{topic}-*", transactional_id(group, topic, 0)
+
+
+async def _ask(broker: Any, ids: str, first: str) -> Finding:
+    answer = await broker.send(InitProducerIdRequest(first, _NO_TIME))
+    return _finding(ids, answer.error_code)
+
+
+def _finding(what: str, error: int) -> Finding:
+    if error == _TIME_REFUSED:
+        return ok(_PART, what, "write")
+    if error == _FORBIDDEN:
+        return bad(_PART, what, "this login may not write them, as exactly_once does")
+    return warning(_PART, what, f"rights are not told (error {error})")

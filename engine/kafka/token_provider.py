@@ -1,0 +1,122 @@
+"""Hands aiokafka's connections the token of a login by OAUTHBEARER: fetched once for a whole
+process, and again before it expires."""
+
+import asyncio
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import structlog
+from aiokafka.abc import AbstractTokenProvider
+
+from engine.kafka.errors import LoginTokenError
+from engine.kafka.login_token import LoginToken, TokenClient, TokenEndpoint, extensions_of
+from engine.process.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+# A token is renewed when this share of its time is over, as Kafka's own clients do.
+_RENEWED_AFTER = 0.8
+# While the old one is good a failed renewal is tried again so late.
+_PAUSE = 5.0
+_SAID_AGAIN = 60.0
+
+
+class _Held(NamedTuple):
+    token: LoginToken
+    since: float
+
+
+class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """One client's token. Callers who ask at once share one request. The loops of several threads
+    share the token: it is replaced in one step."""
+
+    def __init__(
+        self,
+        endpoint: TokenEndpoint,
+        extensions: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoint = endpoint
+        self._extensions = dict(extensions or {})
+        self._clock = clock
+        self._held = _Held(LoginToken("", 0.0), float("-inf"))
+        self._not_before = float("-inf")
+        self._said = float("-inf")
+        self._asking: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, asyncio.Task[LoginToken]
+        ] = weakref.WeakKeyDictionary()
+
+    def extensions(self) -> dict[str, str]:
+        """What is sent beside the token."""
+        return self._extensions
+
+    async def token(self) -> str:
+        """One that is good. Raises LoginTokenError, within the endpoint's deadline."""
+        token, since = self._held
+        age = self._clock() - since
+        is_fresh = age < token.seconds * _RENEWED_AFTER
+        if is_fresh or (age < token.seconds and self._clock() < self._not_before):
+            return token.text
+        try:
+            return (await self._shared()).text
+        except LoginTokenError as error:
+            # The endpoint has taken its time: the old one may have expired meanwhile.
+            left = since + token.seconds - self._clock()
+            if left <= 0:
+                raise
+            self._put_off(error, left)
+            return token.text
+
+    async def _shared(self) -> LoginToken:
+        loop = asyncio.get_running_loop()
+        task = self._asking.get(loop)
+        if task is None or task.done():
+            task = loop.create_task(self._fetch(), name="kafka login token")
+            # Whoever asked may be gone when it fails.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._asking[loop] = task
+        return await asyncio.shield(task)
+
+    async def _fetch(self) -> LoginToken:
+        begin = self._clock()
+        token = await self._endpoint.fetch()
+        self._held = _Held(token, begin)
+        return token
+
+    def _put_off(self, error: LoginTokenError, left: float) -> None:
+        now = self._clock()
+        self._not_before = now + _PAUSE
+        if now - self._said >= _SAID_AGAIN:
+            self._said = now
+            log.warning(
+                "the token of the login at Kafka cannot be renewed; the old one is used",
+                error=str(error),
+                seconds_left=round(left),
+            )
+
+
+def token_client(settings: Settings) -> TokenClient:
+    """Who asks. Only for settings with OAUTHBEARER, which have all of it."""
+    secret = settings.kafka_sasl_oauth_client_secret
+    return TokenClient(
+        url=settings.kafka_sasl_oauth_token_url or "",
+        id=settings.kafka_sasl_oauth_client_id or "",
+        secret="" if secret is None else secret.get_secret_value(),
+        scope=settings.kafka_sasl_oauth_scope,
+        ca_file=settings.kafka_sasl_oauth_ca_file,
+        deadline=settings.kafka_sasl_oauth_timeout,
+    )
+
+
+def token_provider(settings: Settings) -> SharedTokenProvider:
+    """The same one for all clients of a process."""
+    return _shared_provider(token_client(settings), settings.kafka_sasl_oauth_extensions)
+
+
+@lru_cache(maxsize=4)
+def _shared_provider(client: TokenClient, pairs: tuple[str, ...]) -> SharedTokenProvider:
+    return SharedTokenProvider(TokenEndpoint(client), extensions_of(pairs))

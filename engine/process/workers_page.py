@@ -1,0 +1,121 @@
+"""The metrics port of several workers: what each of them says, on one page.
+
+Each series gets the label `worker`, so that nothing is added up that has no sum: a gauge stays that
+of its process, a counter is one process's from its start to its end (decision 0103).
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from engine.process.health import Send, reply
+from engine.process.worker_link import WorkerAnswer, ask_worker
+
+WORKER_UP = "proximity_worker_up"
+_UP_HEAD = (
+    f"# HELP {WORKER_UP} 1 for each process of --workers that answers",
+    f"# TYPE {WORKER_UP} gauge",
+)
+_PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+_END = "# EOF"
+_END_OF_NAME = re.compile(r"[{ ]")
+
+
+class WorkersPage:
+    """Answers /metrics, /healthz and /readyz for the workers that listen on these ports.
+
+    A worker that does not answer is left out of /metrics, where proximity_worker_up names it, and
+    is a no in the others.
+    """
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._ports = ports
+
+    async def __call__(self, scope: dict[str, Any], _receive: Any, send: Send) -> None:
+        """An ASGI application."""
+        match scope["path"]:
+            case "/metrics":
+                await self._show_metrics(dict(scope["headers"]), send)
+            case "/healthz" | "/readyz" as path:
+                await self._show_health(path, send)
+            case _:
+                await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+
+    async def _show_metrics(self, headers: Mapping[bytes, bytes], send: Send) -> None:
+        accepted = headers.get(b"accept", b"text/plain").decode("latin-1")
+        answers = await self._ask("/metrics", accepted)
+        answered = {n: each for n, each in enumerate(answers) if each is not None and each.ok}
+        pages = {number: each.body.decode() for number, each in answered.items()}
+        types = {each.content_type for each in answered.values()} or {_PLAIN}
+        head = [(b"content-type", min(types).encode()), (b"cache-control", b"no-store")]
+        body = merged(pages, len(self._ports)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _show_health(self, path: str, send: Send) -> None:
+        answers = await self._ask(path, "application/json")
+        good = all(answer is not None and answer.ok for answer in answers)
+        workers: list[dict[str, Any]] = [
+            {"status": "no answer"} if answer is None else msgspec.json.decode(answer.body)
+            for answer in answers
+        ]
+        status = "ready" if path == "/readyz" else "ok"
+        body: dict[str, Any] = {"status": status if good else f"not {status}", "workers": workers}
+        checks = [worker["checks"] for worker in workers if "checks" in worker]
+        if checks:
+            names = dict.fromkeys(name for each in checks for name in each)
+            body["checks"] = {name: all(each.get(name, True) for each in checks) for name in names}
+        await reply(send, 200 if good else 503, body)
+
+    async def _ask(self, path: str, accepted: str) -> list[WorkerAnswer | None]:
+        """The answers of all workers, in their order; None for one that gives none."""
+        return await asyncio.gather(*(ask_worker(port, path, accepted) for port in self._ports))
+
+
+def merged(pages: Mapping[int, str], workers: int) -> str:
+    """One page of those of the workers, by number: each family once, each sample with its worker.
+
+    Both formats, Prometheus' own and OpenMetrics, head a family with lines of comment, and want its
+    samples in one place.
+    """
+    heads: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for number, page in pages.items():
+        for family, is_head, line in _lines(page):
+            if is_head:
+                head = heads.setdefault(family, [])
+                if line not in head:
+                    head.append(line)
+            else:
+                samples.setdefault(family, []).append(_of_worker(line, number))
+    up = [f'{WORKER_UP}{{worker="{n}"}} {1.0 if n in pages else 0.0}' for n in range(workers)]
+    lines = [*_UP_HEAD, *up]
+    for family, head in heads.items():
+        lines += [*head, *samples.get(family, ())]
+    if any(page.rstrip().endswith(_END) for page in pages.values()):
+        lines.append(_END)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(page: str) -> Iterator[tuple[str, bool, str]]:
+    """Each line with the family that it stands in, and whether it is of the family's head."""
+    family = ""
+    for line in _filled(page.split("\n")):
+        is_head = line.startswith("# ")
+        if is_head:
+            family = line.split(" ", 3)[2]
+        yield family, is_head, line
+
+
+def _filled(lines: Iterable[str]) -> Iterator[str]:
+    return (line for line in lines if line and line != _END)
+
+
+def _of_worker(sample: str, number: int) -> str:
+    name = _END_OF_NAME.split(sample, maxsplit=1)[0]
+    rest = sample[len(name) :]
+    more = f",{rest[1:]}" if rest.startswith("{") else f"}}{rest}"
+    return f'{name}{{worker="{number}"{more}'

@@ -1,0 +1,63 @@
+"""What devices and customers do in these tests, whatever version runs."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from tests.servers.http_service import Answer, content
+
+UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
+SECRET_KEY = "a passphrase for tests"
+CATALOG = Path(__file__).parent / "catalog.json"
+SERVICE_PORT = 18_999  # of the customer's service in what was recorded
+WELCOME, ASK = "Welcome", "Ask"  # a campaign with its content, and one of the customer's service
+
+
+def reply() -> Answer:
+    """The customer's service."""
+    return content(title="Asked", push="Asked")
+
+
+class Devices:
+    """Publishes what devices report, to the topics under `prefix`."""
+
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        self._bootstrap = bootstrap
+        self._prefix = prefix
+
+    async def hear(self, *udids: str, minor: int = 1) -> None:
+        """Each device stands at a beacon now, where both campaigns are (minor 1), or none (9)."""
+        await self._publish("detections", [(udid, detection(udid, minor)) for udid in udids])
+
+    async def send_junk(self, *udids: str) -> None:
+        """Detections that cannot be read."""
+        await self._publish("detections", [(udid, {"minor": "none"}) for udid in udids])
+
+    async def open_application(self, *udids: str) -> None:
+        """Each device opens the company's application."""
+        messages = [
+            (udid, {"api_key": "shop-key", "device": {"udid": udid, "token_push": f"of {udid}"}})
+            for udid in udids
+        ]
+        await self._publish("authentications", messages)
+
+    async def _publish(self, name: str, messages: list[tuple[str, dict[str, Any]]]) -> None:
+        async with AIOKafkaProducer(bootstrap_servers=self._bootstrap) as producer:
+            for udid, body in messages:
+                value = json.dumps(body).encode()
+                await producer.send_and_wait(self._prefix + name, value, key=udid.encode())
+
+
+def detection(udid: str, minor: int) -> dict[str, Any]:
+    """A detection now."""
+    return {
+        "uuid": UUID,
+        "major": 1,
+        "minor": minor,
+        "proximity": "near",
+        "device": {"udid": udid, "name": "android"},
+        "detected_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }

@@ -1,0 +1,105 @@
+"""An OIDC provider's token endpoint: client credentials in, signed tokens out, over real HTTP."""
+
+import asyncio
+import base64
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote_plus
+
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from tests.servers.http_service import Answer, Heard, HttpService, replying
+
+CLIENT, SECRET = "engine", "of the client: +/%"
+PATH = "/realms/one/token"
+
+
+class TokenKey:
+    """A provider's key. Making one takes tenths of a second."""
+
+    def __init__(self) -> None:
+        self._key: RSAPrivateKey = generate_private_key(public_exponent=65537, key_size=2048)
+
+    def write_jwks(self, path: Path) -> None:
+        """What a broker needs in order to believe the provider."""
+        numbers = self._key.public_key().public_numbers()
+        key = {"kty": "RSA", "kid": "one", "use": "sig", "alg": "RS256"}
+        key |= {"n": _number(numbers.n), "e": _number(numbers.e)}
+        path.write_text(json.dumps({"keys": [key]}))
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        """A token that makes these claims."""
+        header = {"alg": "RS256", "typ": "JWT", "kid": "one"}
+        text = ".".join(_base64(json.dumps(part).encode()) for part in (header, claims))
+        return f"{text}.{_base64(self._key.sign(text.encode(), PKCS1v15(), SHA256()))}"
+
+
+@dataclass
+class TokenEndpointService:
+    """Grants `seconds` to `CLIENT`. `instead` answers when it is set; `granted` is what it gave."""
+
+    key: TokenKey
+    seconds: float = 300.0
+    instead: Answer | None = None
+    granted: list[str] = field(default_factory=list)
+    service: HttpService = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.service = HttpService(self._answer)
+
+    @property
+    def url(self) -> str:
+        """For KAFKA_SASL_OAUTH_TOKEN_URL."""
+        return self.service.url(PATH)
+
+    @property
+    def asked(self) -> list[Heard]:
+        """All requests, in their order."""
+        return self.service.heard
+
+    async def _answer(self, heard: Heard, writer: asyncio.StreamWriter) -> None:
+        await (self.instead or self._reply(heard))(heard, writer)
+
+    def _reply(self, heard: Heard) -> Answer:
+        form = {name: values[0] for name, values in parse_qs(heard.body.decode()).items()}
+        if heard.method != "POST" or heard.target != PATH:
+            return replying(404, b"<html>")
+        if form.get("grant_type") != "client_credentials":
+            return replying(400, {"error": "unsupported_grant_type"})
+        if _login(heard) != (CLIENT, SECRET):
+            return replying(401, {"error": "invalid_client", "error_description": SECRET})
+        now = time.time()
+        claims = {"sub": CLIENT, "iat": int(now), "exp": math.ceil(now + self.seconds)}
+        token = self.key.sign(claims | {"scope": "kafka"})
+        self.granted.append(token)
+        answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds}
+        return replying(200, answer, content_type="application/json")
+
+
+def _login(heard: Heard) -> tuple[str, ...]:
+    encoded = heard.headers.get("authorization", "").removeprefix("Basic ")
+    return tuple(unquote_plus(part) for part in base64.b64decode(encoded).decode().split(":"))
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def _number(value: int) -> str:
+    return _base64(value.to_bytes((value.bit_length() + 7) // 8))
+
+
+@asynccontextmanager
+async def token_endpoint(key: TokenKey, **options: Any) -> AsyncIterator[TokenEndpointService]:
+    """An endpoint that runs within the context."""
+    endpoint = TokenEndpointService(key)
+    async with endpoint.service.running(**options):
+        yield endpoint

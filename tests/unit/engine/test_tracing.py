@@ -1,0 +1,171 @@
+"""A trace goes on: from a record's headers to the message, the call and its notification."""
+
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+
+from connectors.request import build_request
+from engine.connector.call_result import CompletedCall
+from engine.connector.intake import build_call
+from engine.kafka.batch_sender import Headers
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.trace_context import trace_headers, trace_id_of, traceparent_of
+from engine.kafka.tracing import OtelTracer, PassingTracer, open_tracer
+from engine.process.errors import SettingsError
+from engine.process.settings import Settings
+from engine.redis.devices import completed_device
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.compose import Composer
+from engine.trigger.grants import Grant, notification_id
+from rules.decision import Decision
+from rules.model import Reason
+from tests.unit.connectors.calls import ENDPOINT
+from tests.unit.engine.test_compose import BEACON, NO_LOOKUP, NOW, TOPICS, campaign, decoded
+from tests.unit.engine.test_connector_calls import CONTENT, received
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+SAMPLED = f"00-{TRACE}-{SPAN}-01".encode()
+UNSAMPLED = f"00-{TRACE}-{SPAN}-00".encode()
+STATE = ("tracestate", b"vendor=1")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("id", SAMPLED)],
+        [("traceparent", b"")],
+        [("traceparent", SAMPLED.upper())],
+        [("traceparent", SAMPLED + b"-more")],
+        [("traceparent", SAMPLED + b"\n")],
+        [("traceparent", b"ff" + SAMPLED[2:])],
+        [("traceparent", f"00-{'0' * 32}-{SPAN}-01".encode())],
+        [("traceparent", f"00-{TRACE}-{'0' * 16}-01".encode())],
+        [("traceparent", b"\xff" * 55)],
+        [("traceparent", None)],
+        [STATE],
+        [*[("x", b"")] * 64, ("traceparent", SAMPLED)],
+    ],
+)
+def test_what_is_no_trace_context_is_not_passed_on(headers: Any) -> None:
+    assert trace_headers(headers) == []
+    assert trace_id_of(trace_headers(headers)) is None
+
+
+@pytest.mark.parametrize("state", [b"", b"a=\n", b"x" * 513, b"\xff", None])
+def test_a_state_of_another_form_stays_behind(state: Any) -> None:
+    headers = [("traceparent", SAMPLED), ("tracestate", state)]
+    assert trace_headers(headers) == [("traceparent", SAMPLED)]
+
+
+def test_a_context_is_found_among_others() -> None:
+    found = trace_headers([("a", b"b"), STATE, ("traceparent", SAMPLED)])
+    assert found == [("traceparent", SAMPLED), STATE]
+    assert (traceparent_of(found), trace_id_of(found)) == (SAMPLED.decode(), TRACE)
+
+
+def composed(came: Headers, tracer: Any = None) -> Headers:
+    """The headers of the message that a detection with these headers leads to."""
+    detection, sent = decoded(), campaign()
+    object.__setattr__(detection.record, "headers", came)
+    composer = Composer(
+        topics=TOPICS,
+        lifetime=300,
+        devices=NO_LOOKUP,
+        turn_bytes=0,
+        clock=lambda: NOW,
+        tracer=tracer,
+    )
+    owner, beacon = notification_id(detection, sent), IndexedBeacon(BEACON, [sent], None)
+    grant = Grant(detection, beacon, sent, Decision(Reason.GRANTED, granted=(sent,)), owner)
+    device = completed_device(detection.message.device, None)
+    return composer.compose(grant, device, NOW).headers
+
+
+def test_a_message_carries_the_context_of_its_record() -> None:
+    assert composed([("x", b"y"), ("traceparent", SAMPLED), STATE])[2:] == [
+        ("traceparent", SAMPLED),
+        STATE,
+    ]
+    assert [name for name, _ in composed([("x", b"y")])] == ["id", "campaign"]
+
+
+def test_a_call_and_its_notification_carry_it() -> None:
+    one = received()
+    passed = PassingTracer().begin("", [("traceparent", SAMPLED), STATE], {}).headers
+    call = build_call(one, ENDPOINT, None, 300.0, traceparent_of(passed))
+    sent = dict(build_request(call, agent="a", now=NOW).headers)
+    assert sent[b"traceparent"] == SAMPLED
+    assert b"tracestate" not in sent  # it may say more than a random number
+    message = CompletedCall(one, None, CONTENT, None, passed).notification("t")
+    assert message is not None
+    assert message.headers[2:] == [("traceparent", SAMPLED), STATE]
+
+
+def test_without_a_context_a_request_has_no_header_of_it() -> None:
+    request = build_request(build_call(received(), ENDPOINT, None, 300.0), agent="a", now=NOW)
+    assert b"traceparent" not in dict(request.headers)
+
+
+def test_a_dead_letter_keeps_it() -> None:
+    record = decoded().record
+    object.__setattr__(record, "headers", [("traceparent", SAMPLED), ("other", b"1")])
+    letter = DeadLetter(record, DeadLetterReason.INVALID_FIELD, "").outgoing("dead", NOW)
+    assert letter.headers[-1] == ("original-traceparent", SAMPLED)
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracer(exporter: InMemorySpanExporter) -> OtelTracer:
+    provider = TracerProvider(sampler=ParentBased(ALWAYS_OFF), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return OtelTracer(provider.get_tracer("test"))
+
+
+def test_a_sampled_context_gets_a_span_whose_context_goes_on(
+    exporter: InMemorySpanExporter, tracer: OtelTracer
+) -> None:
+    span = tracer.begin("work", [("traceparent", SAMPLED), STATE], {"proximity.company": 9})
+    passed = dict(span.headers)
+    span.end("published")
+    (made,) = exporter.get_finished_spans()
+    assert made.parent is not None
+    assert made.context is not None
+    assert (f"{made.context.trace_id:032x}", f"{made.parent.span_id:016x}") == (TRACE, SPAN)
+    assert passed == {
+        "traceparent": f"00-{TRACE}-{made.context.span_id:016x}-01".encode(),
+        "tracestate": STATE[1],
+    }
+    assert dict(made.attributes or {}) == {
+        "proximity.company": 9,
+        "proximity.outcome": "published",
+    }
+
+
+@pytest.mark.parametrize("came", [[], [("traceparent", UNSAMPLED)], [("traceparent", b"junk")]])
+def test_nobody_else_gets_one(
+    exporter: InMemorySpanExporter, tracer: OtelTracer, came: Headers
+) -> None:
+    span = tracer.begin("work", came, {})
+    span.end("published")
+    assert span.headers == trace_headers(came)
+    assert exporter.get_finished_spans() == ()
+
+
+async def test_without_an_endpoint_nothing_of_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    async with open_tracer(Settings()) as opened:
+        assert isinstance(opened, PassingTracer)
+    with pytest.raises(SettingsError, match=r"OTEL_ENDPOINT.*pip install"):
+        async with open_tracer(Settings(otel_endpoint="http://127.0.0.1:1")):
+            pass

@@ -71,7 +71,7 @@ class InterfaceClient:
         """Call an operation, whatever it answers."""
         gathered = _Gathered()
         scope, content = self._scope(method, path, query or {}, "application/json", body)
-        await self._request.app(scope, _receive(content), gathered.send)
+        await self._request.app(scope, self._receive(content), gathered.send)
         return gathered.reply()
 
     async def pass_on(self, send: Send, path: str, query: Query, *, accept: str, name: str) -> None:
@@ -89,13 +89,22 @@ class InterfaceClient:
             await send(message)
 
         scope, content = self._scope("GET", path, query, accept, None)
-        await self._request.app(scope, _receive(content), forward)
+        await self._request.app(scope, self._receive(content), forward)
 
     @staticmethod
     def _good(reply: InterfaceReply) -> Any:
         if not reply.is_good:
             raise RefusedError(reply.status, reply.message)
         return reply.body
+
+    def _receive(self, content: bytes) -> Receive:
+        """The body, and then whatever the browser does: it ends an answer by going away."""
+        messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive() -> Message:
+            return messages.pop() if messages else await self._request.receive()
+
+        return receive
 
     def _scope(
         self, method: str, path: str, query: Query, accept: str, body: Mapping[str, Any] | None
@@ -131,15 +140,6 @@ class InterfaceClient:
 def _header(value: str) -> bytes:
     """As HTTP carries it; an address that cannot be one is nobody's."""
     return value.encode("latin-1", errors="replace")
-
-
-def _receive(content: bytes) -> Receive:
-    messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
-
-    async def receive() -> Message:
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    return receive
 
 
 class _Gathered:

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from api.routes import campaign as campaign_routes
+from api.routes import statistics as statistic_routes
 from catalog.models import WEEKDAYS, Statistic
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness
@@ -156,6 +158,31 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
     assert sheet.headers.get_list("x-request-id") == [sheet.headers["x-request-id"]]
     assert sheet.text.splitlines()[1].startswith(f"{today - timedelta(days=3)},")
     assert len(sheet.text.splitlines()) == 3
+
+
+async def test_what_the_interface_sends_page_by_page_comes_whole(
+    visitor: Visitor, bodies: Bodies, venue: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(campaign_routes, "_CAMPAIGNS_A_PAGE", 2)
+    monkeypatch.setattr(statistic_routes, "_PAGE", 2)
+    numbers = [await visitor.made(f"/lieu/{venue}/campaign", bodies.campaign()) for _ in range(7)]
+    async with visitor.api.database.write.begin() as session:
+        session.add_all(
+            Statistic(
+                day=NOW.date(),
+                kind="campaign",
+                ref=number,
+                venue_id=venue,
+                detections=1,
+                devices=1,
+                notifications=1,
+            )
+            for number in numbers
+        )
+    shown = (await visitor.get(f"/venues/{venue}/campaigns")).links()
+    assert {f"/console/venues/{venue}/campaigns/{number}" for number in numbers} <= shown
+    sheet = await visitor.client.get("/console/statistics.csv")
+    assert len(sheet.text.splitlines()) == 8
 
 
 async def test_the_audit_tells_who_made_it_here(visitor: Visitor):

@@ -20,10 +20,14 @@ from rules.model import Reason
 
 router = APIRouter(prefix=PREFIX, tags=["realtime"])
 _log = structlog.get_logger(__name__)
-_PLACE = re.compile(r"[0-9]{1,15}-[0-9]{1,10}")
+_PLACE = re.compile(r"^[0-9]{1,15}-[0-9]{1,10}$")
 _REASONS = [reason.value for reason in Reason]
 After = Annotated[
-    str | None, Query(description="Only what came behind it: `after` of the answer before.")
+    str | None,
+    Query(
+        json_schema_extra={"pattern": _PLACE.pattern},
+        description="Only what came behind it: `after` of the answer before.",
+    ),
 ]
 VenueNamed = Annotated[str | None, Query(alias="lieu", description="Only at the venue so named.")]
 CampaignOnly = Annotated[

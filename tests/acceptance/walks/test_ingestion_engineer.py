@@ -36,7 +36,9 @@ def engineer(
 
 def test_the_file_of_settings_that_the_readme_makes(tmp_path: Path) -> None:
     """A shell reads it, and so does --env-file; its key is nobody else's."""
-    lines = re.findall(r"^       (cp docs/.*|echo .*>>.*|\. \./.*)$", README, re.MULTILINE)
+    lines = re.findall(
+        r"^       (install -m 600 docs/.*|echo .*>>.*|\. \./.*)$", README, re.MULTILINE
+    )
     assert len(lines) == 3
     script = "\n".join(line.partition("&&")[0] for line in lines)
     (tmp_path / "docs").symlink_to(ROOT / "docs")

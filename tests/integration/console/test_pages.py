@@ -97,7 +97,7 @@ async def test_a_connector(visitor: Visitor):
             "method": "POST",
             "auth": "header",
             "key": ["x-api-key", ""],
-            "value": ["abc", ""],
+            "value": ["key-of-the-shop", ""],
             "secret": "a signing secret",
         }
         first = given | {"is_new": "1", "url": "http://169.254.169.254/"}
@@ -115,7 +115,7 @@ async def test_a_connector(visitor: Visitor):
         trial = SeenPage((await visitor.post("/connector/test", {})).text)
         assert trial.text.startswith("Content came")
         assert "<p>Hello</p>" in trial.texts
-        assert "abc" not in trial.text
+        assert "key-of-the-shop" not in trial.text
     calls = await visitor.get("/connector/calls")
     assert calls.text == ("Calls go out; 0 of the last 0 failed No call within the last day.")
     await visitor.post("/connector/delete", {})

@@ -20,7 +20,7 @@ from benchmarks.servers import servers
 from benchmarks.topics import Notified
 from benchmarks.workloads import workloads
 
-_NEVER = 1_000_000_000  # records: who is to be killed must not end by itself
+_NEVER = 1_000_000_000  # records: more than there are, so that the subject runs until it is killed
 _SHARE = 0.6
 _START_SECONDS = 240.0
 _RESUME_SECONDS = 180.0  # a dead member's partitions are given away after its session timeout

@@ -38,7 +38,7 @@ class MachineWatch:
         )
 
     def described(self) -> dict[str, Any]:
-        """The machine, and whether its figures are to be believed."""
+        """The machine, and how much of it other processes used meanwhile."""
         seconds = max(time.monotonic() - self._begin, 0.1)
         busy, steal = _ticks()
         used = (busy - self._busy) / os.sysconf("SC_CLK_TCK")

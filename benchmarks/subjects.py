@@ -29,7 +29,7 @@ from engine.wiring.stores import open_stores
 from engine.wiring.trigger import build_trigger
 
 _SAMPLES = "BENCH_SAMPLES"  # a file for benchmarks.profile
-_DEADLINE = 3600.0  # whoever started it has less patience
+_DEADLINE = 3600.0  # seconds; the process that started it ends it earlier
 
 Result = dict[str, float]
 

@@ -69,7 +69,7 @@ class ConsoleRoute(Route):
 
 
 def console_routes() -> list[Route]:
-    """All of them, the one for what is not there the last."""
+    """The routes of the console. The last one answers every address that no page has."""
     entrance = (
         ConsoleRoute("/", _to_console, methods=["GET"]),
         ConsoleRoute(f"{PATH}/static/{{name}}", _safely(serve_asset), methods=["GET"]),
@@ -86,7 +86,7 @@ def console_routes() -> list[Route]:
 
 
 def _visited(page: PageOf) -> Endpoint:
-    """The page for who has a session; everybody else is led to where one is to be had."""
+    """The page for visitors with a session; other visitors are redirected to the sign-in."""
 
     async def visited(request: Request) -> Response:
         session = read_cookie(request)

@@ -15,7 +15,7 @@ from rules.local_time import zone_clock
 from rules.model import Reason
 
 _REASONS: dict[str, Any] = {"enum": [reason.value for reason in Reason]}
-Name = Field(description="Empty when it is not known any more.")
+Name = Field(description="Empty when the record is gone.")
 
 
 class CampaignOutcomeAnswer(Answer):

@@ -72,7 +72,7 @@ class DetectionStream:
         self.flush()
 
     def flush(self) -> None:
-        """Wait until all is acknowledged; what is not counts as lost."""
+        """Wait until the broker has acknowledged every message; the others count as lost."""
         self.lost += self._producer.flush(_FLUSH_SECONDS)
 
     @property

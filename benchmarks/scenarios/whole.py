@@ -85,7 +85,7 @@ async def _round(arguments: argparse.Namespace, name: str, url: str, other: str)
 
 
 class _Pair:
-    """Trigger and recorder of one kind. A first pair takes the claims that are to be held."""
+    """Trigger and recorder of one kind. An earlier pair takes the claims that this pair finds."""
 
     def __init__(self, name: str, where: Stage, url: str, catalog: Path) -> None:
         self._name = name

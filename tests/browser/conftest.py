@@ -1,7 +1,6 @@
 """The console in this process on a real port, and Debian's chromium to look at it."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
@@ -16,12 +15,12 @@ from engine.process.settings_sources import load_settings
 from engine.wiring.api import ApiServer
 from tests.browser.page import BrowserPage, start_browser
 from tests.integration.api.harness import PASSWORD, Harness, Headers, harness
+from tests.servers.chromium import chromedriver, chromium
+from tests.servers.missing import skipping
 from tests.servers.schema import make_schema
 
 OWNER = "owner@pier.example"
-_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 T = TypeVar("T")
-_DRIVER = shutil.which("chromedriver")
 
 
 class BrowserVisit(NamedTuple):
@@ -39,9 +38,8 @@ class BrowserVisit(NamedTuple):
 
 @pytest.fixture(scope="session")
 def _browser() -> Iterator[Chrome]:
-    if _CHROMIUM is None or _DRIVER is None:
-        pytest.skip("no Chromium with its driver is installed")
-    driver = start_browser(_CHROMIUM, _DRIVER)
+    with skipping("Chromium", instead="PATH"):
+        driver = start_browser(chromium(), chromedriver())
     yield driver
     driver.quit()
 

@@ -25,7 +25,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def save(visit: Visit) -> Response:
-    """PUT what was typed; what is not accepted is said at its field."""
+    """Save the form; each field that the interface refuses gets its message beside it."""
     form = visit.form
     given: dict[str, Any] = form.texts(_TEXTS)
     given["parameters"] = orjson.dumps(_pairs(visit)).decode()

@@ -19,6 +19,8 @@ import pytest
 
 from engine.cli.application import run
 from tests.integration.replay.test_catalogs import UUID, campaign, document
+from tests.servers.chromium import chromium
+from tests.servers.missing import skipping
 
 HOSTILE = (
     "</script><script>document.title='taken'</script>",
@@ -28,7 +30,6 @@ HOSTILE = (
     "{{constructor}} ${document.title} %s",
     "\u05d0\u05d1 A very long name " + "of a campaign " * 15,
 )
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 END = {"end": "2040-12-31T00:00:00+0100"}
 
 
@@ -133,7 +134,6 @@ def test_a_replay_of_nothing_has_a_report(tmp_path: Path, directory: Path) -> No
     assert Page(page.read_text()).texts.count("None.") == 2
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_draws_it(report: str, width: int, tmp_path: Path) -> None:
@@ -158,11 +158,12 @@ def test_a_browser_draws_it(report: str, width: int, tmp_path: Path) -> None:
 
 def opened(page: Path, width: int, what: str) -> tuple[str, str]:
     """The page in a browser without network, once it is drawn."""
-    assert CHROMIUM is not None
+    with skipping("Chromium", instead="PATH"):
+        browser = chromium()
     profile = page.parent / "profile"
     done = subprocess.run(
         [
-            CHROMIUM,
+            browser,
             "--headless=new",
             "--no-sandbox",
             "--disable-gpu",

@@ -205,6 +205,11 @@ class Settings(BaseSettings):
         ge=0,
         le=100,
     )
+    decision_figures: bool = setting(
+        True,
+        "add decisions up by company, hour, reason and campaign, in Redis for a month; "
+        "false: the statistics have days only",
+    )
     dead_letter_share: float = setting(
         0.5,
         "share of 1000 keys understood before that fail now, past which a role stops; 1: never",

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 
 from api.records.live import LiveDecisions
 from api.sessions.check import Sessions
@@ -12,6 +12,7 @@ from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.reports import CallHistory, Trial
+from rules.day_figures import DayFigures
 from rules.explanation import HeldClaim
 from rules.kept_decision import KeptDecision
 
@@ -40,7 +41,8 @@ class Services:
     service, and raises connectors.errors.NothingToTryError. `past_calls` reads the recent calls of
     a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
     about a device, the newest first, and `live_decisions` a company's decisions behind a position,
-    None while too many companies are watched; all four raise the errors of Redis.
+    None while too many companies are watched, `day_figures` a company's sums of the days from a
+    first to a last one; all five raise the errors of Redis.
     `max_detection_age` is in seconds.
     """
 
@@ -55,6 +57,7 @@ class Services:
     newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
     recent_decisions: Callable[[int, str], Awaitable[list[KeptDecision]]]
     live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
+    day_figures: Callable[[int, date, date], Awaitable[dict[date, DayFigures]]]
     max_detection_age: float
     clock: Callable[[], datetime]
     limits: Limits = Limits()

@@ -37,6 +37,7 @@ from engine.redis.devices import DeviceKey
 from engine.redis.tail_store import TailStore
 from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
 from engine.wiring.explain import build_claim_reader, build_decision_store
+from engine.wiring.figures import build_figure_store
 from engine.wiring.server_watch import sql_probe
 from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
 from rules.explanation import HeldClaim
@@ -160,6 +161,7 @@ def build_services(
         newest_claims=partial(_newest_claims, build_claim_reader(settings, stores.redis)),
         recent_decisions=partial(_decisions, build_decision_store(settings, stores.redis)),
         live_decisions=_company_watch(settings, stores).decisions,
+        day_figures=build_figure_store(settings, stores.redis).read,
         max_detection_age=settings.max_detection_age,
         clock=clock,
         limits=Limits(

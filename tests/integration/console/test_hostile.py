@@ -1,6 +1,7 @@
 """Names, contents and pictures of strangers in every field: shown, and harmless."""
 
 import re
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,9 @@ from sqlalchemy import select
 
 from api.openapi import examples
 from catalog.models import WEEKDAYS, Account, AuditEntry, DetectionTrace, Device, Statistic
+from engine.redis.figure_store import CompanyDay, FigureStore
+from rules.day_figures import CampaignReason, DayFigures
+from rules.model import Reason
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness
 from tests.integration.console.visitor import SeenPage, Visitor
@@ -90,6 +94,14 @@ async def filled(visitor: Visitor, bodies: Bodies) -> dict[str, int]:
                 after={"name": [SCRIPT], SCRIPT: SCRIPT},
             )
         )
+        company = account.company_id
+    store = FigureStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
+    figures = DayFigures(
+        detections=Counter({0: 3}),
+        reasons=Counter({Reason.ENDED: 3}),
+        campaigns=Counter({CampaignReason(ids["campaign"], Reason.ENDED): 3}),
+    )
+    await store.add({CompanyDay(company, NOW.date()): figures})
     return ids
 
 
@@ -98,6 +110,8 @@ def pages(ids: dict[str, int]) -> list[str]:
     return [
         "",
         "/parts/figures",
+        "/parts/hours",
+        "/parts/reasons",
         "/parts/largest/campaigns",
         "/parts/largest/beacons",
         "/parts/silent",

@@ -5,6 +5,9 @@ the others go on.
 """
 
 import argparse
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +27,7 @@ from benchmarks.store import write_all
 
 _OUT = Path(".cache") / "bench" / "figures"
 _HOURS = 6 * 3600.0  # at most, for one of them
+_END_SECONDS = 30.0  # for its servers and its directories
 
 
 class Part(NamedTuple):
@@ -115,6 +119,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--out", type=Path, default=_OUT, help=f"directory; {_OUT}")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left behind then either
     console, watch = Console(), MachineWatch()
     if watch.warning:
         console.print(watch.warning)
@@ -140,15 +145,34 @@ def _run(parts: Sequence[Part], arguments: argparse.Namespace, console: Console)
         file = arguments.out / f"{part.name}.json"
         file.unlink(missing_ok=True)
         begin = time.monotonic()
-        ended = subprocess.run(
-            [sys.executable, "-m", *command.split(), "--json", str(file)],
-            timeout=_HOURS,
-            check=False,
-        )
+        status = ended([sys.executable, "-m", *command.split(), "--json", str(file)], _HOURS)
         console.print(f"{part.name} took {time.monotonic() - begin:,.0f} s")
-        if ended.returncode:
+        if status:
             failed.append(part.name)
     return failed
+
+
+def ended(command: Sequence[str], seconds: float) -> int:
+    """Its exit status, with nothing of it left behind: it has a group of processes of its own, so
+    that those that it started end with it, however it ends."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return _interrupted(process)
+        except KeyboardInterrupt:
+            _interrupted(process)
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _interrupted(process: subprocess.Popen[bytes]) -> int:
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
+    return 1
 
 
 def _found(out: Path) -> dict[str, Findings]:

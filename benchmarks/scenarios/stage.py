@@ -21,6 +21,7 @@ from catalog.redis_connection import connect_redis
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
+_LOOK_SECONDS = 0.01  # each look asks the broker, which shares its processor
 _SESSION_SECONDS = 60  # they stand still (SIGSTOP) while detections are published
 DRAIN_SECONDS = 900.0
 
@@ -94,7 +95,7 @@ class Stage(NamedTuple):
                 first, begin = done, time.perf_counter()
             if time.monotonic() > give_up or process.poll() is not None:
                 raise SystemExit(f"{role} did {done:,} of {len(records):,} detections")
-            time.sleep(0.002)
+            time.sleep(_LOOK_SECONDS)
         return done - first, time.perf_counter() - begin
 
     async def forget(self) -> None:

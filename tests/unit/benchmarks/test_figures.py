@@ -5,9 +5,10 @@ import pytest
 from benchmarks.capacity import Load, planned
 from benchmarks.catalog import number_of, place_of
 from benchmarks.figures import Findings, Spread
+from benchmarks.lineup import ROOT
 from benchmarks.load.latency import Latencies
 from benchmarks.machine import MachineWatch
-from benchmarks.profile import place_of_frame
+from benchmarks.profile import PLACES, place_of_frame
 from benchmarks.report import ratios
 from benchmarks.workloads import workloads
 
@@ -68,7 +69,7 @@ def test_the_plan_adds_the_cost_of_grants():
     found = {
         "dwell": of("trigger", {"dwell": {"trigger": [result(1000, 5.0)]}}),
         "grants": of("trigger", {"scatter": {"trigger": [result(1000, 65.0)]}}),
-        "memory": of("memory", [[1, 0, 100.0], [1, 10, 400.0]]),
+        "memory": of("memory", [[1, 0, 100.0], [1, 10, 400.0], [2, 0, 500.0]]),
     }
     assert planned({"dwell": found["dwell"]}, Load()) is None
     plan = planned(found, Load(devices=1_000_000, rate=1.0, grants=0.1, busy=0.5))
@@ -77,6 +78,13 @@ def test_the_plan_adds_the_cost_of_grants():
     # 1,000,000 x (5 us + 0.1 x 30 us) are 8 processors, of which half may be used.
     assert rows["processors for the trigger"] == "16.0"
     assert rows["memory of Redis"] == "0.4 GiB"
+
+
+def test_places_of_frames_name_modules_that_exist():
+    own = [each for each in PLACES if each.startswith(("engine/", "rules/"))]
+    missing = [each for each in own if not any(ROOT.glob(f"{each}*"))]
+    assert len(own) > 20
+    assert missing == []
 
 
 def test_frames_belong_to_steps():

@@ -19,8 +19,8 @@ from benchmarks.machine import MachineWatch, first_processor, on_the_last_proces
 from engine.cli.embedded.child import free_port
 from engine.cli.embedded.servers import EmbeddedServers
 
-SUBJECTS = ("httpx", "httpx-a-company", "caller", "aiohttp", "role")
-_BARE = "httpx-a-company"
+SUBJECTS = ("httpx", "httpx-a-company", "h11", "caller", "aiohttp", "role")
+_BARE = "h11"
 _SECONDS = 300.0
 
 Result = dict[str, float]
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _sheet(found: dict[str, list[Result]]) -> Sheet:
-    """Ratios over the bare loop of the client that the product's caller is built on."""
+    """Ratios over the bare loop of the library that the product's caller is built on."""
     rows = []
     for name, results in found.items():
         pairs = zip(results, found[_BARE], strict=True)

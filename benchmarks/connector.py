@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 from rich.console import Console
 
+from benchmarks.child import figures_of
 from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
 from benchmarks.machine import MachineWatch, first_processor, on_the_last_processor
 from engine.cli.embedded.child import free_port
@@ -92,15 +92,14 @@ async def _measure(
     return found
 
 
-async def _round(name: str, calls: int, url: str) -> dict[str, float]:
+async def _round(name: str, calls: int, url: str) -> Result:
     if name == "httpx":
         calls = min(calls, 1000)  # it takes its time
     if name != "role":
-        return await asyncio.to_thread(_run, name, calls, url, {})
+        return await _run(name, calls, url, {})
     with tempfile.TemporaryDirectory() as directory:
         async with EmbeddedServers() as servers:
-            return await asyncio.to_thread(
-                _run,
+            return await _run(
                 name,
                 calls,
                 url,
@@ -121,17 +120,10 @@ async def _empty_catalog(directory: Path) -> str:
     return url
 
 
-def _run(name: str, calls: int, url: str, environment: dict[str, str]) -> dict[str, float]:
-    own = first_processor()
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.connector_subjects", name, str(calls), url, str(own)],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        timeout=_SECONDS,
-        check=True,
-    )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
+async def _run(name: str, calls: int, url: str, environment: dict[str, str]) -> Result:
+    module = [sys.executable, "-m", "benchmarks.connector_subjects", name]
+    command = [*module, str(calls), url, str(first_processor())]
+    return await figures_of(command, environment=os.environ | environment, seconds=_SECONDS)
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def ended(command: Sequence[str], seconds: float) -> int:
 
 
 def _interrupted(process: subprocess.Popen[bytes]) -> int:
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal would
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_END_SECONDS)
     return 1

@@ -3,13 +3,12 @@
 import argparse
 import asyncio
 import os
-import subprocess
 import sys
 
-import orjson
 from rich.console import Console
 
 from benchmarks.catalog import make_catalog
+from benchmarks.child import figures_of
 from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
 from benchmarks.machine import MachineWatch, first_processor, on_the_last_processor
 from benchmarks.recorder.postgres import database, postgres
@@ -122,24 +121,14 @@ async def _round(
     }
     topics = BenchTopics(running.kafka, prefix, by_mention=not running.keeps_all)
     await asyncio.to_thread(topics.publish, workload.records(records))
-    return {
-        subject: await asyncio.to_thread(_run, subject, records, environment)
-        for subject in ("recorder", "copy")
-    }
+    return {subject: await _run(subject, records, environment) for subject in ("recorder", "copy")}
 
 
-def _run(subject: str, count: int, environment: dict[str, str]) -> dict[str, float]:
+async def _run(subject: str, count: int, environment: dict[str, str]) -> dict[str, float]:
     """On the first processor; the servers have the last one."""
-    own = str(first_processor())
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.recorder.subjects", subject, str(count), own],
-        env=environment,
-        stdout=subprocess.PIPE,
-        timeout=_SUBJECT_SECONDS,
-        check=True,
-    )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
+    module = [sys.executable, "-m", "benchmarks.recorder.subjects", subject]
+    command = [*module, str(count), str(first_processor())]
+    return await figures_of(command, environment=environment, seconds=_SUBJECT_SECONDS)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Stage(NamedTuple):
             "REDIS_PREFIX": self.topics.prefix,
             "MAX_DETECTION_AGE": "86400",
             "METRICS_PORT": "0",
-            "LOG_LEVEL": "warning",
+            "LOG_LEVEL": "error",  # detections of the last minute are slow notifications
             **more,
         }
         return {**os.environ, **{f"PROXIMITY_{name}": value for name, value in own.items()}}

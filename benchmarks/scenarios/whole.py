@@ -61,7 +61,8 @@ def main() -> None:
                 with database(admin_url) as url, database(admin_url) as other:
                     result = asyncio.run(_round(arguments, name, url, other))
                 found[name].append(result)
-                console.print(f"  round {number + 1}: {name} {result}", highlight=False)
+                figures = f"{result['rate']:,.0f}/s, {result['processor_us']:.1f} us each"
+                console.print(f"  round {number + 1}: {name} {figures}", highlight=False)
     findings = Findings(
         name="whole",
         command="python -m benchmarks.scenarios.whole",

@@ -31,6 +31,7 @@ from benchmarks.scenarios.stage import DRAIN_SECONDS, Stage, stage
 from benchmarks.workloads import Record, Workload, workloads
 
 _LOOK_SECONDS = 0.2
+_END_SECONDS = 20.0
 _NEVER = "1000000000"
 _OURS, _THEIRS = "product", "loops"
 _COUNTS = {
@@ -162,6 +163,10 @@ class _Pair:
                 wait(lambda: group.has_members(1), seconds=60.0, what=f"{module} reads")
                 yield process
             finally:
+                # It leaves its group: else the next one would wait for the end of its session.
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_END_SECONDS)
                 process.kill()
 
 

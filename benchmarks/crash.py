@@ -39,6 +39,14 @@ class Aftermath(NamedTuple):
     same_id: int
     resumed: float
 
+    @property
+    def said(self) -> str:
+        """For the console."""
+        return (
+            f"lost {self.lost:,} of {self.expected:,}, twice {self.other_id:,}, again "
+            f"{self.same_id:,}, goes on after {self.resumed:.1f} s"
+        )
+
 
 def main() -> None:
     """Parse the arguments, run, print a table."""
@@ -97,7 +105,7 @@ async def _measure(
                         console.print(f"  {error}", highlight=False)
                         continue
                     found.setdefault(subject.name, []).append(result)
-                    console.print(f"  round {number + 1}: {subject.name} {result}")
+                    console.print(f"  round {number + 1}: {subject.name} {result.said}")
     return found, failures
 
 

@@ -119,8 +119,8 @@ def _sheet(variants: list[Workload], found: Found) -> Sheet:
                 str(Spread(map(cost, results))),
             ]
         )
-    columns = ["beacons", "met", "open campaigns each", "closed", "rate over the first's"]
-    columns += ["processor time of the first over its", "detections/s", "processor, us each"]
+    columns = ["beacons", "met", "open each", "closed", "rate over the first's"]
+    columns += ["the first's us over its", "detections/s", "processor, us each"]
     return Sheet("As the catalog grows (dwell)", columns, rows)
 
 

@@ -61,8 +61,8 @@ def _sheet(found: dict[str, list[Measured]]) -> Sheet:
         cost = Spread(1e6 * each.cost for each in results)
         slow = Spread(1000 * each.p99 for each in results)
         rows.append([name, *map(str, (ratio, work, _rates(results), cost, slow))])
-    columns = ["route", "rate over the bare route's", "the bare route's processor time over its"]
-    columns += ["requests/s", "processor, us each", "p99, ms"]
+    columns = ["route", "rate over bare", "bare's us over its", "requests/s"]
+    columns += ["processor, us each", "p99, ms"]
     return Sheet("The interface beside a bare route that returns the same bytes", columns, rows)
 
 

@@ -21,6 +21,7 @@ from benchmarks import figures
 from benchmarks.capacity import Load, planned
 from benchmarks.documents import as_markdown
 from benchmarks.figures import Findings
+from benchmarks.goals import compared
 from benchmarks.machine import MachineWatch
 from benchmarks.page import as_page
 from benchmarks.store import write_all
@@ -129,6 +130,8 @@ def main() -> None:
     found = _found(arguments.out)
     if plan := planned(found, Load()):
         found["capacity"] = plan
+    if goals := compared(found):
+        found = {"goals": goals, **found}
     write_all(arguments.out / "figures.json", found)
     (arguments.out / "figures.md").write_text(as_markdown(found), encoding="utf-8")
     (arguments.out / "figures.html").write_text(as_page(found), encoding="utf-8")

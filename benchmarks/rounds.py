@@ -90,6 +90,7 @@ class Rounds:
         """Empty Redis, take the claims that the workload wants taken; the run's group."""
         await self._empty_redis()
         group = f"{self.measured.prefix}{next(self._numbers)}."
+        self._state(group).mkdir(parents=True)
         if self._before and not is_floor(subject.name):
             cold = subject._replace(warm=False)
             await self._run(cold, self._earlier, len(self._before), group)
@@ -152,11 +153,15 @@ class Rounds:
             "BENCH_WARM_DETECTIONS": self._warm.names.detections,
             "BENCH_WARM_NOTIFICATIONS": self._warm.names.notifications,
             "BENCH_GROUP": group,
-            "BENCH_STATE": str(self._catalog.parent / "state" / group),
+            "BENCH_STATE": str(self._state(group)),
             "BENCH_MAX_AGE": str(_MAX_AGE),
             **warming,
             **subject.environment,
         }
+
+    def _state(self, group: str) -> Path:
+        """Where frameworks keep their own."""
+        return self._catalog.parent / "state" / group
 
     def _check(self, subject: Subject, begins: dict[int, int], result: Result) -> None:
         """Each device was sent each campaign of its beacon once, and nothing else."""

@@ -44,7 +44,7 @@ async def product(url: str, redis_url: str) -> AsyncIterator[Served]:
         "PROXIMITY_REDIS_URL": redis_url,
         "PROXIMITY_API_PORT": str(port),
         "PROXIMITY_API_METRICS_PORT": "0",
-        "PROXIMITY_LOG_LEVEL": "warning",
+        "PROXIMITY_LOG_LEVEL": "error",
     }
     with process([sys.executable, "-m", "engine.cli", "api"], environment) as pid:
         health = request_of(port, "/healthz", {})

@@ -42,8 +42,7 @@ class Part(NamedTuple):
 PARTS = (
     Part(
         "dwell",
-        "benchmarks --broker apache --workloads dwell --records 300000 --rounds 2 --subjects all"
-        " --warm-records 300000",
+        "benchmarks --broker apache --workloads dwell --records 200000 --rounds 2 --subjects all",
         "benchmarks --broker apache --workloads dwell --records 1000000 --rounds 5 --subjects all",
     ),
     Part(
@@ -54,15 +53,9 @@ PARTS = (
         " --subjects all",
     ),
     Part(
-        "crash",
-        "benchmarks.crash --records 40000 --subjects trigger trigger-exactly-once confluent go"
-        " streams streams-exactly-once",
-        "benchmarks.crash --records 160000 --subjects all --rounds 3",
-    ),
-    Part(
-        "whole",
-        "benchmarks.scenarios.whole --records 60000 --rounds 2",
-        "benchmarks.scenarios.whole --records 300000 --rounds 5",
+        "latency",
+        "benchmarks.scenarios.latency --seconds 10 --burst 40000",
+        "benchmarks.scenarios.latency --seconds 60 --burst 200000",
     ),
     Part(
         "workers",
@@ -70,14 +63,14 @@ PARTS = (
         "benchmarks.scenarios.workers --records 2000000 --rounds 5",
     ),
     Part(
-        "latency",
-        "benchmarks.scenarios.latency --seconds 10 --burst 40000",
-        "benchmarks.scenarios.latency --seconds 60 --burst 200000",
-    ),
-    Part(
         "growth",
         "benchmarks.scenarios.growth --records 200000 --rounds 2",
         "benchmarks.scenarios.growth --records 1000000 --rounds 5 --beacons 1000 100000 1000000",
+    ),
+    Part(
+        "whole",
+        "benchmarks.scenarios.whole --records 40000 --rounds 2",
+        "benchmarks.scenarios.whole --records 300000 --rounds 5",
     ),
     Part(
         "memory",
@@ -96,8 +89,13 @@ PARTS = (
     ),
     Part(
         "recorder",
-        "benchmarks.recorder --records 100000 --rounds 2",
-        "benchmarks.recorder --records 1000000 --rounds 5",
+        "benchmarks.recorder --broker apache --records 100000 --rounds 2",
+        "benchmarks.recorder --broker apache --records 1000000 --rounds 5",
+    ),
+    Part(
+        "interface",
+        "benchmarks.interface --seconds 3 --rounds 3",
+        "benchmarks.interface --seconds 15 --rounds 5",
     ),
     Part(
         "connector",
@@ -105,9 +103,10 @@ PARTS = (
         "benchmarks.connector --calls 20000 --rounds 5",
     ),
     Part(
-        "interface",
-        "benchmarks.interface --seconds 3 --rounds 2",
-        "benchmarks.interface --seconds 15 --rounds 5",
+        "crash",
+        "benchmarks.crash --records 40000 --subjects trigger trigger-exactly-once confluent go"
+        " streams streams-exactly-once",
+        "benchmarks.crash --records 160000 --subjects all --rounds 3",
     ),
 )
 

@@ -46,7 +46,7 @@ def engine_version() -> str:
 
 
 class Metrics:
-    """The registry and its metrics. Each label has a closed set of values: never a udid or a url."""
+    """The registry and its metrics. Labels have closed sets of values: never a udid or a url."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series a counter

@@ -27,7 +27,7 @@ def bootstrap_addresses(servers: str) -> list[tuple[str, int]]:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Host and port. The default is Kafka's usual port; an IPv6 address with a port has brackets."""
+    """Host and port; the port is Kafka's by default. An IPv6 address with a port has brackets."""
     fault = ValueError(f"{text[:80]!r} is no address; accepted: host:port, comma-separated")
     if "/" in text or "@" in text:
         raise fault

@@ -1,6 +1,6 @@
-"""Kontakt.io gateways: events with the advertisement itself, of an iBeacon or of another packet.
+"""Kontakt.io gateways: events with the bytes of an advertisement, of an iBeacon or another packet.
 
-Version 3 has the advertisement in the event, version 4 in its object `ble`.
+In version 3 the event has the advertisement, in version 4 its object `ble`.
 """
 
 import base64
@@ -37,10 +37,10 @@ _decode = msgspec.json.Decoder(_Upload).decode
 
 
 def read(report: Report) -> Iterable[Sighting]:
-    """The iBeacons among the events; telemetry and other packets are none."""
+    """The iBeacons among the events; telemetry and other packets are ignored."""
     upload = _decode(report.value)
     if upload.version not in _VERSIONS:
-        raise ValueError("a gateway's events of version 3 or 4 are read - at `$.version`")
+        raise ValueError("the version must be 3 or 4 - at `$.version`")
     device = Device(udid=gateway(upload.source_id))
     for index, event in enumerate(upload.events):
         packet = event.data if event.ble is None else event.ble.data

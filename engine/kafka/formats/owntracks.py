@@ -1,6 +1,6 @@
-"""OwnTracks: a phone that ranges beacons (iOS), a beacon a message.
+"""OwnTracks: an iPhone that ranges beacons, one beacon per message.
 
-Who it is says the MQTT topic, owntracks/<user>/<device>/beacon.
+The MQTT topic, owntracks/<user>/<device>/beacon, names the phone.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def read(report: Report) -> Iterable[Sighting]:
 
 
 def _phone_of(levels: list[str]) -> str:
-    """<user>/<device>; of a key that is no such topic, the key itself."""
+    """<user>/<device>, or the whole key if it is not such a topic."""
     if levels[-1] == _BEACON and len(levels) >= _LEVELS:
         return "/".join(levels[-3:-1])
     return "/".join(levels)

@@ -151,7 +151,7 @@ async def test_an_unknown_schema_is_asked_for_again_after_a_minute(
     monkeypatch.setattr(one._read_report._registry, "_clock", lambda: now)  # type: ignore[attr-defined]
     record = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
     (letter,) = (await one.decode([record])).dead_letters
-    assert "schema 7 of the registry: it has none of this id" in letter.detail
+    assert "schema 7 of the registry: the registry has no schema of this id" in letter.detail
     registry.schemas[7] = registered.AVRO
     now += 59
     assert (await one.decode([record])).messages == []
@@ -216,16 +216,16 @@ def listed(item: str, kind: str = "array") -> str:
 @pytest.mark.parametrize(
     ("format_", "schema", "message", "told"),
     [
-        ("avro", registered.AVRO, b"", "are not by it"),
-        ("avro", registered.AVRO, b"\xff" * 50, "are not by it"),
+        ("avro", registered.AVRO, b"", "do not match it"),
+        ("avro", registered.AVRO, b"\xff" * 50, "do not match it"),
         ("avro", registered.AVRO, avro(detection(detected_at=TEN_IN_PARIS)) + b"x", "left over"),
         ("avro", registered.AVRO, avro(detection(detected_at=TEN_IN_PARIS)), "one of proximity"),
-        ("avro", registered.PROTOBUF, b"", "it is PROTOBUF, and the topic holds AVRO"),
-        ("avro", Registered("AVRO", "{"), b"", "no schema of Avro"),
-        ("avro", Registered("AVRO", '"nothing"'), b"", "no schema of Avro"),
+        ("avro", registered.PROTOBUF, b"", "it is PROTOBUF, and the topic's format is AVRO"),
+        ("avro", Registered("AVRO", "{"), b"", "no valid Avro schema"),
+        ("avro", Registered("AVRO", '"nothing"'), b"", "no valid Avro schema"),
         ("avro", Registered("AVRO", '"string"'), b"\x00", "Expected `object`"),
-        ("avro", Registered("AVRO", json.dumps(DEEP)), b"\xfe" * 9, "what takes no bytes"),
-        ("avro", Registered("AVRO", record_of(DEEP)), b"\xfe" * 9, "what takes no bytes"),
+        ("avro", Registered("AVRO", json.dumps(DEEP)), b"\xfe" * 9, "take almost no bytes"),
+        ("avro", Registered("AVRO", record_of(DEEP)), b"\xfe" * 9, "take almost no bytes"),
         # Of a byte each: ten thousand values a byte.
         (
             "avro",
@@ -234,13 +234,13 @@ def listed(item: str, kind: str = "array") -> str:
             "no bytes",
         ),
         ("avro", Registered("AVRO", listed(record_of(*["null"] * 500), "map")), b"", "no bytes"),
-        ("avro", Registered("AVRO", record_of(DECIMAL)), long(1_000_000), "are not by it"),
-        ("avro", Registered("AVRO", record_of(["null", "R"])), b"\x02" * 9, "R holds itself"),
+        ("avro", Registered("AVRO", record_of(DECIMAL)), long(1_000_000), "do not match it"),
+        ("avro", Registered("AVRO", record_of(["null", "R"])), b"\x02" * 9, "R contains itself"),
         (
             "avro",
             Registered("AVRO", record_of({"type": "map", "values": "R"})),
             b"\x02" * 9,
-            "R holds itself",
+            "R contains itself",
         ),
         ("avro", Registered("AVRO", record_of(*["null"] * 10_001)), b"", "too many"),
         ("avro", CIRCLE, b"", "it needs more than 32 others"),
@@ -248,7 +248,7 @@ def listed(item: str, kind: str = "array") -> str:
             "avro",
             Registered("AVRO", record_of({"type": "long", "logicalType": "timestamp-millis"})),
             b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-            "are not by it",
+            "do not match it",
         ),
         (
             "avro",
@@ -264,25 +264,25 @@ def listed(item: str, kind: str = "array") -> str:
         ("protobuf", registered.PROTOBUF, b"\x24" + b"\x00" * 18, "18 indexes"),
         ("protobuf", registered.PROTOBUF, b"\x02\x01", "not negative"),
         ("protobuf", registered.PROTOBUF, b"\x02\x06", "no message of the indexes [3]"),
-        ("protobuf", registered.PROTOBUF, b"\x02\x02\xff\xff", "are not by it"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x02\xff\xff", "do not match it"),
         # A string of four gigabytes; groups within groups without end.
-        ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "are not by it"),
-        ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "are not by it"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "do not match it"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "do not match it"),
         ("protobuf", registered.PROTOBUF, b"\x00", "missing required field `uuid`"),
         ("protobuf", registered.PROTOBUF, protobuf(), "missing required field"),
         ("protobuf", registered.PROTOBUF, protobuf(**PROTO | {"major": 65536}), "65535"),
-        ("protobuf", registered.AVRO, b"", "it is AVRO, and the topic holds PROTOBUF"),
-        ("protobuf", Registered("PROTOBUF", "syntax"), b"\x00", "no schema of Protobuf"),
+        ("protobuf", registered.AVRO, b"", "it is AVRO, and the topic's format is PROTOBUF"),
+        ("protobuf", Registered("PROTOBUF", "syntax"), b"\x00", "no valid Protobuf schema"),
         (
             "protobuf",
             Registered("PROTOBUF", "", serialized=b"\x0a\x01a\x1a\x01b"),
             b"\x00",
-            "no schema of Protobuf",
+            "no valid Protobuf schema",
         ),
         ("json-schema", Registered("JSON", "{}"), b"{", "malformed_json"),
         ("json-schema", Registered("JSON", "{}"), b"[" * 100_000, "malformed_json"),
         ("json-schema", Registered("JSON", "{}"), b"{}", "missing required field"),
-        ("json-schema", registered.AVRO, b"{}", "it is AVRO, and the topic holds JSON"),
+        ("json-schema", registered.AVRO, b"{}", "it is AVRO, and the topic's format is JSON"),
     ],
 )
 async def test_what_cannot_be_read_is_a_dead_letter(

@@ -51,9 +51,13 @@ async def test_the_indexes_of_protobuf_stand_in_the_header_too(
     ("format_", "framing", "told"),
     [
         ("avro", header(7), "schema 7: "),  # the value's first five bytes are the message's
-        ("avro", header(GUID), f"schema {GUID} of the registry: it has none of this id"),
-        ("avro", header(7, b"\0"), "nothing follows behind the schema's id"),
-        ("protobuf", header(7), "the indexes of a type follow behind the schema's id"),
+        (
+            "avro",
+            header(GUID),
+            f"schema {GUID} of the registry: the registry has no schema of this id",
+        ),
+        ("avro", header(7, b"\0"), "nothing must follow the schema's id"),
+        ("protobuf", header(7), "the indexes of a type must follow the schema's id"),
         ("avro", (SCHEMA_HEADER, b""), f"header {SCHEMA_HEADER} begins with neither"),
         ("avro", (SCHEMA_HEADER, b"\2" + b"\0" * 16), "begins with neither a zero nor a one"),
         ("avro", (SCHEMA_HEADER, b"\1" + b"\0" * 15), "is too short for a schema's id"),
@@ -85,7 +89,7 @@ async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistry
     batch = await one.decode([events(*range(100, 1000)), events(*range(1, 10))])
     assert registry.asked == []
     assert {letter.detail for letter in batch.dead_letters} == {
-        "the events of a record name at most 8 schemas"
+        "the events of a record may name at most 8 schemas"
     }
     found = (await one.decode([events(*range(1, 9), 1, 1)])).messages
     assert [each.index for each in found] == [number * 2**32 for number in range(10)]

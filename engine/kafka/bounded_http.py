@@ -1,5 +1,7 @@
-"""One bounded HTTP request to a server of the installation's own: a deadline, and so many bytes of
-an answer. (Customers' services are behind the egress guard, in `connectors/`.)"""
+"""One HTTP request with a deadline and a limit on the answer, to a server of the operator.
+
+(Calls to customers' services pass the egress guard in `connectors/`.)
+"""
 
 import asyncio
 import ssl
@@ -28,9 +30,11 @@ class BoundedAnswer:
 
 
 class BoundedAddress:
-    """Where a server is, and what its answers may cost. `deadline` (seconds) is for a whole
-    request, `most_bytes` for the body of its answer. Raises OSError for a `ca_file` that is no
-    PEM."""
+    """The address of a server, and the limits of a request to it.
+
+    `deadline` (seconds) is for a whole request, `most_bytes` for the body of its answer. Raises
+    OSError for a `ca_file` that is not PEM.
+    """
 
     def __init__(self, url: str, *, ca_file: Path | None, deadline: float, most_bytes: int) -> None:
         parts = urlsplit(url)
@@ -47,7 +51,7 @@ class BoundedAddress:
     async def ask(
         self, target: str, headers: HttpHeaders, *, method: str = "GET", body: bytes = b""
     ) -> BoundedAnswer:
-        """What the server answers.
+        """Send a request. Returns the answer.
 
         Raises OSError, TimeoutError, NoHttpError, AnswerTooLongError.
         """

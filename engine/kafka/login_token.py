@@ -1,5 +1,7 @@
-"""The token of a login by OAUTHBEARER, from an OIDC provider's token endpoint (client credentials,
-RFC 6749 4.4). No message holds a token or a secret."""
+"""Requests the token for a login by OAUTHBEARER from an OIDC provider's token endpoint.
+
+The grant is client credentials (RFC 6749 4.4). No message contains a token or a secret.
+"""
 
 import base64
 import re
@@ -19,8 +21,8 @@ from engine.process.settings import PREFIX
 _OF = f"{PREFIX}KAFKA_SASL_OAUTH_"
 _MOST_BYTES = 64 * 1024
 _FOUND, _UNAUTHORIZED = 200, 401
-_PASSING = (408, 429)  # a time-out and too many requests
-# RFC 6750: whatever else stood in a token would end the login's message early.
+_PASSING = (408, 429)  # a timeout and too many requests
+# RFC 6750: any other character in a token would end the login message early.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 _REASON = re.compile(r"[a-z_]{1,40}")
 _UNSAID_SECONDS = 60.0
@@ -42,7 +44,7 @@ _refused = msgspec.json.Decoder(_Refused).decode
 
 @dataclass(frozen=True, slots=True)
 class LoginToken:
-    """A token, and the seconds for which it is good."""
+    """A token, and the seconds for which it is valid."""
 
     text: str = field(repr=False)  # asyncio shows what a task has returned
     seconds: float
@@ -50,7 +52,7 @@ class LoginToken:
 
 @dataclass(frozen=True)
 class TokenClient:
-    """Who asks for a token, where, and how long one request may take."""
+    """The client and the endpoint of a token request, with the deadline of one request."""
 
     url: str
     id: str
@@ -61,7 +63,7 @@ class TokenClient:
 
 
 class TokenEndpoint:
-    """Where tokens come from. Raises SettingsError for a CA file without certificates."""
+    """Requests tokens. Raises SettingsError for a CA file without certificates."""
 
     def __init__(self, client: TokenClient) -> None:
         self._client = client
@@ -98,7 +100,7 @@ class TokenEndpoint:
 
 
 def shown_endpoint(url: str) -> str:
-    """The endpoint's address without what may stand behind its path."""
+    """The endpoint's address without its query, which may contain secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
@@ -149,7 +151,7 @@ def _refusal(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginTok
 
 
 def _reason(body: bytes) -> str:
-    """RFC 6749 5.2: the error's name, never its description."""
+    """The error's name (RFC 6749 5.2), never its description."""
     try:
         reason = _refused(body).error
     except (msgspec.DecodeError, RecursionError):
@@ -158,5 +160,5 @@ def _reason(body: bytes) -> str:
 
 
 def extensions_of(pairs: tuple[str, ...]) -> Mapping[str, str]:
-    """What is sent beside the token."""
+    """The SASL extensions by name."""
     return dict(pair.split("=", 1) for pair in pairs)

@@ -178,7 +178,7 @@ class SchemaRegistry:
         """An answer of the registry. Raises UnreadableSchemaError if it has no such schema."""
         answer = await self._address.get(f"{target}{self._query}")
         if answer.status == _NOT_FOUND:
-            raise UnreadableSchemaError("the registry has no schema of this id")
+            raise UnreadableSchemaError("it has no schema of this id")
         if answer.status != _FOUND:
             raise SchemaRegistryError(f"the schema registry answers {answer.status} to {target}")
         try:

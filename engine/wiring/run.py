@@ -58,14 +58,14 @@ async def run_roles(
             tracer=tracer,
         )
         roles = [BUILDERS[name](parts) for name in names]
-        questions = server_checks(settings, stores, probe, metrics)
+        checks = server_checks(settings, stores, probe, metrics)
         inspection = RedisInspection(
             redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
         )
-        watch = ServerWatch(questions=questions.values(), inspection=inspection, clocks=clocks)
+        watch = ServerWatch(probes=checks.values(), inspection=inspection, clocks=clocks)
         health = HealthServer(
             registry=metrics.registry,
-            checks=_checks(roles, questions, stop),
+            checks=_checks(roles, checks, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
             listener=None if parent is None else parent.listener,
@@ -88,7 +88,7 @@ async def run_roles(
 
 
 def _checks(
-    roles: Collection[Role], questions: Mapping[str, Check], stop: asyncio.Event
+    roles: Collection[Role], servers: Mapping[str, Check], stop: asyncio.Event
 ) -> dict[str, Check]:
     """Those of all roles; a name that several have stands for all of them."""
     by_name: dict[str, list[Callable[[], bool]]] = {"running": [lambda: not stop.is_set()]}
@@ -97,7 +97,7 @@ def _checks(
             by_name.setdefault(name, []).append(check)
     answering: dict[str, Check] = {name: _answering(found) for name, found in by_name.items()}
     needed = {"kafka", "redis", *(name for role in roles for name in role.needs)}
-    return answering | {name: ask for name, ask in questions.items() if name in needed}
+    return answering | {name: check for name, check in servers.items() if name in needed}
 
 
 def _answering(checks: Collection[Callable[[], bool]]) -> Callable[[], Awaitable[bool]]:

@@ -151,7 +151,7 @@ async def test_an_unknown_schema_is_asked_for_again_after_a_minute(
     monkeypatch.setattr(one._read_report._registry, "_clock", lambda: now)  # type: ignore[attr-defined]
     record = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
     (letter,) = (await one.decode([record])).dead_letters
-    assert "schema 7 of the registry: the registry has no schema of this id" in letter.detail
+    assert "schema 7 of the registry: it has no schema of this id" in letter.detail
     registry.schemas[7] = registered.AVRO
     now += 59
     assert (await one.decode([record])).messages == []

@@ -51,11 +51,7 @@ async def test_the_indexes_of_protobuf_stand_in_the_header_too(
     ("format_", "framing", "told"),
     [
         ("avro", header(7), "schema 7: "),  # the value's first five bytes are the message's
-        (
-            "avro",
-            header(GUID),
-            f"schema {GUID} of the registry: the registry has no schema of this id",
-        ),
+        ("avro", header(GUID), f"schema {GUID} of the registry: it has no schema of this id"),
         ("avro", header(7, b"\0"), "nothing must follow the schema's id"),
         ("protobuf", header(7), "the indexes of a type must follow the schema's id"),
         ("avro", (SCHEMA_HEADER, b""), f"header {SCHEMA_HEADER} begins with neither"),

@@ -46,13 +46,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class KnownDevice(Device, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A device on its way out: as received, plus the `id` of its record where that is known."""
+    """The device of an outgoing message: as received, with the `id` of its record if known."""
 
     id: int | None = None
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`detections`: a device hears a beacon. One of proximity and rssi (dBm) is required."""
+    """`detections`: a device detected a beacon. One of proximity and rssi (dBm) is required."""
 
     uuid: Annotated[
         str, Meta(min_length=32, max_length=36, description="any case, with or without dashes")
@@ -98,7 +98,7 @@ class VenueReference(msgspec.Struct, frozen=True, gc=False):
 
 
 class BeaconReference(msgspec.Struct, frozen=True, gc=False):
-    """The beacon that was heard; `uuid` in lower case with dashes."""
+    """The detected beacon; `uuid` in lower case with dashes."""
 
     id: int
     name: str
@@ -148,9 +148,9 @@ class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class ConnectorCall(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`connector-calls` (internal): a claimed notification that still wants its content.
+    """`connector-calls` (internal): a claimed notification that still needs its content.
 
-    `delay` is the campaign's, in seconds. Without a `connector` the company has none.
+    `delay` is the campaign's cache delay in seconds. `connector` is None if the company has none.
     """
 
     delay: int

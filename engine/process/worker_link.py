@@ -1,5 +1,7 @@
-"""What a worker and its parent have of each other: the worker's metrics port on loopback, opened by
-the parent, and one bounded HTTP GET to it."""
+"""The link between a worker and its parent.
+
+The parent opens the worker's metrics port on loopback, and sends bounded HTTP GETs to it.
+"""
 
 import asyncio
 import socket
@@ -10,7 +12,7 @@ import h11
 
 from catalog.deadline import within
 
-_SECONDS = 4.0  # longer than a worker takes to ask its servers, shorter than a scrape waits
+_SECONDS = 4.0  # longer than a worker's checks take, shorter than the timeout of a scrape
 _MOST_BYTES = 32 * 1024 * 1024
 _PIECE = 64 * 1024
 _OK = 200
@@ -24,7 +26,7 @@ class ParentProcess(NamedTuple):
 
     @classmethod
     def of(cls, words: str) -> Self:
-        """From the text `pid:descriptor`. Raises ValueError, OSError."""
+        """Parse the text `pid:descriptor`. Raises ValueError, OSError."""
         pid, _, descriptor = words.partition(":")
         return cls(int(pid), socket.socket(fileno=int(descriptor)))
 
@@ -39,12 +41,12 @@ class WorkerAnswer:
 
     @property
     def ok(self) -> bool:
-        """Whether it is what was asked for."""
+        """Whether the answer is the requested page."""
         return self.status == _OK
 
 
 async def ask_worker(port: int, path: str, accepted: str) -> WorkerAnswer | None:
-    """What the worker that listens on `port` answers; None if it gives no whole answer in time."""
+    """The answer of the worker that listens on `port`; None without a whole answer in time."""
     try:
         return await within(_SECONDS, _exchange(port, path, accepted))
     except (OSError, TimeoutError, h11.ProtocolError):

@@ -1,7 +1,7 @@
-"""The metrics port of several workers: what each of them says, on one page.
+"""The metrics port of several workers: one page with the metrics of all.
 
-Each series gets the label `worker`, so that nothing is added up that has no sum: a gauge stays that
-of its process, a counter is one process's from its start to its end (decision 0103).
+Each series gets the label `worker`, because not every metric can be summed: a gauge belongs to its
+process, and a counter begins and ends with it (decision 0103).
 """
 
 import asyncio
@@ -27,8 +27,8 @@ _END_OF_NAME = re.compile(r"[{ ]")
 class WorkersPage:
     """Answers /metrics, /healthz and /readyz for the workers that listen on these ports.
 
-    A worker that does not answer is left out of /metrics, where proximity_worker_up names it, and
-    is a no in the others.
+    If a worker does not answer, /metrics lacks its series and proximity_worker_up names it, and
+    /healthz and /readyz fail.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
@@ -71,15 +71,15 @@ class WorkersPage:
         await reply(send, 200 if good else 503, body)
 
     async def _ask(self, path: str, accepted: str) -> list[WorkerAnswer | None]:
-        """The answers of all workers, in their order; None for one that gives none."""
+        """The answers of all workers, in order; None for a worker that does not answer."""
         return await asyncio.gather(*(ask_worker(port, path, accepted) for port in self._ports))
 
 
 def merged(pages: Mapping[int, str], workers: int) -> str:
-    """One page of those of the workers, by number: each family once, each sample with its worker.
+    """Merge the pages of the workers, by number: each family once, each sample with its worker.
 
-    Both formats, Prometheus' own and OpenMetrics, head a family with lines of comment, and want its
-    samples in one place.
+    In both formats, Prometheus' own and OpenMetrics, a family begins with comment lines, and all
+    its samples must follow them.
     """
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
@@ -101,7 +101,7 @@ def merged(pages: Mapping[int, str], workers: int) -> str:
 
 
 def _lines(page: str) -> Iterator[tuple[str, bool, str]]:
-    """Each line with the family that it stands in, and whether it is of the family's head."""
+    """Each line with its family, and whether it belongs to the family's head."""
     family = ""
     for line in _filled(page.split("\n")):
         is_head = line.startswith("# ")

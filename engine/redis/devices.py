@@ -100,7 +100,7 @@ class DeviceLookup:
         self._asking = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> DeviceRecords:
-        """The record of each key, among others; None if the catalog has no such device.
+        """The records of the keys, and of others; None if the catalog has no such device.
 
         NO_ANSWER stands for a record that could not be read in time.
         """

@@ -1,4 +1,4 @@
-"""The roles of a process, run until it is told to stop."""
+"""Runs the roles of a process until it is stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -35,10 +35,10 @@ async def run_roles(
     metrics: Metrics | None = None,
     parent: ParentProcess | None = None,
 ) -> None:
-    """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
+    """Run the roles of these `names` until `stop` is set. Raises the error that stops them earlier.
 
-    `on_started` is called with the metrics port once everything is connected. `parent` is that of
-    one of several workers.
+    `on_started` is called with the metrics port once everything is connected. `parent` is set if
+    this process is one of several workers.
     """
     metrics = metrics or Metrics()
     async with (
@@ -90,7 +90,7 @@ async def run_roles(
 def _checks(
     roles: Collection[Role], servers: Mapping[str, Check], stop: asyncio.Event
 ) -> dict[str, Check]:
-    """Those of all roles; a name that several have stands for all of them."""
+    """The checks of all roles. A check that several roles have passes if it does for all."""
     by_name: dict[str, list[Callable[[], bool]]] = {"running": [lambda: not stop.is_set()]}
     for role in roles:
         for name, check in role.checks.items():

@@ -15,9 +15,10 @@ _NOWHERE = VenueNames("", "")
 
 
 class HourRow(NamedTuple):
-    """Detections of an hour that had one reason, for a campaign, or at a venue without any.
+    """The detections of an hour with one reason, for a campaign, or at a beacon without one.
 
-    `only_here`: of what is sent, what the other catalog does not send; None without another one.
+    `only_here` counts the granted detections that the other catalog does not send; None if there is
+    no other catalog.
     """
 
     place: VenueNames

@@ -23,7 +23,7 @@ def print_findings(findings: ReplayFindings) -> None:
     first = findings.outcomes[0]
     for outcome in findings.outcomes:
         title = "" if len(findings.outcomes) == 1 else f", {outcome.name}"
-        _print_reasons(f"What was heard{title}", outcome)
+        _print_reasons(f"What was detected{title}", outcome)
     if len(findings.outcomes) == 1:
         _print_campaigns(first)
     else:

@@ -197,6 +197,6 @@ async def test_rekey_names_whom_it_cannot_read(command: Command) -> None:
     command.key = NEW
     done = await command(what="rekey")
     assert done.returncode == 1
-    assert done.stderr.startswith("proximity: 1 connectors are of none of the keys")
+    assert done.stderr.startswith("proximity: 1 connectors are encrypted with none of the keys")
     assert done.stderr.rstrip().endswith("their companies: Museum")
     assert TOKEN not in done.stdout + done.stderr

@@ -34,7 +34,7 @@ ZoneNumber = Annotated[
 ]
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The phone that reports, as in the interface: name is the operating system."""
 
     udid: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -45,7 +45,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     id_connector: int | None = None
 
 
-class KnownDevice(Device, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class KnownDevice(ReceivedDevice, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The device of an outgoing message: as received, with the `id` of its record if known."""
 
     id: int | None = None
@@ -59,7 +59,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     ]
     major: Unsigned16 | DigitString
     minor: Unsigned16 | DigitString
-    device: Device
+    device: ReceivedDevice
     proximity: ZoneName | ZoneNumber | None = None
     rssi: float | None = None
     tx_power: float | None = None
@@ -71,7 +71,7 @@ class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """`authentications`: a device opened the application that owns `api_key`."""
 
     api_key: Annotated[str, Meta(min_length=1)]
-    device: Device
+    device: ReceivedDevice
     authenticated_at: Timestamp | None = None
     ip: str | None = None
 
@@ -150,7 +150,7 @@ class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 class ConnectorCall(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`connector-calls` (internal): a claimed notification that still needs its content.
 
-    `delay` is the campaign's cache delay in seconds. `connector` is None if the company has none.
+    `delay` is the campaign's cache delay in seconds. `connector` is absent if the company has none.
     """
 
     delay: int

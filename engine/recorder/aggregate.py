@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from engine.kafka.decoding import Record
-from engine.kafka.messages import Device
+from engine.kafka.messages import ReceivedDevice
 from engine.recorder.rows import (
     AuthenticationRow,
     DetectionRow,
@@ -67,7 +67,7 @@ class NewRows(NamedTuple):
 
 
 def update_device(
-    updates: ChangesByDevice, identity: DeviceIdentity, facts: Device
+    updates: ChangesByDevice, identity: DeviceIdentity, facts: ReceivedDevice
 ) -> DeviceChanges:
     """The device's update, with the facts that a message has about it and SQL can store.
 

@@ -18,8 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.chunks import chunked
 from catalog.database import Database
-from engine.kafka.messages import Device as ReceivedDevice
-from engine.kafka.messages import KnownDevice
+from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
 from engine.redis.device_copies import (

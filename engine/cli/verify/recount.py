@@ -11,7 +11,7 @@ import msgspec
 
 from engine.kafka.decoding import UNDECODABLE, Record
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Authentication, Device, Timestamp
+from engine.kafka.messages import Authentication, ReceivedDevice, Timestamp
 from engine.kafka.timestamps import parse
 
 CompanyDevice: TypeAlias = tuple[int, str]  # company id, udid
@@ -30,7 +30,7 @@ class _Notification(msgspec.Struct):
     company: _Numbered
     venue: _Numbered
     beacon: _Numbered
-    device: Device
+    device: ReceivedDevice
     detected_at: Timestamp
 
 
@@ -208,7 +208,7 @@ def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
     return malformed
 
 
-def _udid(device: Device) -> str:
+def _udid(device: ReceivedDevice) -> str:
     if "\0" in device.udid:
         raise ValueError("a udid has no NUL character")
     return device.udid

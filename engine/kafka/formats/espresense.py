@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, mqtt_topic
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 
 _PREFIX = "ibeacon:"
 _IBEACON = re.compile(r"(?P<uuid>[0-9a-f-]{32,36})-(?P<major>\d{1,5})-(?P<minor>\d{1,5})", re.ASCII)
@@ -41,6 +41,6 @@ def read(report: Report) -> Iterable[Sighting]:
             minor=found["minor"],
             rssi=measurement.rssi,
             tx_power=measurement.reference,
-            device=Device(udid=gateway(mqtt_topic(report)[-1])),
+            device=ReceivedDevice(udid=gateway(mqtt_topic(report)[-1])),
         ),
     )

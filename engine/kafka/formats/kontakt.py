@@ -10,7 +10,7 @@ import msgspec
 
 from engine.kafka.formats.advertisement import ibeacon_frame
 from engine.kafka.formats.report import Report, Sighting, gateway
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 
 _VERSIONS = (3, 4)
 _LATEST_SECONDS = 2**31 - 1  # above it a gateway's timestamp is milliseconds, as in their parser
@@ -41,7 +41,7 @@ def read(report: Report) -> Iterable[Sighting]:
     upload = _decode(report.value)
     if upload.version not in _VERSIONS:
         raise ValueError("the version must be 3 or 4 - at `$.version`")
-    device = Device(udid=gateway(upload.source_id))
+    device = ReceivedDevice(udid=gateway(upload.source_id))
     for index, event in enumerate(upload.events):
         packet = event.data if event.ble is None else event.ble.data
         frame = None if packet is None else ibeacon_frame(base64.b64decode(packet, validate=True))

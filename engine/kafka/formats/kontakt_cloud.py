@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, milliseconds
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -57,7 +57,7 @@ def read(report: Report) -> Iterable[Sighting]:
                 rssi=beacon.rssi,
                 tx_power=beacon.reference,
                 detected_at=_received_at(beacon),
-                device=Device(udid=gateway(beacon.source_id)),
+                device=ReceivedDevice(udid=gateway(beacon.source_id)),
             ),
         )
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, mqtt_topic
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 _STATUS_LEVELS = 3  # /gw/<mac>/status
 
@@ -43,7 +43,7 @@ def read(report: Report) -> Iterable[Sighting]:
     ibeacons = [index for index, element in enumerate(elements) if element.type == "iBeacon"]
     if not ibeacons:
         return
-    device = Device(udid=gateway(_gateway_of(elements, report)))
+    device = ReceivedDevice(udid=gateway(_gateway_of(elements, report)))
     for index in ibeacons:
         beacon = _decode_ibeacon(parts[index])
         yield Sighting(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, milliseconds
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -55,6 +55,6 @@ def read(report: Report) -> Iterable[Sighting]:
                 minor=beacon.ibeacon_minor,
                 rssi=beacon.rssi,
                 detected_at=None if at is None else milliseconds(at),
-                device=Device(udid=gateway(beacon.device_id)),
+                device=ReceivedDevice(udid=gateway(beacon.device_id)),
             ),
         )

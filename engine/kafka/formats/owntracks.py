@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, milliseconds, mqtt_topic
-from engine.kafka.messages import Detection, Device, Unsigned16, ZoneNumber
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16, ZoneNumber
 
 _BEACON = "beacon"
 _LEVELS = 4  # owntracks/<user>/<device>/beacon
@@ -45,7 +45,7 @@ def read(report: Report) -> Iterable[Sighting]:
             proximity=beacon.prox,
             rssi=beacon.rssi,
             detected_at=None if beacon.tst is None else milliseconds(beacon.tst),
-            device=Device(udid=_phone_of(mqtt_topic(report))),
+            device=ReceivedDevice(udid=_phone_of(mqtt_topic(report))),
         ),
     )
 

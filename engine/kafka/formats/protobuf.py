@@ -20,7 +20,7 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from engine.kafka.formats.registered import Decode
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.kafka.schema_registry import RegisteredSchema
 
 KIND = "PROTOBUF"
@@ -143,7 +143,7 @@ def _detection(message: Any) -> dict[str, object]:
             plain["proximity"] = _zone_name(field, 0)
     device = message.DESCRIPTOR.fields_by_name.get("device")
     if device is not None and device.message_type is not None and message.HasField("device"):
-        plain["device"] = _fields(message.device, Device.__struct_fields__)
+        plain["device"] = _fields(message.device, ReceivedDevice.__struct_fields__)
     return plain
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, mqtt_topic
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 _IBEACON = "IBEACON"
 _TO_MQTT = "BTtoMQTT"
@@ -44,7 +44,7 @@ def read(report: Report) -> Iterable[Sighting]:
             minor=beacon.minor,
             rssi=beacon.rssi,
             tx_power=beacon.txpower if beacon.txpower is not None else beacon.power,
-            device=Device(udid=gateway(_gateway_of(mqtt_topic(report)))),
+            device=ReceivedDevice(udid=gateway(_gateway_of(mqtt_topic(report)))),
         ),
     )
 

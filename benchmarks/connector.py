@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 from rich.console import Console
 
 from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
 from benchmarks.machine import MachineWatch
+from benchmarks.subject_process import on_the_last_processor, run_subject
 from engine.cli.embedded.child import free_port
 from engine.cli.embedded.servers import EmbeddedServers
 
@@ -35,7 +35,7 @@ def main() -> None:
     add_json(parser)
     arguments = parser.parse_args()
     console, watch = Console(), MachineWatch()
-    with servers_on_the_last_processor(), service(arguments.answer) as url:
+    with on_the_last_processor(), service(arguments.answer) as url:
         found = asyncio.run(_measure(arguments, url, console))
     findings = Findings(
         name="connector",
@@ -65,18 +65,6 @@ def _sheet(found: dict[str, list[Result]]) -> Sheet:
 
 def _rate(result: Result) -> float:
     return result["calls"] / result["seconds"]
-
-
-@contextlib.contextmanager
-def servers_on_the_last_processor() -> Iterator[None]:
-    """What is started within shares the last processor; the subjects choose the first."""
-    mine = os.sched_getaffinity(0)
-    if len(mine) > 1:
-        os.sched_setaffinity(0, {max(mine)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, mine)
 
 
 @contextlib.contextmanager
@@ -135,15 +123,15 @@ async def _empty_catalog(directory: Path) -> str:
 
 def _run(name: str, calls: int, url: str, environment: dict[str, str]) -> dict[str, float]:
     own = min(os.sched_getaffinity(1)) if os.cpu_count() else -1
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.connector_subjects", name, str(calls), url, str(own)],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        timeout=_SECONDS,
-        check=True,
+    return run_subject(
+        "benchmarks.connector_subjects",
+        name,
+        calls,
+        url,
+        own,
+        environment=os.environ | environment,
+        seconds=_SECONDS,
     )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 if __name__ == "__main__":

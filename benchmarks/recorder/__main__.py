@@ -3,10 +3,7 @@
 import argparse
 import asyncio
 import os
-import subprocess
-import sys
 
-import orjson
 from confluent_kafka import Producer
 from rich.console import Console
 
@@ -15,6 +12,7 @@ from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_opti
 from benchmarks.machine import MachineWatch
 from benchmarks.publishing import publish_all
 from benchmarks.recorder.postgres import database, postgres
+from benchmarks.subject_process import run_subject
 from benchmarks.workloads import Workload
 from engine.cli.embedded.servers import EmbeddedServers
 
@@ -136,15 +134,14 @@ def _publish(kafka: str, prefix: str, workload: Workload, count: int) -> None:
 def _run(subject: str, count: int, environment: dict[str, str]) -> dict[str, float]:
     """On the first processor; the servers take what is left."""
     own = min(os.sched_getaffinity(0))
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.recorder.subjects", subject, str(count), str(own)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        timeout=_SUBJECT_SECONDS,
-        check=True,
+    return run_subject(
+        "benchmarks.recorder.subjects",
+        subject,
+        count,
+        own,
+        environment=environment,
+        seconds=_SUBJECT_SECONDS,
     )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 if __name__ == "__main__":

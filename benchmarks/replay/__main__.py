@@ -4,18 +4,16 @@ import argparse
 import asyncio
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.catalog import make_catalog
 from benchmarks.publishing import publish_all
+from benchmarks.subject_process import run_subject
 from benchmarks.workloads import Workload, workloads
 from engine.cli.embedded.servers import EmbeddedBroker
 
@@ -109,15 +107,13 @@ def _round(
 
 
 def _run(name: str, arguments: tuple[str, ...], environment: dict[str, str]) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.replay.subjects", name, *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        timeout=_SUBJECT_SECONDS,
-        check=True,
+    return run_subject(
+        "benchmarks.replay.subjects",
+        name,
+        *arguments,
+        environment=environment,
+        seconds=_SUBJECT_SECONDS,
     )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 if __name__ == "__main__":

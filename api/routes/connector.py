@@ -31,7 +31,7 @@ Writer = Annotated[AuthorizedCaller, may_write("connector")]
 Reader = Annotated[AuthorizedCaller, may_read("connector")]
 _UNDER_WAY = {
     429: (
-        "It is under way already; `retry-after` says how many seconds to wait.",
+        "A test is running already; `retry-after` says how many seconds to wait.",
         "the company's connector is being tested already",
     )
 }

@@ -202,8 +202,8 @@ def _open_sqlite(path: str, **options: Any) -> aiosqlite.Connection:
 def _open_file(path: str, **options: Any) -> sqlite3.Connection:
     """Create the file if it is missing, so that only its owner may read it.
 
-    SQLite gives the files beside it the same mode. The database holds password hashes and where
-    people were. An existing file keeps its mode.
+    SQLite gives the files beside it the same mode. The database contains password hashes and the
+    places where people were. An existing file keeps its mode.
     """
     if path != ":memory:" and not options.get("uri"):
         with suppress(OSError):  # it exists, or sqlite3 reports why it cannot be made

@@ -68,7 +68,9 @@ def _proximity(
     context: typer.Context,
     env_file: Annotated[
         Path | None,
-        typer.Option(_ENV_FILE, help="Settings as KEY=value lines; the environment wins."),
+        typer.Option(
+            _ENV_FILE, help="Settings as KEY=value lines; the environment has precedence."
+        ),
     ] = None,
     _show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

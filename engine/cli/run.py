@@ -1,4 +1,4 @@
-"""`proximity run`: the roles, as processes."""
+"""`proximity run`: runs roles."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class RoleChoice(StrEnum):
-    """What `--role` takes; `all` is every role there is, in one process."""
+    """The values of `--role`; `all` means all roles in one process."""
 
     TRIGGER = "trigger"
     CONNECTOR = "connector"

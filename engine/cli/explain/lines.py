@@ -1,4 +1,4 @@
-"""An explanation as lines for people, and as one JSON object."""
+"""Formats an explanation as lines for people, and as one JSON object."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -88,6 +88,6 @@ def _place(beacon: IndexedBeacon) -> str:
 
 
 def _clock(beacon: IndexedBeacon | None) -> LocalClock:
-    """The venue's clock, or UTC."""
+    """The venue's local time, or UTC."""
     zone = None if beacon is None else beacon.target.venue.time_zone
     return zone_clock(zone or "UTC")

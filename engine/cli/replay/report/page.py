@@ -1,6 +1,6 @@
-"""The page itself. Whatever comes from a catalog goes in as text: names are their owners' words.
-The document's policy sees to it that what an escape might have missed could neither run nor call
-anybody.
+"""Builds the page. All texts of a catalog are escaped, because account holders choose the names.
+
+If an escape were missing, the document's policy would still prevent scripts and requests.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -24,8 +24,10 @@ from rules.model import Reason
 
 
 class ReportColumn(NamedTuple):
-    """The head of a column, and the style class of its cells: n for figures, w for words that stay
-    whole; names have none."""
+    """The head of a column, and the style class of its cells.
+
+    The classes are n for numbers and w for words that are not broken; names have none.
+    """
 
     name: str
     style: str = ""

@@ -117,7 +117,7 @@ class ConnectorRole:
 
 
 def _about(received: ReceivedCall) -> Attributes:
-    """What a span says of a call: ids of the catalog, and nothing of the person."""
+    """The attributes of a call's span: ids of the catalog, and no personal data."""
     message = received.message
     return {
         "messaging.kafka.source.partition": received.record.partition,

@@ -117,7 +117,7 @@ class Assignment:
         """Restart partitions whose topic was deleted and created again, until cancelled."""
         while True:
             await asyncio.sleep(_IDENTITY_SECONDS)
-            with suppress(KafkaError, OSError, TimeoutError):  # asked again soon
+            with suppress(KafkaError, OSError, TimeoutError):  # checked again soon
                 async with asyncio.timeout(_IDENTITY_DEADLINE):
                     topics = {partition.topic for partition in self.partitions}
                     ids = await self._positioner.topic_ids(topics)
@@ -159,7 +159,7 @@ class Assignment:
     async def _begin_again(
         self, partitions: Collection[TopicPartition], pause: float = 0.0
     ) -> None:
-        """Finish the batch in hand and, after `pause`, find new positions.
+        """Finish the batch in flight and, after `pause`, find new positions.
 
         (If another member owns the partition by now, the group revokes it meanwhile.)
         """

@@ -72,7 +72,7 @@ class TokenEndpoint:
                 client.url, ca_file=client.ca_file, deadline=client.deadline, most_bytes=_MOST_BYTES
             )
         except (OSError, ValueError):
-            why = "holds no certificate in PEM"
+            why = "contains no certificate in PEM"
             raise SettingsError(f"{_OF}CA_FILE {client.ca_file}: {why}") from None
         parts = urlsplit(client.url)
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

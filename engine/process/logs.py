@@ -19,7 +19,7 @@ _QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic"
 class RepeatFilter(logging.Filter):
     """Passes the same message of a library once in 10 seconds; of aiokafka, once in 2 minutes.
 
-    While a broker is away, aiokafka logs so many times a second, for as long as it lasts.
+    While a broker is down, aiokafka logs many times a second.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -60,7 +60,7 @@ class AuthenticationReader:
         self._rule = rule
 
     async def read(self, records: Records) -> list[AcceptedAuthentication]:
-        """Decode the records. A record whose key belongs to no application becomes a dead letter."""
+        """Decode the records. A record with the key of no application becomes a dead letter."""
         decoded, dead, _ = decode_records(records, _decode_authentication, self._limit)
         keys = {message.api_key for _, message, _ in decoded}
         applications = await self._ledger.applications(keys)

@@ -131,7 +131,7 @@ def _about(received: ReceivedCall) -> Attributes:
 class AtLeastOnceResults(ResultSink):
     """Handles the results of all partitions of a process. `run` must be running.
 
-    `run` raises permanent errors. No step waits for a later one: while Redis is away results are
+    `run` raises permanent errors. No step waits for a later one: while Redis is down results are
     still published.
     """
 

@@ -67,7 +67,7 @@ class Assignment:
     def begin(self, partitions: Collection[TopicPartition]) -> None:
         """Find the positions in the background, then start the workers."""
         # In the background, because the group waits for its listener, and the servers that have
-        # the positions may be away for long.
+        # the positions may be down for long.
         self._position(partitions, self._begin(partitions))
 
     async def end(self, revoked: Iterable[TopicPartition], *, lost: bool) -> None:

@@ -59,7 +59,7 @@ class DeadLetterLimit:
             self._judge()
 
     def _is_new(self, last: ConsumerRecord[bytes, bytes]) -> bool:
-        """Whether the batch was not counted yet; while SQL is away a batch is read repeatedly."""
+        """Whether the batch was not counted yet; while SQL is down a batch is read repeatedly."""
         place = TopicPartition(last.topic, last.partition)
         if last.offset < self._next.get(place, 0):
             return False

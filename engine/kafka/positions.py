@@ -89,7 +89,7 @@ class GroupOffsets:
     async def load(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Position]:
-        """The committed positions. Waits for brokers that are away."""
+        """The committed positions. Waits for brokers that are down."""
 
         async def ask() -> Mapping[TopicPartition, OffsetAndMetadata]:
             coordinator = self._consumer._coordinator  # noqa: SLF001  # committed() has no metadata
@@ -147,7 +147,7 @@ class Positioner:
         return found
 
     async def extent(self, partitions: Collection[TopicPartition]) -> Extent:
-        """The extent of partitions. Waits for brokers that are away."""
+        """The extent of partitions. Waits for brokers that are down."""
 
         async def ask() -> Extent:
             ids = await self.topic_ids({partition.topic for partition in partitions})

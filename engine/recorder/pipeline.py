@@ -139,7 +139,7 @@ class PartitionRecorder:
         self._next, self._knows_next = found, True
 
     async def _record(self, records: Records) -> None:
-        """Read and write the records, with retries while SQL is away. Raises ReadAgainError."""
+        """Read and write the records, with retries while SQL is down. Raises ReadAgainError."""
         sql, end = self._shared.sql, records[-1].offset + 1
         with self._step("read"):
             batch = await sql.until_answered(lambda: self._reader.read(records))

@@ -40,9 +40,9 @@ __all__ = [
     "completed_device",
 ]
 
-_COPY_SECONDS = 3600  # how long a copy may be used while SQL is away
+_COPY_SECONDS = 3600  # how long a copy may be used while SQL is down
 _DEADLINE = 0.5
-_DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as away
+_DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as down
 _PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
 _LARGEST_QUERY = 1000
 

@@ -101,7 +101,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     except TyperException as error:
         status = error.exit_code
-        _tell(error.format_message())
+        _print_error(error.format_message())
     except SettingsError as error:
         status = _complain(str(error), USAGE)
     except CommandInterruptedError as error:
@@ -122,7 +122,7 @@ def _show_whole(command: Any) -> None:
         _show_whole(each)
 
 
-def _tell(message: str) -> None:
+def _print_error(message: str) -> None:
     """Print an error on one line. Without a command, print the help."""
     if message.startswith("Usage:"):
         typer.echo(message)

@@ -99,8 +99,8 @@ async def _tail(
     except BrokenPipeError:  # the reader of the output has ended, as `head` does
         raise
     except (RedisError, OSError, TimeoutError) as error:
-        told = redis_reason(settings, error)
-        raise CommandError(f"Redis does not serve: {told}; nothing more is shown") from None
+        text = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {text}; nothing more is shown") from None
     finally:
         await redis.aclose()
 
@@ -181,7 +181,7 @@ def _line(decision: "TailedDecision") -> str:
 
     at = datetime.fromtimestamp(decision.decided_at).astimezone()
     place = f"{decision.venue}, {decision.beacon}" if decision.venue else decision.beacon
-    told = f"{at:%H:%M:%S}  {decision.reason}  {Zone(decision.zone).name.lower()} at {place}"
+    text = f"{at:%H:%M:%S}  {decision.reason}  {Zone(decision.zone).name.lower()} at {place}"
     if decision.campaigns:
-        told += ": " + ", ".join(f"{each.name} {each.outcome}" for each in decision.campaigns)
-    return told + (f"  ({decision.left_out} more before)" if decision.left_out else "")
+        text += ": " + ", ".join(f"{each.name} {each.outcome}" for each in decision.campaigns)
+    return text + (f"  ({decision.left_out} more before)" if decision.left_out else "")

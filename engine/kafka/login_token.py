@@ -137,9 +137,9 @@ def _read(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginToken:
 
 def _refusal(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginTokenError:
     reason = _reason(answer.body)
-    said = f"{answer.status} {reason}".strip()
+    shown = f"{answer.status} {reason}".strip()
     if reason in _CLIENT_FAULTS or answer.status == _UNAUTHORIZED:
-        why = f"refuses the client {client.id[:80]!r} ({said})"
+        why = f"refuses the client {client.id[:80]!r} ({shown})"
         return LoginTokenError(
             f"{where} {why}: look at {_OF}CLIENT_ID and _CLIENT_SECRET", certain=True
         )
@@ -147,7 +147,7 @@ def _refusal(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginTok
         return LoginTokenError(f"{where} refuses the scope: look at {_OF}SCOPE", certain=True)
     is_ours = 400 <= answer.status < 500 and answer.status not in _PASSING
     hint = f": look at {_OF}TOKEN_URL" if is_ours else ""
-    return LoginTokenError(f"{where} gives no token, it answers {said}{hint}", certain=is_ours)
+    return LoginTokenError(f"{where} gives no token, it answers {shown}{hint}", certain=is_ours)
 
 
 def _reason(body: bytes) -> str:

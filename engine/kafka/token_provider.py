@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 _RENEWED_AFTER = 0.8
 # The pause after a failed renewal, while the old token is still valid.
 _PAUSE = 5.0
-_SAID_AGAIN = 60.0
+_LOG_EVERY = 60.0
 
 
 class _Held(NamedTuple):
@@ -49,7 +49,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         self._clock = clock
         self._held = _Held(LoginToken("", 0.0), float("-inf"))
         self._not_before = float("-inf")
-        self._said = float("-inf")
+        self._logged_at = float("-inf")
         self._asking: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, asyncio.Task[LoginToken]
         ] = weakref.WeakKeyDictionary()
@@ -94,8 +94,8 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
     def _put_off(self, error: LoginTokenError, left: float) -> None:
         now = self._clock()
         self._not_before = now + _PAUSE
-        if now - self._said >= _SAID_AGAIN:
-            self._said = now
+        if now - self._logged_at >= _LOG_EVERY:
+            self._logged_at = now
             log.warning(
                 "the token of the login at Kafka cannot be renewed; the old one is used",
                 error=str(error),

@@ -48,17 +48,17 @@ class CompanyWatch:
 
     async def _has_room(self, name: str, watchers: Mapping[str, TailFilter], now: float) -> bool:
         """Whether triggers would serve one more watcher. Removes watchers without a heartbeat."""
-        gone = [each for each, wanted in watchers.items() if _is_gone(each, wanted, now)]
-        for each in gone:
+        dead = [each for each, wanted in watchers.items() if _has_no_heartbeat(each, wanted, now)]
+        for each in dead:
             await self._store.leave(each)
-        return name in watchers or _fewer(watchers, gone)
+        return name in watchers or _is_below_limit(watchers, dead)
 
 
-def _fewer(watchers: Collection[str], gone: Collection[str]) -> bool:
-    return len(watchers) - len(gone) < MOST_WATCHERS
+def _is_below_limit(watchers: Collection[str], dead: Collection[str]) -> bool:
+    return len(watchers) - len(dead) < MOST_WATCHERS
 
 
-def _is_gone(name: str, wanted: TailFilter, now: float) -> bool:
+def _has_no_heartbeat(name: str, wanted: TailFilter, now: float) -> bool:
     return name.startswith(_NAME) and abs(now - wanted.beat) > _GONE_SECONDS
 
 

@@ -170,7 +170,7 @@ async def _replay(
                 replayed=await replayed_by(settings, group, partitions),
                 request=request,
                 counts=counts,
-                on_left_out=_say_left_out,
+                on_left_out=_print_left_out,
             )
             await work.run()
     finally:
@@ -178,7 +178,7 @@ async def _replay(
             await publisher.close()
 
 
-def _say_left_out(letter: "Letter", obstacle: str) -> None:
+def _print_left_out(letter: "Letter", obstacle: str) -> None:
     place = f"dead letter {letter.place.partition}/{letter.offset}"
     typer.echo(for_terminal(f"{place} is not put back: {obstacle}"), err=True)
 

@@ -44,7 +44,7 @@ def print_summary(console: Console, results: DemoResults) -> None:
     aimed_at = {beacon.id for _, beacons in results.campaigns for beacon in beacons}
     if results.first:
         _print_example(console, results)
-    _say(
+    _print_lines(
         console,
         f"{figures.decided:,} real readings, taken by {results.walkers} phones in "
         f"{results.walked / 60:.0f} minutes of walking",
@@ -55,7 +55,7 @@ def print_summary(console: Console, results: DemoResults) -> None:
     _print_table(console, "What did not fire, and why", silent_campaign_rows(results))
     _print_table(console, "What fired", notification_rows(results))
     total = sum(results.sends.values())
-    _say(
+    _print_lines(
         console,
         f"{total:,} notifications; {figures.held_back:,} times a campaign was held back by its "
         "delay.",
@@ -71,7 +71,7 @@ def _print_example(console: Console, results: DemoResults) -> None:
     of_connectors = [number for number in results.first if formats.get(number) == "connector"]
     number = (of_connectors or list(results.first))[0]
     source = " (the content is from the customer's service)" if of_connectors else ""
-    _say(console, f"A notification, as a push sender gets it{source}:", end=False)
+    _print_lines(console, f"A notification, as a push sender gets it{source}:", end=False)
     for line in _pretty(results.first[number]).splitlines():
         shown = Text(line)
         if console.is_terminal:
@@ -118,7 +118,7 @@ def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, st
     console.print(Text(title, style="bold"), table, Text(), sep="\n")
 
 
-def _say(console: Console, *lines: str, end: bool = True) -> None:
+def _print_lines(console: Console, *lines: str, end: bool = True) -> None:
     shown: list[RenderableType] = [Text(line) for line in lines]
     console.print(*shown, *([Text()] if end else []), sep="\n")
 

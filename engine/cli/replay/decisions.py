@@ -106,7 +106,7 @@ class CatalogReplay:
             grants = grants_of(detection, beacon, decision)
             self._claim(grants)
             return grants
-        since, until = _stands(beacon, decision, at, held)
+        since, until = _period_of(beacon, decision, at, held)
         since, until = max(since, quarter * _QUARTER), min(until, (quarter + 1) * _QUARTER)
         self._standing[udid] = _Standing(detection.key, detection.zone, since, until, cell)
         return []
@@ -124,7 +124,7 @@ class CatalogReplay:
                 self._remembered.remember(grant.udid, grant.campaign.id, at)
 
 
-def _stands(
+def _period_of(
     beacon: IndexedBeacon | None, decision: Decision, at: float, held: Mapping[int, float]
 ) -> tuple[float, float]:
     """The period in which a decision that grants nothing is valid.

@@ -18,7 +18,7 @@ _DAY = 86_400
 
 def print_findings(findings: ReplayFindings) -> None:
     """Print all results; if there are many hours, by day."""
-    for line in told(findings):
+    for line in summary_lines(findings):
         typer.echo(for_terminal(line))
     first = findings.outcomes[0]
     for outcome in findings.outcomes:
@@ -31,7 +31,7 @@ def print_findings(findings: ReplayFindings) -> None:
     _print_hours(findings.outcomes)
 
 
-def told(findings: ReplayFindings) -> Iterator[str]:
+def summary_lines(findings: ReplayFindings) -> Iterator[str]:
     """Print the results in sentences."""
     rate = findings.decided / max(findings.seconds, 0.001)
     yield (
@@ -161,5 +161,5 @@ def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
     for row in rows:
         named = list(zip(header, row, strict=True))
         yield ", ".join(cell for name, cell in named[:2] if cell)
-        told = (f"{name} {cell}" if name else cell for name, cell in named[2:] if cell)
-        yield "    " + ", ".join(told)
+        summary_lines = (f"{name} {cell}" if name else cell for name, cell in named[2:] if cell)
+        yield "    " + ", ".join(summary_lines)

@@ -19,7 +19,7 @@ from engine.cli.replay.report.document import (
     uplot_style,
 )
 from engine.cli.replay.report.series import plots
-from engine.cli.replay.text import mostly, paired, told
+from engine.cli.replay.text import mostly, paired, summary_lines
 from rules.model import Reason
 
 
@@ -52,7 +52,7 @@ def _text(words: str) -> str:
 def _body(findings: ReplayFindings, drawn: Container[str]) -> Iterator[str]:
     outcomes = findings.outcomes
     yield "<h1>What would have been sent</h1>"
-    first, *notes = told(findings)
+    first, *notes = summary_lines(findings)
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     yield f'<p class="soft">{_text(first[:1].upper() + first[1:])}. Made on {made}.</p>'
     yield from _tiles(findings)

@@ -22,7 +22,7 @@ from engine.cli.servers import (
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from engine.process.worker_link import ParentProcess
+    from engine.process.lifecycle import ParentProcess
 
 log = structlog.get_logger(__name__)
 
@@ -75,8 +75,8 @@ def run(
         env_file = context.find_root().obj.env_file
         raise typer.Exit(asyncio.run(supervise(role.value, workers, settings, env_file)))
 
+    from engine.process.lifecycle import ParentProcess
     from engine.process.logs import configure_logs
-    from engine.process.worker_link import ParentProcess
     from engine.wiring.run import ROLES
 
     configure_logs(settings)

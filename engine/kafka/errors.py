@@ -55,14 +55,6 @@ class UnreadableSchemaError(StreamError):
     """The schema registry lacks a schema, or returns one that cannot be used."""
 
 
-class NoHttpError(StreamError):
-    """A server's answer is not valid HTTP, or is cut off."""
-
-
-class AnswerTooLongError(StreamError):
-    """A server's answer is larger than the limit."""
-
-
 class LoginTokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
     """There is no token for the login at Kafka; the message names the setting to check.
 

@@ -13,9 +13,9 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
 
-from engine.kafka.bounded_http import BoundedAddress, BoundedAnswer
-from engine.kafka.errors import AnswerTooLongError, LoginTokenError, NoHttpError
-from engine.process.errors import SettingsError
+from engine.kafka.errors import LoginTokenError
+from engine.process.bounded_http import BoundedAddress, BoundedAnswer
+from engine.process.errors import BoundedHttpError, SettingsError
 from engine.process.settings import PREFIX
 
 _OF = f"{PREFIX}KAFKA_SASL_OAUTH_"
@@ -93,7 +93,7 @@ class TokenEndpoint:
         except OSError as error:
             why = f"{where} cannot be reached ({error.strerror or type(error).__name__})"
             raise LoginTokenError(f"{why}: look at {_OF}TOKEN_URL, and whether it runs") from None
-        except (NoHttpError, AnswerTooLongError):
+        except BoundedHttpError:
             why = f"{where} is no token endpoint"
             raise LoginTokenError(f"{why}: look at {_OF}TOKEN_URL") from None
         return _read(client, where, answer)

@@ -4,9 +4,9 @@ import base64
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from engine.kafka.bounded_http import BoundedAddress, BoundedAnswer
-from engine.kafka.errors import AnswerTooLongError, NoHttpError, UnreadableSchemaError
-from engine.process.errors import SchemaRegistryError
+from engine.kafka.errors import UnreadableSchemaError
+from engine.process.bounded_http import BoundedAddress, BoundedAnswer
+from engine.process.errors import AnswerTooLongError, NoHttpError, SchemaRegistryError
 
 _ACCEPT = b"application/vnd.schemaregistry.v1+json, application/json"
 

@@ -14,8 +14,10 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 from collections.abc import Coroutine, Iterator
 from types import FrameType
+from typing import NamedTuple, Self
 
 import structlog
 
@@ -65,6 +67,19 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
 
 def _die(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
+
+
+class ParentProcess(NamedTuple):
+    """The parent of a worker: its process id, and the socket that it opened for the worker."""
+
+    pid: int
+    listener: socket.socket
+
+    @classmethod
+    def of(cls, words: str) -> Self:
+        """Parse the text `pid:descriptor`. Raises ValueError, OSError."""
+        pid, _, descriptor = words.partition(":")
+        return cls(int(pid), socket.socket(fileno=int(descriptor)))
 
 
 async def stop_without_parent(parent: int, stop: asyncio.Event) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from engine.process.bounded_http import BoundedAddress, BoundedAnswer
+from engine.process.errors import BoundedHttpError
 from engine.process.health import Send, reply
-from engine.process.worker_link import WorkerAnswer, ask_worker
 
 WORKER_UP = "proximity_worker_up"
 _UP_HEAD = (
@@ -22,6 +23,8 @@ _UP_HEAD = (
 _PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _END = "# EOF"
 _END_OF_NAME = re.compile(r"[{ ]")
+_SECONDS = 4.0  # longer than a worker's checks take, shorter than the timeout of a scrape
+_MOST_BYTES = 32 * 1024 * 1024
 
 
 class WorkersPage:
@@ -32,7 +35,12 @@ class WorkersPage:
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
-        self._ports = ports
+        self._workers = [
+            BoundedAddress(
+                f"http://127.0.0.1:{port}", ca_file=None, deadline=_SECONDS, most_bytes=_MOST_BYTES
+            )
+            for port in ports
+        ]
 
     async def __call__(self, scope: dict[str, Any], _receive: Any, send: Send) -> None:
         """An ASGI application."""
@@ -47,17 +55,17 @@ class WorkersPage:
     async def _show_metrics(self, headers: Mapping[bytes, bytes], send: Send) -> None:
         accepted = headers.get(b"accept", b"text/plain").decode("latin-1")
         answers = await self._ask("/metrics", accepted)
-        answered = {n: each for n, each in enumerate(answers) if each is not None and each.ok}
+        answered = {n: each for n, each in enumerate(answers) if each is not None and each.is_ok}
         pages = {number: each.body.decode() for number, each in answered.items()}
         types = {each.content_type for each in answered.values()} or {_PLAIN}
         head = [(b"content-type", min(types).encode()), (b"cache-control", b"no-store")]
-        body = merged(pages, len(self._ports)).encode()
+        body = merged(pages, len(self._workers)).encode()
         await send({"type": "http.response.start", "status": 200, "headers": head})
         await send({"type": "http.response.body", "body": body})
 
     async def _show_health(self, path: str, send: Send) -> None:
         answers = await self._ask(path, "application/json")
-        good = all(answer is not None and answer.ok for answer in answers)
+        good = all(answer is not None and answer.is_ok for answer in answers)
         workers: list[dict[str, Any]] = [
             {"status": "no answer"} if answer is None else msgspec.json.decode(answer.body)
             for answer in answers
@@ -70,9 +78,16 @@ class WorkersPage:
             body["checks"] = {name: all(each.get(name, True) for each in checks) for name in names}
         await reply(send, 200 if good else 503, body)
 
-    async def _ask(self, path: str, accepted: str) -> list[WorkerAnswer | None]:
+    async def _ask(self, path: str, accepted: str) -> list[BoundedAnswer | None]:
         """The answers of all workers, in order; None for a worker that does not answer."""
-        return await asyncio.gather(*(ask_worker(port, path, accepted) for port in self._ports))
+        return await asyncio.gather(*(_answer(each, path, accepted) for each in self._workers))
+
+
+async def _answer(worker: BoundedAddress, path: str, accepted: str) -> BoundedAnswer | None:
+    try:
+        return await worker.ask(path, [(b"accept", accepted.encode("latin-1"))])
+    except (OSError, TimeoutError, BoundedHttpError):
+        return None
 
 
 def merged(pages: Mapping[int, str], workers: int) -> str:

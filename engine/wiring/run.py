@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from engine.kafka.tracing import open_tracer
 from engine.process.health import Check, HealthServer
-from engine.process.lifecycle import run_services, stop_without_parent
+from engine.process.lifecycle import ParentProcess, run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.process.worker_link import ParentProcess
 from engine.redis.inspection import RedisInspection
 from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher

@@ -9,8 +9,8 @@ import typer
 from engine.cli.errors import CommandError
 from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.moment import moment
 from engine.cli.servers import redis_reason, refuse_wrong_servers
+from engine.cli.time_option import moment
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import typer
 from engine.cli.errors import CommandError
 from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.moment import moment
 from engine.cli.publish.form import Format, form_of
 from engine.cli.tables import echo_json
+from engine.cli.time_option import moment
 
 if TYPE_CHECKING:
     from engine.cli.replay.outcome import ReplayFindings

@@ -57,9 +57,7 @@ class ConnectorRole:
         self._scheduler = scheduler
         self._decryptor = decryptor
         self._devices = devices
-        self._limit = DeadLetterLimit(
-            share=settings.dead_letter_share, run=settings.dead_letter_run
-        )
+        self._limit = DeadLetterLimit.from_settings(settings)
         self._metrics = metrics
         self._step = StepTimer(metrics, ROLE)
         self._tracer = tracer or PassingTracer()

@@ -159,16 +159,13 @@ def detection_decoders(
     With `registry_errors`, which counts and logs failures, decoders wait while the schema registry
     is down; without it they raise SchemaRegistryError.
     """
-
-    def limit() -> DeadLetterLimit | None:
-        """One limit for all partitions of a topic: one bad sender could fill that of a quiet
-        partition."""
-        if not limited:
-            return None
-        return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
-
     return {
-        topic.name: _decoder(topic, settings, limit(), registry_errors)
+        topic.name: _decoder(
+            topic,
+            settings,
+            DeadLetterLimit.from_settings(settings) if limited else None,
+            registry_errors,
+        )
         for topic in detection_topics(settings)
     }
 

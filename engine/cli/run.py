@@ -61,7 +61,7 @@ def run(
         typer.Option(hidden=True, help="Given to a worker: its parent's pid and socket."),
     ] = None,
 ) -> None:
-    """Run until SIGTERM or SIGINT; then drain, commit and exit with 0."""
+    """Run one role, or all, until SIGTERM or SIGINT; then drain, commit and exit with 0."""
     settings = settings_of(context)
     if embedded and workers > 1:
         raise typer.BadParameter(

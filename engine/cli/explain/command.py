@@ -29,9 +29,9 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     context: typer.Context,
-    uuid: Annotated[str, typer.Option(help="The beacon's.")],
-    major: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's.")],
-    minor: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's.")],
+    uuid: Annotated[str, typer.Option(help="The beacon's UUID.")],
+    major: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's major.")],
+    minor: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's minor.")],
     udid: Annotated[
         str | None, typer.Option(help="The device whose claims are read; default: a new device.")
     ] = None,

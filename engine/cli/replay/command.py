@@ -58,7 +58,7 @@ def replay(
         str, typer.Option(help="Move every detection later by this time: 1 week, PT12H.")
     ] = "none",
     catalog: Annotated[
-        Path | None, typer.Option(help="A catalog file, which counts as loaded into SQL.")
+        Path | None, typer.Option(help="A catalog file, as if it had been loaded into SQL.")
     ] = None,
     compare: Annotated[
         Path | None,

@@ -23,9 +23,12 @@ Visits = Annotated[
     Field(description="The sum over the days of the distinct devices of each day and record."),
 ]
 RecordOnly = Annotated[
-    int | None, Query(alias="id", ge=1, le=INT64, description="Only of this record of the kind.")
+    int | None,
+    Query(alias="id", ge=1, le=INT64, description="Only this record of the kind, by its id."),
 ]
-Largest = Annotated[int, Query(alias="limit", ge=1, le=100, description="At most so many.")]
+Largest = Annotated[
+    int, Query(alias="limit", ge=1, le=100, description="The most records of the answer.")
+]
 
 
 class DayTotalAnswer(Answer):

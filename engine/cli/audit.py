@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def audit(
     context: typer.Context,
     company: Annotated[str | None, typer.Option(help="Only this company: name or id.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most this many.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show the latest changes made through the interface, the newest first.

@@ -30,16 +30,16 @@ def register(app: typer.Typer) -> None:
 
 def tail(
     context: typer.Context,
-    company: Annotated[str | None, typer.Option(help="Only of this company: id or name.")] = None,
+    company: Annotated[str | None, typer.Option(help="Only this company: id or name.")] = None,
     campaign: Annotated[
         str | None, typer.Option(help="Only at beacons of this campaign: id or name.")
     ] = None,
-    udid: Annotated[str | None, typer.Option(help="Only of this device.")] = None,
+    udid: Annotated[str | None, typer.Option(help="Only this device.")] = None,
     reason: Annotated[
         str | None,
         typer.Option(help="Only with this outcome, of a campaign or of the whole detection."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show the decisions of running triggers as they happen, until Ctrl-C.

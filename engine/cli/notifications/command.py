@@ -32,15 +32,17 @@ def register(app: typer.Typer) -> None:
 
 def tail(
     context: typer.Context,
-    udid: Annotated[str | None, typer.Option(help="Only to this device.")] = None,
-    campaign: Annotated[str | None, typer.Option(help="Only of this campaign: id or name.")] = None,
+    udid: Annotated[str | None, typer.Option(help="Only notifications to this device.")] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="Only notifications of this campaign: id or name.")
+    ] = None,
     from_beginning: Annotated[
         bool,
         typer.Option(
             "--from-beginning", help="Also show notifications that are already in the topic."
         ),
     ] = False,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print each whole message as it was published, one a line."),

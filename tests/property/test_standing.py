@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from engine.trigger.grants import decider
@@ -113,7 +113,7 @@ def test_what_stands_is_what_would_be_decided(
 
 
 def detected(udid: str, zone: Zone, at: float) -> DecodedDetection:
-    message = Detection(uuid=UUID, major=1, minor=1, device=Device(udid=udid))
+    message = Detection(uuid=UUID, major=1, minor=1, device=ReceivedDevice(udid=udid))
     return DecodedDetection(record(b""), message, KEY, zone, at)
 
 

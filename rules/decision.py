@@ -20,9 +20,12 @@ Counts = tuple[tuple[Reason, int], ...]
 
 
 class DecisionTally(msgspec.Struct, frozen=True, eq=False):
-    """What a decision adds to the counts: campaigns by reason. `granted` and `throttled` stand
-    beside the closed ones. Decisions of a company that add the same share one, so that a batch has
-    few. `company_id` is 0 where the beacon is unknown; `of_any` is the same for no company."""
+    """The numbers that a decision adds to the metrics: campaigns by reason.
+
+    `granted` and `throttled` are apart from the closed ones. Decisions of a company with equal
+    numbers share one tally, so that a batch has few. `company_id` is 0 where the beacon is unknown;
+    `of_any` is the same tally for no company.
+    """
 
     reason: Reason
     closed: Counts
@@ -33,7 +36,7 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def outcomes(self) -> Counts:
-        """Every refusal, the throttled included, by reason; what is granted is not in it."""
+        """The refused campaigns by reason, the throttled ones included."""
         held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
         return self.closed + held_back
 
@@ -97,7 +100,8 @@ class Phase:
 
     `caps` has (id, delay, campaign) of each open campaign, `closed_campaigns` the ids of the closed
     ones by reason, in the order of the checks. `none_granted` and `all_granted` are the two
-    decisions that nearly all detections share.
+    decisions that nearly all detections share. `mark` is an object of its own: by it the phase is
+    known again without being kept.
     """
 
     __slots__ = (
@@ -106,6 +110,7 @@ class Phase:
         "caps",
         "closed",
         "closed_campaigns",
+        "mark",
         "none_granted",
         "open",
         "since",
@@ -121,6 +126,7 @@ class Phase:
         company_id: int = 0,
     ) -> None:
         self._company_id = company_id
+        self.mark = object()
         self.since = since
         self.until = until
         self.open = open_
@@ -140,8 +146,10 @@ class Phase:
         )
 
     def throttled_until(self, held: Mapping[int, float]) -> float:
-        """The first time at which one of its campaigns is granted to a device with these claims,
-        all of which are throttled now."""
+        """The first time at which a campaign is granted to a device that holds these claims.
+
+        All open campaigns must be throttled now.
+        """
         return min((held[number] + delay for number, delay, _ in self.caps), default=inf)
 
     def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:

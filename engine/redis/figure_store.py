@@ -85,7 +85,7 @@ def _fields(figures: DayFigures) -> Iterator[tuple[str, int]]:
 
 
 def _read(fields: Mapping[bytes, bytes]) -> DayFigures:
-    """Fields that another version of the engine wrote are passed by."""
+    """Fields that another version of the engine wrote are ignored."""
     figures = DayFigures()
     for field, value in fields.items():
         with suppress(ValueError):

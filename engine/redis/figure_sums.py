@@ -1,7 +1,7 @@
 """Adds figures up in memory, and writes the sums to Redis every few seconds.
 
-Nothing waits for it. While Redis is away sums are gathered further, within a bound; what is beyond
-is dropped and counted in a metric.
+Nothing waits for it. While Redis is down sums are gathered further, within a bound; the rest is
+dropped and counted in a metric.
 """
 
 import asyncio

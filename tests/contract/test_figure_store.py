@@ -87,7 +87,7 @@ async def test_a_day_has_a_bounded_number_of_sums(store: FigureStore, redis: Red
     assert after.reasons[Reason.STALE] == 2
 
 
-async def test_what_another_version_wrote_is_passed_by(store: FigureStore, redis: RedisClient):
+async def test_what_another_version_wrote_is_ignored(store: FigureStore, redis: RedisClient):
     await store.add({CompanyDay(1, DAY): figures()})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     odd: Any = dict.fromkeys((b"r:of_tomorrow", b"d:24", b"d:x", b"c:7", b"\xff"), 1)

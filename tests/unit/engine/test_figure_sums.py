@@ -1,4 +1,4 @@
-"""Sums in memory: bounded, written in parts, gathered again while Redis is away."""
+"""Sums in memory: bounded, written in parts, gathered again while Redis is down."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -79,7 +79,7 @@ async def test_a_day_and_an_hour_are_those_of_utc(world: SumsWorld):
 
 
 @pytest.mark.parametrize("error", [RedisConnectionError(), OSError()])
-async def test_while_redis_is_away_sums_grow_on(world: SumsWorld, error: Exception):
+async def test_while_redis_is_down_sums_grow_on(world: SumsWorld, error: Exception):
     world.refuse(1, 7)
     world.written.error = error
     await world.sums.write()

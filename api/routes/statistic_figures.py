@@ -52,10 +52,10 @@ async def statistics_by_reason(
     """What triggers decided, by reason, the most frequent first: what fired, what did not, and why.
 
     One for each campaign at each detection, or one for a detection that was refused before its
-    campaigns were looked at. `granted` was sent, or requested from the company's service. Days are UTC's;
-    a month is kept, and at most 31 days are answered. What was decided again after a crash is
-    counted again, and test devices count. By campaign some hundred sums a day are kept, which are
-    an estimate under heavy load.
+    campaigns were looked at. `granted` was sent, or requested from the company's service. Days are
+    UTC's; a month is kept, and at most 31 days are answered. What was decided again after a crash
+    is counted again, and test devices count. By campaign some hundred sums a day are kept, which
+    are an estimate under heavy load.
     """
     days = await _read(caller, first, last)
     async with caller.services.database.autocommit() as session:

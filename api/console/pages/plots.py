@@ -30,6 +30,7 @@ def plot_of(
         "days": days,
         "series": [
             {
+                "name": name,
                 "label": words(name),
                 "values": [by_day[day][name] if day in by_day else 0 for day in days],
             }
@@ -63,6 +64,7 @@ def plot_of_hours(
         "hours": [f"{hour.astimezone(now.tzinfo):%Y-%m-%dT%H:%M}Z" for hour in hours],
         "series": [
             {
+                "name": name,
                 "label": words(name),
                 "values": [by_hour[hour][name] if hour in by_hour else 0 for hour in hours],
             }

@@ -3,11 +3,13 @@
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  const COLOURS = { detections: "--soft", visits: "--wait", notifications: "--accent" };
+
   const draw = (place) => {
     // (Hours are those of a wall clock, written as if it were in UTC.)
     const { label, days, hours, series } = JSON.parse(place.dataset.plot);
     const times = days || hours;
-    const strokes = ["--soft", "--wait", "--accent"].slice(-series.length).map(colour);
+    const strokes = series.map((each) => colour(COLOURS[each.name]));
     const text = colour("--soft"), grid = { stroke: colour("--line"), width: 1 };
     const fullest = Math.max(...series.flatMap((each) => each.values)).toLocaleString().length;
     const language = document.documentElement.lang;

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
-from benchmarks.subject_process import on_the_last_processor
+from benchmarks.machine import on_the_last_processor
 from engine.cli.embedded.redis_server import EmbeddedRedis
 from engine.cli.embedded.servers import EmbeddedBroker
 from tests.servers.kafka.server import KafkaServer

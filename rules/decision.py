@@ -91,7 +91,8 @@ class Phase:
 
     `caps` has (id, delay, campaign) of each open campaign, `closed_campaigns` the ids of the closed
     ones by reason, in the order of the checks. `none_granted` and `all_granted` are the two
-    decisions that nearly all detections share.
+    decisions that nearly all detections share. `mark` is an object of its own: by it the phase is
+    known again without being kept.
     """
 
     __slots__ = (
@@ -99,6 +100,7 @@ class Phase:
         "caps",
         "closed",
         "closed_campaigns",
+        "mark",
         "none_granted",
         "open",
         "since",
@@ -112,6 +114,7 @@ class Phase:
         open_: tuple[CampaignSnapshot, ...],
         closed: Mapping[Reason, Sequence[int]],
     ) -> None:
+        self.mark = object()
         self.since = since
         self.until = until
         self.open = open_

@@ -3,8 +3,9 @@
     record       area        level 1        level 2
     profile      profile     read
     application  profile     list           create, update, delete
-    device       crm         list, read,    update
-                             decisions
+    device       crm         list, read,    update, delete
+                             decisions,
+                             held data
     venue        region      list, read     create, update, delete
     geofence     region      list, read     create, update, delete
     beacon       beacon      list, read     create, update, delete

@@ -9,6 +9,7 @@ from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
 from api.slots import TrialSlots
 from catalog.database import Database
+from catalog.forgetting import DeviceData
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.reports import CallHistory, Trial
@@ -40,7 +41,9 @@ class Services:
     service, and raises connectors.errors.NothingToTryError. `past_calls` reads the recent calls of
     a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
     about a device, the newest first, and `live_decisions` a company's decisions behind a position,
-    None while too many companies are watched; all four raise the errors of Redis.
+    None while too many companies are watched; all four raise the errors of Redis. `held_data`
+    counts what is stored about a company's device, and `forget_device` deletes it; both raise the
+    errors of SQL and Redis.
     `max_detection_age` is in seconds.
     """
 
@@ -55,6 +58,8 @@ class Services:
     newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
     recent_decisions: Callable[[int, str], Awaitable[list[KeptDecision]]]
     live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
+    held_data: Callable[[int, str], Awaitable[DeviceData]]
+    forget_device: Callable[[int, str], Awaitable[DeviceData]]
     max_detection_age: float
     clock: Callable[[], datetime]
     limits: Limits = Limits()

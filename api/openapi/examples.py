@@ -266,6 +266,14 @@ DECISION: Example = {
     ],
 }
 
+HELD_DATA: Example = {
+    "detections": 41,
+    "authentications": 1,
+    "presences": 3,
+    "keys": 4,
+    "kafka": "bounded",
+    "kafka_until": "2026-12-04T22:41:00+0000",
+}
 LIVE_DECISION: Example = {
     "detected_at": "2026-11-20T21:41:00+0000",
     "decided_at": "2026-11-20T21:41:01+0000",
@@ -303,6 +311,8 @@ EXAMPLES: dict[str, Example] = {
     "ConnectorTrial": CONNECTOR_TRIAL,
     "Device": DEVICE,
     "DeviceDetail": DEVICE_DETAIL,
+    "HeldData": HELD_DATA,
+    "Forgotten": {"status": "success", "code": 200} | HELD_DATA,
     "Decision": DECISION,
     "StatisticLine": STATISTIC_LINE,
     "DayTotal": DAY_TOTAL,

@@ -38,7 +38,13 @@ from engine.redis.tail_store import TailStore
 from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
 from engine.wiring.explain import build_claim_reader, build_decision_store
 from engine.wiring.server_watch import sql_probe
-from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
+from engine.wiring.stores import (
+    Stores,
+    catalog_limits,
+    device_eraser,
+    open_stores,
+    refuse_old_schema,
+)
 from rules.explanation import HeldClaim
 from rules.kept_decision import KeptDecision
 
@@ -141,6 +147,7 @@ def build_services(
     attempts = LoginAttempts(
         redis=stores.redis, prefix=settings.redis_prefix, allowance=allowance, clock=time.monotonic
     )
+    eraser = device_eraser(settings, stores)
     return Services(
         database=stores.database,
         sessions=Sessions(database=stores.database, revision=revision, clock=clock),
@@ -160,6 +167,8 @@ def build_services(
         newest_claims=partial(_newest_claims, build_claim_reader(settings, stores.redis)),
         recent_decisions=partial(_decisions, build_decision_store(settings, stores.redis)),
         live_decisions=_company_watch(settings, stores).decisions,
+        held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),
+        forget_device=lambda company, udid: eraser.forget(DeviceKey(company, udid)),
         max_detection_age=settings.max_detection_age,
         clock=clock,
         limits=Limits(

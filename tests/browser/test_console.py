@@ -145,6 +145,30 @@ async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
     assert device["test"] is True
 
 
+async def test_support_forgets_a_person(visit: BrowserVisit, world: World):
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Devices")
+        page.click("anna")
+        page.click("Forget this person")
+        page.sees("What is stored about this device")
+        page.sees("Kafka keeps its messages until")
+        page.click("Forget now")
+        # The browser waits for the second step.
+        page.click("Yes, delete it for good")
+        page.click("Forget now")
+        page.sees("What was deleted")
+        page.click("Devices")
+        page.sees("No device yet.")
+        page.click("Audit")
+        page.sees("deleted device")
+        assert "anna" not in page.text
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    assert (await visit.harness.call("GET", "/crm", visit.headers)).json() == []
+
+
 async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: World):
     async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
 

@@ -113,6 +113,7 @@ def pages(ids: dict[str, int]) -> list[str]:
         "/devices",
         f"/devices/{ids['device']}",
         f"/devices/{ids['device']}/decisions",
+        f"/devices/{ids['device']}/held",
         "/connector",
         "/connector/calls",
         "/audit",

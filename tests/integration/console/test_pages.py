@@ -87,6 +87,22 @@ async def test_a_device(visitor: Visitor):
     await visitor.get("/devices/999999", status=404)
 
 
+async def test_a_person_is_forgotten(visitor: Visitor):
+    path = f"/devices/{await device_of(visitor, 'anna')}"
+    assert f"/console{path}/held" in (await visitor.get(path)).links()
+    held = await visitor.get(f"{path}/held")
+    assert "until the retention of its topics ends" in held.text
+    # Without the second step nothing happens.
+    asked = SeenPage((await visitor.post(f"{path}/forget", {})).text)
+    assert "Forget now" in asked.texts
+    assert asked.text == held.text
+    forgotten = SeenPage((await visitor.post(f"{path}/forget", {"sure": "1"})).text)
+    assert "What was deleted" in forgotten.texts
+    assert "anna" not in forgotten.text
+    await visitor.get(path, status=404)
+    assert "anna" not in (await visitor.get("/audit")).text
+
+
 async def test_a_connector(visitor: Visitor):
     assert "Call once" not in (await visitor.get("/connector")).texts
     reply = replying(body={"format": "html", "html": "<p>Hello</p>"})

@@ -55,6 +55,7 @@ GOOD = {
     "beacon": "",
     "udid": "",
     "image": "",
+    "sure": "1",
 }
 LINKS = {
     "/live": "realtime",
@@ -148,11 +149,12 @@ async def test_who_may_only_read_is_offered_no_change(api: Harness, ours: Holder
             f"/venues/{venue}/campaigns/{campaign}",
             f"/venues/{venue}/campaigns",
             f"/devices/{ours.ids['crm']}",
+            f"/devices/{ours.ids['crm']}/held",
             "/connector",
         ):
             page = await visitor.get(path)
             assert not {link for link in page.links() if link.endswith(("/new", "/edit"))}, path
-            for word in ("Save", "Delete now", "Mark as test device", "Call once"):
+            for word in ("Save", "Delete now", "Mark as test device", "Forget now", "Call once"):
                 assert word not in page.texts, path
 
 

@@ -12,9 +12,10 @@
     campaign     campaign    list, read,    create, update, delete
                              explain
     connector    connector   read, calls    update, delete, test
-    statistics   analytic    read
+    statistics   analytic    read, recent
     live         realtime    read
-    decision
+    decision,
+    role state
     audit        profile     list, of the kinds of record that the account may read
 
 Signing out and changing one's own password need a session and no level. Deleting a venue takes
@@ -49,6 +50,7 @@ AREAS = {
     "connector": "connector",
     "statistics": "analytic",
     "live decision": "realtime",
+    "role state": "realtime",
     "audit": "profile",
 }
 KEY_HEADER = "x-service-key"

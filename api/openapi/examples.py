@@ -285,6 +285,18 @@ LIVE_DECISION: Example = {
     "left_out": 0,
 }
 
+RECENT: Example = {
+    "since": "2026-11-20T21:27:00+0000",
+    "beacons": [{"id": 1, "detections": 41}],
+}
+
+ROLE_STATE: Example = {
+    "role": "recorder",
+    "state": "behind",
+    "seconds": 12,
+    "waits_for": [],
+}
+
 # By the names of the schemas.
 EXAMPLES: dict[str, Example] = {
     "Credentials": CREDENTIALS,
@@ -317,7 +329,10 @@ EXAMPLES: dict[str, Example] = {
     "StatisticLine": STATISTIC_LINE,
     "DayTotal": DAY_TOTAL,
     "RecordTotal": RECORD_TOTAL,
+    "BeaconDetections": RECENT["beacons"][0],
+    "RecentDetections": RECENT,
     "LiveDecision": LIVE_DECISION,
     "LiveDecisions": {"after": "1763674861000-0", "decisions": [LIVE_DECISION]},
+    "RoleState": ROLE_STATE,
     "AuditEntry": AUDIT_ENTRY,
 }

@@ -29,6 +29,7 @@ from engine.recorder.rows import (
     DeviceIdentity,
     StatisticKey,
 )
+from engine.redis.recent_detections import MINUTES, BeaconMinute
 from rules.model import Zone
 
 Trace = Literal["all", "changes", "none"]
@@ -110,6 +111,17 @@ class CountedDetections:
             detections=() if self._trace == "none" else self._trace_rows(devices, now),
             statistics=self._statistics(devices, now),
             only_changes=self._trace == "changes",
+            recent=self._recent(devices, now),
+        )
+
+    def _recent(self, devices: StoredDevices, now: float) -> Counter[BeaconMinute]:
+        """The detections of the last minutes by beacon, test devices left out."""
+        first, last = int(now // 60) - MINUTES + 1, int(now // 60)
+        return Counter(
+            BeaconMinute(beacon.venue_id, beacon.beacon_id, minute)
+            for detection, beacon, device in self._detections
+            if first <= (minute := int(detection.detected_at // 60)) <= last
+            and not devices[device].test
         )
 
     def _trace_rows(self, devices: StoredDevices, now: float) -> list[DetectionRow]:

@@ -5,11 +5,12 @@ first asks a moment's work of triggers, the others nothing. It ends when nobody 
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 
 from api.records.live import LiveDecision, LiveDecisions, LiveOutcome
 from engine.redis.tail_store import (
-    MOST_WATCHERS,
+    MOST_COMPANIES,
+    PAGE_PREFIX,
     TailedDecision,
     TailFilter,
     TailStore,
@@ -18,7 +19,6 @@ from engine.redis.tail_store import (
 from rules.model import Zone
 
 _MOST_AT_ONCE = 200
-_NAME = "company-"
 # Signs of life are in seconds of the clocks of several hosts.
 _GONE_SECONDS = 30
 # The first to ask sees what others have had passed on just before.
@@ -38,28 +38,28 @@ class CompanyWatch:
     async def decisions(self, company_id: int, after: str | None) -> LiveDecisions | None:
         """What came behind a place; None while too many companies are watched."""
         now = self._clock()
-        name = f"{_NAME}{company_id}"
-        if not await self._has_room(name, await self._store.watchers(), now):
+        name = f"{PAGE_PREFIX}{company_id}"
+        wanted = TailFilter(int(now), company_id)
+        if not await self._store.is_watching(name) and not await self._has_room(wanted, now):
             return None
-        await self._store.watch(name, TailFilter(int(now), company_id))
+        await self._store.watch(name, wanted)
         begin = after or f"{int((now - _BACK_SECONDS) * 1000)}-0"
         found, place = await self._store.read(WatchedTail(name, begin), most=_MOST_AT_ONCE)
         return LiveDecisions(place.after, [_live(each) for each in found])
 
-    async def _has_room(self, name: str, watchers: Mapping[str, TailFilter], now: float) -> bool:
+    async def _has_room(self, wanted: TailFilter, now: float) -> bool:
         """Whether triggers would look at one more; those of companies that went are removed."""
-        gone = [each for each, wanted in watchers.items() if _is_gone(each, wanted, now)]
+        watchers = await self._store.watchers()
+        gone = [each for each, found in watchers.items() if _is_gone(each, found, now)]
         for each in gone:
             await self._store.leave(each)
-        return name in watchers or _fewer(watchers, gone)
-
-
-def _fewer(watchers: Collection[str], gone: Collection[str]) -> bool:
-    return len(watchers) - len(gone) < MOST_WATCHERS
+            del watchers[each]
+        companies = {each.company for each in watchers.values()} - {None, wanted.company}
+        return len(companies) < MOST_COMPANIES
 
 
 def _is_gone(name: str, wanted: TailFilter, now: float) -> bool:
-    return name.startswith(_NAME) and abs(now - wanted.beat) > _GONE_SECONDS
+    return name.startswith(PAGE_PREFIX) and abs(now - wanted.beat) > _GONE_SECONDS
 
 
 def _live(tailed: TailedDecision) -> LiveDecision:

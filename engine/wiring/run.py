@@ -14,6 +14,7 @@ from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher
 from engine.wiring.recorder import build_recorder
 from engine.wiring.role import Builder, ProcessParts, Role
+from engine.wiring.role_state import RoleStateWriter, role_state_store
 from engine.wiring.server_watch import ServerWatch, clock_skew, server_checks
 from engine.wiring.stores import open_stores, refuse_old_schema
 from engine.wiring.trigger import build_trigger
@@ -62,13 +63,19 @@ async def run_roles(
         inspection = RedisInspection(
             redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
         )
-        watch = ServerWatch(questions=questions.values(), inspection=inspection, clocks=clocks)
+        watch = ServerWatch(questions=questions, inspection=inspection, clocks=clocks)
         health = HealthServer(
             registry=metrics.registry,
             checks=_checks(roles, questions, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
             listener=None if parent is None else parent.listener,
+        )
+        states = RoleStateWriter(
+            store=role_state_store(settings, stores),
+            roles=roles,
+            away=lambda: watch.away,
+            metrics=metrics,
         )
         if on_started is not None:
             on_started(health.port)
@@ -82,6 +89,7 @@ async def run_roles(
                 "outbox drain": stores.drain_outbox(metrics.index_lag.set),
                 "metrics port": health.run(),
                 "server watch": watch.run(),
+                "role states": states.run(),
             },
             stop=stop,
         )

@@ -9,6 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from catalog.forgetting import TopicRetention
 from engine.kafka.topic_retention import RetentionQuestion, longest_retention
 from engine.process.settings_sources import load_settings
+from tests.servers.waiting import eventually
 
 UNKNOWN = TopicRetention(is_known=False)
 HOUR = 3_600_000
@@ -27,7 +28,11 @@ async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str
         await admin.create_topics([topic])
     await admin.close()
     told = TopicRetention(is_known=True, longest=timedelta(hours=3))
-    assert await RetentionQuestion(settings).ask() == told
+
+    async def is_told() -> bool:  # a broker may learn of a topic a moment later
+        return await RetentionQuestion(settings).ask() == told
+
+    await eventually(is_told, deadline=30)
     # Kafka is not asked for each person.
     assert (await question.ask()).longest == timedelta()
 

@@ -15,11 +15,13 @@ from tests.integration.console.visitor import Visitor
 # By what a path holds, the first that fits.
 AREA_OF = {
     "/results": "analytic",
+    "/recent": "analytic",
     "/beacons": "beacon",
     "/geofences": "region",
     "/campaigns": "campaign",
     "/venues": "region",
     "/parts/silent": "region",
+    "/parts/roles": "realtime",
     "/parts": "analytic",
     "/statistics": "analytic",
     "/devices": "crm",

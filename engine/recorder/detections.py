@@ -114,15 +114,20 @@ class CountedDetections:
             recent=self._recent(devices, now),
         )
 
-    def _recent(self, devices: StoredDevices, now: float) -> Counter[BeaconMinute]:
+    def _recent(self, devices: StoredDevices, now: float) -> dict[BeaconMinute, int]:
         """The detections of the last minutes by beacon, test devices left out."""
-        first, last = int(now // 60) - MINUTES + 1, int(now // 60)
-        return Counter(
-            BeaconMinute(beacon.venue_id, beacon.beacon_id, minute)
+        end = now // 60 * 60 + 60
+        begin = end - 60 * MINUTES
+        tests = {device for device, stored in devices.items() if stored.test}
+        counts = Counter(
+            (beacon.venue_id, beacon.beacon_id, detection.detected_at // 60)
             for detection, beacon, device in self._detections
-            if first <= (minute := int(detection.detected_at // 60)) <= last
-            and not devices[device].test
+            if begin <= detection.detected_at < end and device not in tests
         )
+        return {
+            BeaconMinute(venue, beacon, int(minute)): count
+            for (venue, beacon, minute), count in counts.items()
+        }
 
     def _trace_rows(self, devices: StoredDevices, now: float) -> list[DetectionRow]:
         return [

@@ -68,7 +68,7 @@ async def test_the_last_minutes_at_a_venue(visitor: Visitor, bodies: Bodies, ven
     where = f"/region/{venue}/beacon"
     door = await visitor.made(where, bodies.beacon(name="Door", x=4, y=9))
     quay = await visitor.made(where, bodies.beacon(name="Quay", x=20, y=8))
-    van = await visitor.made(where, bodies.beacon(name="Van"))
+    van = await visitor.made(where, bodies.beacon(name="Van", x=None, y=None))
     part = f"/venues/{venue}/recent"
     assert "No detection within the last 15 minutes." in (await visitor.get(part)).texts
     store = RecentDetectionStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)

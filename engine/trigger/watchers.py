@@ -1,8 +1,10 @@
 """Those who watch decisions: what each wants, what it has gathered, and which of them a detection
 concerns."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailFilter
@@ -12,7 +14,8 @@ from engine.trigger.grants import Grant
 
 MOST_A_WRITE = 20  # decisions of a process for a watcher
 _MOST_IN_ALL = 160
-_MOST_COUNTED = 256  # of a batch, where only the number of those left out is wanted
+_MOST_COUNTED = 32  # of a batch, where only the number of those left out is wanted
+_company = attrgetter("company_reference.id")
 
 Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
@@ -60,6 +63,8 @@ class WatcherTable:
     def __init__(self, watchers: Collection[Watcher]) -> None:
         self._everywhere = [each for each in watchers if each.wanted.company is None]
         self._groups: dict[int, list[Watcher]] = {}
+        # Of companies that nobody watches. A table is made anew each second, so it stays small.
+        self._unwatched = set[BeaconKey]()
         for watcher in watchers:
             company = watcher.wanted.company
             if company is not None:
@@ -85,8 +90,10 @@ class WatcherTable:
         if self._all_look:
             return {key: self.group_of(beacon) for key, beacon in beacons.items()}
         looking = self._looking
-        companies = {each.company_reference.id for each in beacons.values() if each is not None}
-        if looking.keys().isdisjoint(companies):
+        if not looking or beacons.keys() <= self._unwatched:
+            return {}
+        if self._groups.keys().isdisjoint(_companies(beacons)):
+            self._unwatched.update(beacons)
             return {}
         return {
             key: looking[beacon.company_reference.id]
@@ -100,14 +107,24 @@ class WatcherTable:
         beacons: Beacons,
         looking: Collection[BeaconKey],
     ) -> None:
-        """Count these, but for those at beacons of `looking`: exactly, or of very many about."""
-        if not self._some_count:
+        """Count these, but for those at beacons of `looking`; of very many about how many."""
+        if not self._some_count or not detections:
             return
-        step = max(1, len(detections) // _MOST_COUNTED)
-        for detection in detections[::step]:
-            if detection.key not in looking:
-                for watcher in self.group_of(beacons[detection.key]):
-                    watcher.left_out += step
+        if not (self._groups or looking):
+            for watcher in self._everywhere:
+                watcher.left_out += len(detections)
+            return
+        some = detections[:: max(1, len(detections) // _MOST_COUNTED)]
+        weight = len(detections) / len(some)
+        counts = Counter(
+            id(group)
+            for each in some
+            if each.key not in looking and (group := self.group_of(beacons[each.key]))
+        )
+        for group in (self._everywhere, *self._groups.values()) if counts else ():
+            count = round(counts.get(id(group), 0) * weight)
+            for watcher in group if count else ():
+                watcher.left_out += count
 
 
 def share_room(watchers: Collection[Watcher]) -> None:
@@ -131,6 +148,11 @@ def first_detections(
         [each for each in claimed if id(each.detection) in chosen],
         [each for each in denied if id(each.detection) in chosen],
     )
+
+
+def _companies(beacons: Beacons) -> set[int]:
+    """Without a step of Python for each: a batch may have thousands of beacons."""
+    return set(map(_company, filter(None, beacons.values())))
 
 
 def _some_look(group: Collection[Watcher]) -> bool:

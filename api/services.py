@@ -41,10 +41,10 @@ class Services:
     connectors can be neither stored nor shown. `try_connector` makes one call to a company's
     service, and raises connectors.errors.NothingToTryError. `past_calls` reads the recent calls of
     a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
-    about a device, the newest first, and `live_decisions` a company's decisions behind a position,
+    about a device, the newest first, and `live_decisions` a company's decisions after a position,
     None while too many companies are watched; `recent_detections` counts those of the last minutes
-    by beacon of a venue, and `role_reports` has what processes say of their roles. All six raise
-    the errors of Redis. `held_data` counts what is stored about a company's device, and
+    by beacon of a venue, and `role_reports` has the reports of processes about their roles. All six
+    raise the errors of Redis. `held_data` counts the stored data of a company's device, and
     `forget_device` deletes it; both raise the errors of SQL and Redis.
     `max_detection_age` is in seconds.
     """

@@ -121,6 +121,7 @@ def _note(
 ) -> None:
     if isinstance(result, SubjectError):
         measured.failures.append(str(result))
+        measured.workloads.get(workload, {}).pop(subject, None)
         console.print(f"  round {number + 1}: {result}", highlight=False)
         return
     measured.workloads.setdefault(workload, {}).setdefault(subject, []).append(result)

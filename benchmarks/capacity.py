@@ -105,13 +105,15 @@ def _recorder(found: Mapping[str, Findings], load: Load) -> Iterator[list[str]]:
 def _memory(found: Mapping[str, Findings], load: Load) -> Iterator[list[str]]:
     if "memory" not in found:
         return
-    sizes = {claims: size for claims, decisions, size in found["memory"].rounds if decisions > 0}
+    measured = found["memory"].rounds
+    most = max(decisions for _, decisions, _ in measured)
+    sizes = {claims: size for claims, decisions, size in measured if decisions == most}
     nearest = min(sizes, key=lambda claims: abs(claims - load.claims))
     size = sizes[nearest] * max(1.0, load.claims / nearest)
     yield [
         "memory of Redis",
         f"{load.devices * size / _GIGA:,.1f} GiB",
-        f"{sizes[nearest]:,.0f} bytes a device with {nearest} claims (memory)",
+        f"{sizes[nearest]:,.0f} bytes a device, {nearest} claims, {most} decisions (memory)",
     ]
 
 

@@ -11,16 +11,16 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 from rich.console import Console
 
+from benchmarks.child import figures_of
 from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
-from benchmarks.machine import MachineWatch
+from benchmarks.machine import MachineWatch, first_processor, on_the_last_processor
 from engine.cli.embedded.child import free_port
 from engine.cli.embedded.servers import EmbeddedServers
 
-SUBJECTS = ("httpx", "httpx-a-company", "caller", "aiohttp", "role")
-_BARE = "httpx-a-company"
+SUBJECTS = ("httpx", "httpx-a-company", "h11", "caller", "aiohttp", "role")
+_BARE = "h11"
 _SECONDS = 300.0
 
 Result = dict[str, float]
@@ -35,7 +35,7 @@ def main() -> None:
     add_json(parser)
     arguments = parser.parse_args()
     console, watch = Console(), MachineWatch()
-    with servers_on_the_last_processor(), service(arguments.answer) as url:
+    with on_the_last_processor(), service(arguments.answer) as url:
         found = asyncio.run(_measure(arguments, url, console))
     findings = Findings(
         name="connector",
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _sheet(found: dict[str, list[Result]]) -> Sheet:
-    """Ratios over the bare loop of the client that the product's caller is built on."""
+    """Ratios over the bare loop of the library that the product's caller is built on."""
     rows = []
     for name, results in found.items():
         pairs = zip(results, found[_BARE], strict=True)
@@ -65,18 +65,6 @@ def _sheet(found: dict[str, list[Result]]) -> Sheet:
 
 def _rate(result: Result) -> float:
     return result["calls"] / result["seconds"]
-
-
-@contextlib.contextmanager
-def servers_on_the_last_processor() -> Iterator[None]:
-    """What is started within shares the last processor; the subjects choose the first."""
-    mine = os.sched_getaffinity(0)
-    if len(mine) > 1:
-        os.sched_setaffinity(0, {max(mine)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, mine)
 
 
 @contextlib.contextmanager
@@ -104,15 +92,14 @@ async def _measure(
     return found
 
 
-async def _round(name: str, calls: int, url: str) -> dict[str, float]:
+async def _round(name: str, calls: int, url: str) -> Result:
     if name == "httpx":
         calls = min(calls, 1000)  # it takes its time
     if name != "role":
-        return await asyncio.to_thread(_run, name, calls, url, {})
+        return await _run(name, calls, url, {})
     with tempfile.TemporaryDirectory() as directory:
         async with EmbeddedServers() as servers:
-            return await asyncio.to_thread(
-                _run,
+            return await _run(
                 name,
                 calls,
                 url,
@@ -133,17 +120,10 @@ async def _empty_catalog(directory: Path) -> str:
     return url
 
 
-def _run(name: str, calls: int, url: str, environment: dict[str, str]) -> dict[str, float]:
-    own = min(os.sched_getaffinity(1)) if os.cpu_count() else -1
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.connector_subjects", name, str(calls), url, str(own)],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        timeout=_SECONDS,
-        check=True,
-    )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
+async def _run(name: str, calls: int, url: str, environment: dict[str, str]) -> Result:
+    module = [sys.executable, "-m", "benchmarks.connector_subjects", name]
+    command = [*module, str(calls), url, str(first_processor())]
+    return await figures_of(command, environment=os.environ | environment, seconds=_SECONDS)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
+from urllib.parse import urlsplit
 
 import aiohttp
+import h11
 import httpx
 
 from benchmarks.connector_role import role
@@ -38,6 +40,7 @@ _DEADLINE = 120.0
 
 Result = dict[str, float]
 Ask = Callable[[int], Awaitable[None]]
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter, h11.Connection]
 
 
 async def _closed_loop(calls: int, ask: Ask) -> Result:
@@ -130,6 +133,50 @@ async def httpx_client_a_company(calls: int, url: str) -> Result:
     return await _httpx_clients(calls, url, COMPANIES)
 
 
+async def h11_connections(calls: int, url: str) -> Result:
+    """The bare loop over the library that the product's caller is built on: a stack of connections,
+    h11 on asyncio's streams, nothing else."""
+    request, parts = build_request(_call(url), agent="benchmark", now=0.0), urlsplit(url)
+    assert parts.hostname is not None
+    headers = [(b"host", parts.netloc.encode()), *request.headers]
+    headers.append((b"content-length", b"%d" % len(request.body)))
+    message = h11.Request(method=request.method, target=parts.path, headers=headers)
+    idle: list[_Connection] = []
+
+    async def ask(_company: int) -> None:
+        async with asyncio.timeout(30):
+            if not idle:
+                idle.append(await _connected(parts.hostname, parts.port))
+            connection = idle.pop()
+            assert await _exchanged(connection, message, request.body) == 200
+            idle.append(connection)
+
+    try:
+        return await _closed_loop(calls, ask)
+    finally:
+        for _, writer, _ in idle:
+            writer.close()
+
+
+async def _connected(host: str | None, port: int | None) -> _Connection:
+    return *await asyncio.open_connection(host, port), h11.Connection(h11.CLIENT)
+
+
+async def _exchanged(connection: _Connection, message: h11.Request, body: bytes) -> int:
+    """The status of the answer, whose body was read."""
+    reader, writer, http = connection
+    sent = (message, h11.Data(data=body), h11.EndOfMessage())
+    writer.write(b"".join(http.send(each) or b"" for each in sent))
+    status = 0
+    while not isinstance(event := http.next_event(), h11.EndOfMessage):
+        if event is h11.NEED_DATA:
+            http.receive_data(await reader.read(65_536))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+    http.start_next_cycle()
+    return status
+
+
 async def caller(calls: int, url: str) -> Result:
     """connectors/call.py: h11 over connections of its own keeping, guarded."""
     egress = EgressGuard(allow_networks=[ip_network("127.0.0.0/8")], resolve=CachingResolver())
@@ -152,6 +199,7 @@ SUBJECTS: dict[str, Callable[[int, str], Awaitable[Result]]] = {
     "aiohttp": aiohttp_session,
     "httpx": httpx_client,
     "httpx-a-company": httpx_client_a_company,
+    "h11": h11_connections,
     "caller": caller,
     "role": role,
 }

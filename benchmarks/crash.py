@@ -39,6 +39,14 @@ class Aftermath(NamedTuple):
     same_id: int
     resumed: float
 
+    @property
+    def said(self) -> str:
+        """For the console."""
+        return (
+            f"lost {self.lost:,} of {self.expected:,}, twice {self.other_id:,}, again "
+            f"{self.same_id:,}, goes on after {self.resumed:.1f} s"
+        )
+
 
 def main() -> None:
     """Parse the arguments, run, print a table."""
@@ -62,7 +70,12 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crash", description=__doc__)
-    parser.add_argument("--records", type=int, default=60_000, help="detections; each grants two")
+    parser.add_argument(
+        "--records",
+        type=int,
+        default=60_000,
+        help="detections, each grants two; 40,000 at least, or a batch is all of them",
+    )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--broker", default="apache", help="apache, or host:port")
     usual = [name for name in USUAL if name != FLOOR]
@@ -97,7 +110,7 @@ async def _measure(
                         console.print(f"  {error}", highlight=False)
                         continue
                     found.setdefault(subject.name, []).append(result)
-                    console.print(f"  round {number + 1}: {subject.name} {result}")
+                    console.print(f"  round {number + 1}: {subject.name} {result.said}")
     return found, failures
 
 
@@ -125,6 +138,8 @@ class _Crash:
             first.wait()
         # What the dead process had sent may still be on its way through the broker.
         before = self._until_quiet(_SETTLE_SECONDS)
+        if before - sum(begins.values()) >= self._expected:
+            raise SubjectError(f"{self._subject.name}, crash: it had sent all; take more --records")
         restarted = time.monotonic()
         second = self._runs.started(self._subject, _NEVER, group)
         try:

@@ -18,6 +18,12 @@ from benchmarks.store import read_all
 
 _DOCUMENTS = (ROOT / "docs" / "performance.md", ROOT / "benchmarks" / "README.md")
 _FIGURES = ROOT / ".cache" / "bench" / "figures" / "figures.json"
+# What makes a run what it is, in the order in which it is told.
+_TOLD = (
+    *("broker", "workload", "workloads", "subjects", "records", "warm_records", "rounds"),
+    *("beacons", "closed", "workers", "shares", "burst", "seconds", "clients"),
+    *("devices", "campaigns", "calls", "answer", "rate", "grants", "claims", "busy"),
+)
 _PLACE = re.compile(
     r"(?P<head><!-- figures (?P<part>[a-z]+):(?P<sheet>[a-z]+) -->\n)"
     r"(?P<table>.*?)(?=<!-- end -->)",
@@ -81,8 +87,8 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _origin(findings: Findings) -> str:
-    sizes = ("records", "rounds", "seconds", "devices", "calls")
-    options = [f"--{name} {findings.options[name]}" for name in sizes if name in findings.options]
+    given = [(name, findings.options.get(name)) for name in _TOLD]
+    options = [f"--{name.replace('_', '-')} {value}" for name, value in given if value]
     return f"`{' '.join([findings.command, *options])}`; {sentence(findings.machine)}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from sqlalchemy import make_url
 
 from benchmarks.machine import sentence
 
@@ -84,8 +85,15 @@ class Findings(msgspec.Struct):
 
 
 def as_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """The options of a command, for its findings."""
-    return {name: str(value) for name, value in vars(arguments).items() if name != "json"}
+    """The options of a command, for its findings; no secrets."""
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    return {name: _as_option(name, value) for name, value in given.items() if name != "json"}
+
+
+def _as_option(name: str, value: Any) -> str:
+    if name == "database":
+        return make_url(value).render_as_string(hide_password=True)
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def finish(console: Console, findings: Findings, file: Path | None) -> None:

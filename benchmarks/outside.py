@@ -10,10 +10,11 @@ from pathlib import Path
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from benchmarks.publishing import QUIET
 from benchmarks.topics import PARTITIONS
 
 _PROC = Path("/proc")
-_SECONDS = 20.0
+_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _UTIME, _STIME, _PARENT = 11, 12, 1  # columns of /proc/pid/stat behind the name
 
@@ -80,23 +81,29 @@ class GroupWatch:
     """A consumer group on one topic of PARTITIONS partitions."""
 
     def __init__(self, kafka: str, group: str, topic: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": kafka})
+        self._admin = AdminClient({"bootstrap.servers": kafka, "log_level": QUIET})
         self._group = group
         self._places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
     def committed(self) -> int:
         """Records of the topic that the group has done."""
         asked = [ConsumerGroupTopicPartitions(self._group, self._places)]
-        (future,) = self._admin.list_consumer_group_offsets(asked).values()
-        found = future.result(_SECONDS).topic_partitions
+        (future,) = self._admin.list_consumer_group_offsets(
+            asked, request_timeout=_SECONDS
+        ).values()
+        found = future.result().topic_partitions
         return sum(max(place.offset, 0) for place in found)
 
     def has_members(self, count: int) -> bool:
         """Whether so many members share all partitions."""
-        (future,) = self._admin.describe_consumer_groups([self._group]).values()
+        (future,) = self._admin.describe_consumer_groups(
+            [self._group], request_timeout=_SECONDS
+        ).values()
         try:
-            members = [member.assignment for member in future.result(_SECONDS).members]
+            members = [member.assignment for member in future.result().members]
         except KafkaException:
-            return False  # brokers since 4.0 say so of a group that does not exist yet
+            # Brokers since 4.0 say so of a group that does not exist yet; its coordinator may be
+            # in the making, too.
+            return False
         held = [len(each.topic_partitions) for each in members if each is not None]
         return len(held) == count and min(held) > 0 and sum(held) >= PARTITIONS

@@ -23,36 +23,43 @@ from benchmarks.rounds import Rounds
 from benchmarks.servers import servers
 from benchmarks.workloads import workloads
 
-# The first that begins the path of a frame's file, from the inside out.
-_PLACES = {
+# The first that is in the path of a frame's file, from the inside out.
+PLACES = {
     "engine/kafka/decoding": "decode",
     "engine/kafka/detection": "decode",
     "engine/kafka/formats": "decode",
+    "engine/kafka/messages": "decode",
+    "engine/kafka/record_time": "decode",
     "engine/kafka/timestamps": "decode",
     "engine/trigger/beacon_": "resolve",
+    "engine/trigger/index_watch": "resolve",
     "rules/": "decide",
     "engine/trigger/partition": "decide",
     "engine/trigger/pipeline": "decide",
     "engine/trigger/claim": "claim",
     "engine/trigger/grants": "claim",
     "engine/redis/claim": "claim",
-    "engine/redis/keep": "note decisions",
     "engine/trigger/compose": "compose",
     "engine/trigger/fragments": "compose",
-    "engine/redis/devices": "compose",
+    "engine/redis/device": "compose",
     "engine/trigger/counts": "count",
     "engine/process/metrics": "count",
+    "engine/process/batch_histogram": "count",
+    "engine/process/clock_skew": "count",
     "engine/trigger/decision": "note decisions",
+    "engine/redis/decision_store": "note decisions",
+    "engine/redis/tail_store": "note decisions",
     "engine/trigger/": "turns, lanes and batches",
     "engine/kafka/publisher": "publish",
-    "engine/kafka/producer": "publish",
+    "engine/kafka/batch_sender": "publish",
+    "engine/kafka/murmur2": "publish",
     "engine/kafka/transaction": "publish",
     "engine/kafka/commit": "commit",
     "engine/kafka/": "fetch and hand over",
     "aiokafka/producer": "publish: aiokafka",
     "aiokafka/": "fetch: aiokafka",
     "engine/redis/": "claim",
-    "redis/": "claim: redis-py",
+    "/redis/": "claim: redis-py",
     "asyncio/": "the event loop",
 }
 _OTHER = "other"
@@ -96,7 +103,7 @@ async def _measure(arguments: argparse.Namespace) -> tuple[Result, dict[str, int
 
 def place_of_frame(path: str) -> str:
     """Where time spent in a file goes to; nothing if the frame around it has to say."""
-    for start, place in _PLACES.items():
+    for start, place in PLACES.items():
         if start in path:
             return place
     return ""

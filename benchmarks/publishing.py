@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
+QUIET = 2  # log level of librdkafka: a server that is stopped in the end is no news
 _QUEUE = 1_000_000  # messages
 _LOOK = 10_000
 
@@ -13,6 +14,7 @@ def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) 
     producer = Producer(
         {
             "bootstrap.servers": kafka,
+            "log_level": QUIET,
             "compression.type": "lz4",
             "batch.size": 1_000_000,
             "linger.ms": 50,

@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import orjson
-
 from benchmarks.catalog import exported, make_catalog
+from benchmarks.child import ChildFailedError, figures_of
 from benchmarks.lineup import Subject
 from benchmarks.machine import first_processor
 from benchmarks.report import Result, is_floor
@@ -82,7 +81,7 @@ class Rounds:
         SubjectError."""
         group = await self.begin(subject)
         begins = await asyncio.to_thread(self.measured.ends)
-        result = await asyncio.to_thread(self._run, subject, self.measured, self._records, group)
+        result = await self._run(subject, self.measured, self._records, group)
         if not is_floor(subject.name):
             await asyncio.to_thread(self._check, subject, begins, result)
         return result
@@ -91,9 +90,10 @@ class Rounds:
         """Empty Redis, take the claims that the workload wants taken; the run's group."""
         await self._empty_redis()
         group = f"{self.measured.prefix}{next(self._numbers)}."
+        self._state(group).mkdir(parents=True)
         if self._before and not is_floor(subject.name):
             cold = subject._replace(warm=False)
-            await asyncio.to_thread(self._run, cold, self._earlier, len(self._before), group)
+            await self._run(cold, self._earlier, len(self._before), group)
         return group
 
     async def _empty_redis(self) -> None:
@@ -116,21 +116,17 @@ class Rounds:
             stderr=subprocess.DEVNULL,
         )
 
-    def _run(self, subject: Subject, topics: BenchTopics, records: int, group: str) -> Result:
+    async def _run(self, subject: Subject, topics: BenchTopics, records: int, group: str) -> Result:
         try:
-            done = subprocess.run(
+            result = await figures_of(
                 self._command(subject, records),
-                cwd=subject.directory,
-                env=self._environment(subject, topics, group),
-                stdout=subprocess.PIPE,
-                timeout=self._patience,
-                check=True,
+                environment=self._environment(subject, topics, group),
+                seconds=self._patience,
+                directory=subject.directory,
             )
-        except subprocess.SubprocessError as error:
+        except ChildFailedError as error:
             raise SubjectError(f"{subject.name}, {self._workload.name}: {error}") from error
-        said = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
-        result: Result = orjson.loads(said[-1]) if said else {"records": 0}
-        if not result["records"]:
+        if not result.get("records"):
             raise SubjectError(f"{subject.name}, {self._workload.name}: it measured nothing")
         return result
 
@@ -157,11 +153,15 @@ class Rounds:
             "BENCH_WARM_DETECTIONS": self._warm.names.detections,
             "BENCH_WARM_NOTIFICATIONS": self._warm.names.notifications,
             "BENCH_GROUP": group,
-            "BENCH_STATE": str(self._catalog.parent / "state" / group),
+            "BENCH_STATE": str(self._state(group)),
             "BENCH_MAX_AGE": str(_MAX_AGE),
             **warming,
             **subject.environment,
         }
+
+    def _state(self, group: str) -> Path:
+        """Where frameworks keep their own."""
+        return self._catalog.parent / "state" / group
 
     def _check(self, subject: Subject, begins: dict[int, int], result: Result) -> None:
         """Each device was sent each campaign of its beacon once, and nothing else."""

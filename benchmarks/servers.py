@@ -1,10 +1,10 @@
 """The servers of a run: an Apache Kafka or the embedded broker, and a Redis."""
 
 import contextlib
-import os
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
+from benchmarks.machine import on_the_last_processor
 from engine.cli.embedded.redis_server import EmbeddedRedis
 from engine.cli.embedded.servers import EmbeddedBroker
 from tests.servers.kafka.server import KafkaServer
@@ -23,7 +23,7 @@ class Servers(NamedTuple):
 async def servers(broker: str, *, apart: bool = True) -> AsyncIterator[Servers]:
     """`broker` is `apache`, `embedded`, or the host:port of one that runs already. `apart`: on the
     last processor, so that what is measured has another one for itself."""
-    place = _on_the_last_processor() if apart else contextlib.nullcontext()
+    place = on_the_last_processor() if apart else contextlib.nullcontext()
     with place, _kafka(broker) as kafka:
         redis = EmbeddedRedis()
         await redis.start()
@@ -46,15 +46,3 @@ def _kafka(broker: str) -> Iterator[str]:
             embedded.close()
     else:
         yield broker
-
-
-@contextlib.contextmanager
-def _on_the_last_processor() -> Iterator[None]:
-    """Broker, Redis and this process on one processor, the subject alone on another."""
-    mine = os.sched_getaffinity(0)
-    if len(mine) > 1:
-        os.sched_setaffinity(0, {max(mine)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, mine)

@@ -5,6 +5,9 @@ the others go on.
 """
 
 import argparse
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,12 +21,14 @@ from benchmarks import figures
 from benchmarks.capacity import Load, planned
 from benchmarks.documents import as_markdown
 from benchmarks.figures import Findings
+from benchmarks.goals import compared
 from benchmarks.machine import MachineWatch
 from benchmarks.page import as_page
 from benchmarks.store import write_all
 
 _OUT = Path(".cache") / "bench" / "figures"
 _HOURS = 6 * 3600.0  # at most, for one of them
+_END_SECONDS = 30.0  # for its servers and its directories
 
 
 class Part(NamedTuple):
@@ -37,8 +42,7 @@ class Part(NamedTuple):
 PARTS = (
     Part(
         "dwell",
-        "benchmarks --broker apache --workloads dwell --records 300000 --rounds 2 --subjects all"
-        " --warm-records 300000",
+        "benchmarks --broker apache --workloads dwell --records 200000 --rounds 2 --subjects all",
         "benchmarks --broker apache --workloads dwell --records 1000000 --rounds 5 --subjects all",
     ),
     Part(
@@ -49,15 +53,9 @@ PARTS = (
         " --subjects all",
     ),
     Part(
-        "crash",
-        "benchmarks.crash --records 40000 --subjects trigger trigger-exactly-once confluent go"
-        " streams streams-exactly-once",
-        "benchmarks.crash --records 160000 --subjects all --rounds 3",
-    ),
-    Part(
-        "whole",
-        "benchmarks.scenarios.whole --records 60000 --rounds 2",
-        "benchmarks.scenarios.whole --records 300000 --rounds 5",
+        "latency",
+        "benchmarks.scenarios.latency --seconds 10 --burst 40000",
+        "benchmarks.scenarios.latency --seconds 60 --burst 200000",
     ),
     Part(
         "workers",
@@ -65,14 +63,14 @@ PARTS = (
         "benchmarks.scenarios.workers --records 2000000 --rounds 5",
     ),
     Part(
-        "latency",
-        "benchmarks.scenarios.latency --seconds 10 --burst 40000",
-        "benchmarks.scenarios.latency --seconds 60 --burst 200000",
-    ),
-    Part(
         "growth",
         "benchmarks.scenarios.growth --records 200000 --rounds 2",
         "benchmarks.scenarios.growth --records 1000000 --rounds 5 --beacons 1000 100000 1000000",
+    ),
+    Part(
+        "whole",
+        "benchmarks.scenarios.whole --records 40000 --rounds 2",
+        "benchmarks.scenarios.whole --records 300000 --rounds 5",
     ),
     Part(
         "memory",
@@ -91,8 +89,13 @@ PARTS = (
     ),
     Part(
         "recorder",
-        "benchmarks.recorder --records 100000 --rounds 2",
-        "benchmarks.recorder --records 1000000 --rounds 5",
+        "benchmarks.recorder --broker apache --records 100000 --rounds 2",
+        "benchmarks.recorder --broker apache --records 1000000 --rounds 5",
+    ),
+    Part(
+        "interface",
+        "benchmarks.interface --seconds 3 --rounds 3",
+        "benchmarks.interface --seconds 15 --rounds 5",
     ),
     Part(
         "connector",
@@ -100,9 +103,10 @@ PARTS = (
         "benchmarks.connector --calls 20000 --rounds 5",
     ),
     Part(
-        "interface",
-        "benchmarks.interface --seconds 3 --rounds 2",
-        "benchmarks.interface --seconds 15 --rounds 5",
+        "crash",
+        "benchmarks.crash --records 40000 --subjects trigger trigger-exactly-once confluent go"
+        " streams streams-exactly-once",
+        "benchmarks.crash --records 160000 --subjects all --rounds 3",
     ),
 )
 
@@ -115,6 +119,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--out", type=Path, default=_OUT, help=f"directory; {_OUT}")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left behind then either
     console, watch = Console(), MachineWatch()
     if watch.warning:
         console.print(watch.warning)
@@ -124,6 +129,8 @@ def main() -> None:
     found = _found(arguments.out)
     if plan := planned(found, Load()):
         found["capacity"] = plan
+    if goals := compared(found):
+        found = {"goals": goals, **found}
     write_all(arguments.out / "figures.json", found)
     (arguments.out / "figures.md").write_text(as_markdown(found), encoding="utf-8")
     (arguments.out / "figures.html").write_text(as_page(found), encoding="utf-8")
@@ -140,15 +147,34 @@ def _run(parts: Sequence[Part], arguments: argparse.Namespace, console: Console)
         file = arguments.out / f"{part.name}.json"
         file.unlink(missing_ok=True)
         begin = time.monotonic()
-        ended = subprocess.run(
-            [sys.executable, "-m", *command.split(), "--json", str(file)],
-            timeout=_HOURS,
-            check=False,
-        )
+        status = ended([sys.executable, "-m", *command.split(), "--json", str(file)], _HOURS)
         console.print(f"{part.name} took {time.monotonic() - begin:,.0f} s")
-        if ended.returncode:
+        if status:
             failed.append(part.name)
     return failed
+
+
+def ended(command: Sequence[str], seconds: float) -> int:
+    """Its exit status, with nothing of it left behind: it has a group of processes of its own, so
+    that those that it started end with it, however it ends."""
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return _interrupted(process)
+        except KeyboardInterrupt:
+            _interrupted(process)
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _interrupted(process: subprocess.Popen[bytes]) -> int:
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal would
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
+    return 1
 
 
 def _found(out: Path) -> dict[str, Findings]:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported th
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.catalog import number_of
-from benchmarks.publishing import publish_all
+from benchmarks.publishing import QUIET, publish_all
 from benchmarks.workloads import Record
 from engine.kafka.topics import Topics
 
@@ -41,7 +41,7 @@ class BenchTopics:
         self._kafka = kafka
         self.prefix = prefix
         self.names = Topics.named(prefix)
-        self._admin = AdminClient({"bootstrap.servers": kafka})
+        self._admin = AdminClient({"bootstrap.servers": kafka, "log_level": QUIET})
         if by_mention:
             for name in self.names.all():
                 self._admin.list_topics(name, timeout=_SECONDS)
@@ -93,6 +93,7 @@ class BenchTopics:
         return Consumer(
             {
                 "bootstrap.servers": self._kafka,
+                "log_level": QUIET,
                 "group.id": "benchmark",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -46,14 +46,14 @@ class Workload:
         devices' udids begin with `word`."""
         begin = time.time() - _SPAN
         for number, (device, beacon) in enumerate(self._meetings(count)):
-            yield _record(_udid(device, word), beacon, begin + number * _SPAN / count)
+            yield _record(udid_of(device, word), beacon, begin + number * _SPAN / count)
 
     def earlier_records(self, count: int) -> list[Record]:
         """Those detections before the `count` that hold claims."""
         at = time.time() - 2 * _SPAN
         meetings = enumerate(self._meetings(count))
         return [
-            _record(_udid(device), beacon, at)
+            _record(udid_of(device), beacon, at)
             for n, (device, beacon) in meetings
             if n % 100 < self.held
         ]
@@ -62,7 +62,9 @@ class Workload:
         """The udid and the number of the beacon of all that leads to notifications, each of them
         to one a campaign."""
         meetings = enumerate(self._meetings(count))
-        return {(_udid(device), beacon) for n, (device, beacon) in meetings if n % 100 >= self.held}
+        return {
+            (udid_of(device), beacon) for n, (device, beacon) in meetings if n % 100 >= self.held
+        }
 
     def _meetings(self, count: int) -> Iterator[tuple[int, int]]:
         """Device and beacon; a roaming device meets no beacon twice."""
@@ -93,7 +95,8 @@ def workloads(count: int) -> dict[str, Workload]:
     return {workload.name: workload for workload in every}
 
 
-def _udid(device: int, word: str = _DEVICE) -> str:
+def udid_of(device: int, word: str = _DEVICE) -> str:
+    """As its detections and its keys name it."""
     return f"{word}-{device:08d}"
 
 

@@ -40,8 +40,10 @@ def main() -> None:
         return sent
 
     flow, servers = Dataflow("bench"), [job.SERVERS]
+    # The batches of all partitions come together.
+    size = job.BATCH // job.PARTITIONS
     detections = kop.input(
-        "in", flow, brokers=servers, topics=[job.DETECTIONS], tail=False, batch_size=job.BATCH
+        "in", flow, brokers=servers, topics=[job.DETECTIONS], tail=False, batch_size=size
     )
     notifications = op.flat_map_batch("decide", detections.oks, granted)
     kop.output("out", notifications, brokers=servers, topic=job.NOTIFICATIONS, add_config=_PRODUCER)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import time
 from typing import Any
 
@@ -41,10 +42,12 @@ def main() -> None:
             watch.note(1, sent)
             if watch.done >= watch.wanted:
                 await app.producer.flush()
-                await app.stop()
+                # The worker stops the app; an agent that did would wait for itself.
+                os.kill(os.getpid(), signal.SIGTERM)
 
     app.agent(detections)(decide)
-    worker = faust.Worker(app, loglevel=logging.ERROR, console_port=None)
+    # Else what is printed would be logged as warnings.
+    worker = faust.Worker(app, loglevel=logging.ERROR, console_port=None, redirect_stdouts=False)
     worker.execute_from_commandline()
 
 

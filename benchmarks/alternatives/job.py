@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +70,11 @@ def campaigns_by_beacon() -> Campaigns:
     for each in json.loads(Path(os.environ["BENCH_CATALOG"]).read_text(encoding="utf-8")):
         found.setdefault((each["uuid"], each["major"], each["minor"]), []).append(each)
     return found
+
+
+def stop_on_sigterm() -> None:
+    """SIGTERM ends the loop as an exception does, so that its consumer leaves the group."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
 def written(epoch: float) -> str:

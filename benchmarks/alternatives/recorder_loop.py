@@ -58,14 +58,21 @@ async def main() -> None:
         }
     )
     consumer.subscribe([job.DETECTIONS, job.NOTIFICATIONS])
-    while True:
-        records = consumer.consume(job.BATCH, 0.1)
-        if not records:
-            continue
-        async with database.transaction():
-            await detections(database, [r for r in records if r.topic() == job.DETECTIONS])
-            await notifications(database, [r for r in records if r.topic() == job.NOTIFICATIONS])
-        consumer.commit(asynchronous=False)
+    job.stop_on_sigterm()
+    try:
+        while True:
+            if records := consumer.consume(job.BATCH, 0.1):
+                await record(database, records)
+                consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+
+
+async def record(database: asyncpg.Connection, records: list[Message]) -> None:
+    """A batch, in one transaction."""
+    async with database.transaction():
+        await detections(database, [r for r in records if r.topic() == job.DETECTIONS])
+        await notifications(database, [r for r in records if r.topic() == job.NOTIFICATIONS])
 
 
 async def detections(database: asyncpg.Connection, records: list[Message]) -> None:

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
 from benchmarks.interface.load import Measured, fetch, measure, request_of
-from benchmarks.interface.product import answers, process, product
-from benchmarks.machine import MachineWatch
+from benchmarks.interface.product import Served, answers, process, product
+from benchmarks.machine import MachineWatch, on_the_last_processor
 from benchmarks.recorder.postgres import database, postgres
 from engine.cli.embedded.child import free_port
 from engine.cli.embedded.servers import EmbeddedServers
@@ -32,8 +32,12 @@ def main() -> None:
     add_json(parser)
     arguments = parser.parse_args()
     console, watch = Console(), MachineWatch()
-    with postgres(arguments.database) as admin_url, database(admin_url) as url:
-        found = asyncio.run(_measure(arguments, url))
+    with (
+        on_the_last_processor(),
+        postgres(arguments.database) as admin_url,
+        database(admin_url) as url,
+    ):
+        found = asyncio.run(_measure(arguments, url, console))
     findings = Findings(
         name="interface",
         command="python -m benchmarks.interface",
@@ -51,11 +55,14 @@ def main() -> None:
 def _sheet(found: dict[str, list[Measured]]) -> Sheet:
     rows = []
     for name, results in found.items():
-        pairs = zip(results, found["bare"], strict=True)
+        pairs = list(zip(results, found["bare"], strict=True))
         ratio = Spread(own.rate / bare.rate for own, bare in pairs)
-        slow = Spread(each.p99 * 1000 for each in results)
-        rows.append([name, str(ratio), str(_rates(results)), str(slow)])
-    columns = ["route", "rate over the bare route's", "requests/s", "p99, ms"]
+        work = Spread(bare.cost / own.cost for own, bare in pairs)
+        cost = Spread(1e6 * each.cost for each in results)
+        slow = Spread(1000 * each.p99 for each in results)
+        rows.append([name, *map(str, (ratio, work, _rates(results), cost, slow))])
+    columns = ["route", "rate over bare", "bare's us over its", "requests/s"]
+    columns += ["processor, us each", "p99, ms"]
     return Sheet("The interface beside a bare route that returns the same bytes", columns, rows)
 
 
@@ -63,32 +70,43 @@ def _rates(results: list[Measured]) -> Spread:
     return Spread(each.rate for each in results)
 
 
-async def _measure(arguments: argparse.Namespace, url: str) -> dict[str, list[Measured]]:
-    rates: dict[str, list[Measured]] = {}
-    async with EmbeddedServers() as servers, product(url, servers.redis_url) as (port, headers):
-        body = await fetch(port, request_of(port, _READS["venue"], headers))
-        with _bare(body) as bare_port:
-            plain = request_of(bare_port, _READS["venue"], headers)
-            await eventually(lambda: answers(bare_port, plain), what="the bare route answers")
-            subjects = {"bare": (bare_port, plain)} | {
-                f"GET {path}": (port, request_of(port, path, headers)) for path in _READS.values()
-            }
-            for _ in range(arguments.rounds):
-                for name, (at, request) in subjects.items():
-                    await measure(at, request, clients=arguments.clients, seconds=_WARM_SECONDS)
-                    found = await measure(
-                        at, request, clients=arguments.clients, seconds=arguments.seconds
+async def _measure(
+    arguments: argparse.Namespace, url: str, console: Console
+) -> dict[str, list[Measured]]:
+    found: dict[str, list[Measured]] = {}
+    async with EmbeddedServers() as servers, product(url, servers.redis_url) as served:
+        body = await fetch(served.port, request_of(served.port, _READS["venue"], served.headers))
+        with _bare(body, served.headers) as bare:
+            plain = request_of(bare.port, _READS["venue"], bare.headers)
+            await eventually(lambda: answers(bare.port, plain), what="the bare route answers")
+            subjects = {"bare": (bare, _READS["venue"])}
+            subjects |= {f"GET {path}": (served, path) for path in _READS.values()}
+            for number in range(arguments.rounds):
+                for name, (asked, path) in subjects.items():
+                    result = await _asked(asked, path, arguments)
+                    found.setdefault(name, []).append(result)
+                    console.print(
+                        f"  round {number + 1}: {name} {result.rate:,.0f}/s, "
+                        f"{1e6 * result.cost:,.0f} us of the processor each",
+                        highlight=False,
                     )
-                    rates.setdefault(name, []).append(found)
-    return rates
+    return found
+
+
+async def _asked(served: Served, path: str, arguments: argparse.Namespace) -> Measured:
+    request, clients = request_of(served.port, path, served.headers), arguments.clients
+    await measure(served.port, request, pid=served.pid, clients=clients, seconds=_WARM_SECONDS)
+    return await measure(
+        served.port, request, pid=served.pid, clients=clients, seconds=arguments.seconds
+    )
 
 
 @contextlib.contextmanager
-def _bare(body: bytes) -> Iterator[int]:
+def _bare(body: bytes, headers: dict[str, str]) -> Iterator[Served]:
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.interface.bare", str(port)]
-    with process(command, dict(os.environ), body):
-        yield port
+    with process(command, dict(os.environ), body) as pid:
+        yield Served(pid, port, headers)
 
 
 if __name__ == "__main__":

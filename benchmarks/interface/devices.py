@@ -41,13 +41,13 @@ def main() -> None:
 
 
 async def _measure(arguments: argparse.Namespace, url: str) -> list[Listed]:
-    async with EmbeddedServers() as servers, product(url, servers.redis_url) as (port, headers):
+    async with EmbeddedServers() as servers, product(url, servers.redis_url) as served:
         opened = open_database(url, command_timeout=300.0)
         await fill(opened, arguments.devices)
         await opened.close()
-        async with httpx.AsyncClient(headers=headers, timeout=300.0) as client:
+        async with httpx.AsyncClient(headers=served.headers, timeout=300.0) as client:
             return [
-                await _list(client, f"http://127.0.0.1:{port}/v2/crm")
+                await _list(client, f"http://127.0.0.1:{served.port}/v2/crm")
                 for _ in range(arguments.rounds + 1)
             ]
 

@@ -4,15 +4,19 @@ import asyncio
 import time
 from typing import NamedTuple, cast
 
+from benchmarks.outside import processor_seconds
+
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"content-length:"
 
 
 class Measured(NamedTuple):
-    """Answers a second, and seconds of the slowest of a hundred."""
+    """Answers a second, seconds of the slowest of a hundred, and the server's processor time of
+    each, in seconds."""
 
     rate: float
     p99: float
+    cost: float
 
 
 class UnexpectedAnswerError(Exception):
@@ -80,14 +84,14 @@ async def fetch(port: int, request: bytes) -> bytes:
     return client.body
 
 
-async def measure(port: int, request: bytes, *, clients: int, seconds: float) -> Measured:
-    """Ask for so long with so many clients. Raises UnexpectedAnswerError."""
-    begin = time.perf_counter()
+async def measure(port: int, request: bytes, *, pid: int, clients: int, seconds: float) -> Measured:
+    """Ask for so long with so many clients the process `pid`. Raises UnexpectedAnswerError."""
+    begin, used = time.perf_counter(), processor_seconds(pid)
     connected = [await _connect(port, request, until=begin + seconds) for _ in range(clients)]
     await asyncio.gather(*(client.ended for _, client in connected))
-    took = time.perf_counter() - begin
+    took, used = time.perf_counter() - begin, processor_seconds(pid) - used
     times = sorted(each for _, client in connected for each in client.seconds)
-    return Measured(len(times) / took, times[int(len(times) * 0.99)])
+    return Measured(len(times) / took, times[int(len(times) * 0.99)], used / len(times))
 
 
 async def _connect(port: int, request: bytes, *, until: float) -> tuple[object, _Client]:

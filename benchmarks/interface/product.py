@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import select
 
 from api.sessions.check import token_hash
 from benchmarks.interface.load import UnexpectedAnswerError, fetch, request_of
+from benchmarks.machine import first_processor
 from catalog.accounts import NewAccount, create_account
 from catalog.database import open_database
 from catalog.fields.company import ALL_PERMISSIONS
@@ -20,12 +22,21 @@ from catalog.models import Account, Session, Venue
 from engine.cli.embedded.child import free_port
 from tests.servers.waiting import eventually
 
+_END_SECONDS = 40.0
 _EMAIL, _PASSWORD = "owner@example.org", "only for this run"
 
 
+class Served(NamedTuple):
+    """A process that answers on `port`; `headers` are those of a session."""
+
+    pid: int
+    port: int
+    headers: dict[str, str]
+
+
 @contextlib.asynccontextmanager
-async def product(url: str, redis_url: str) -> AsyncIterator[tuple[int, dict[str, str]]]:
-    """`proximity api` on a catalog of one venue; its port, and the headers of a session."""
+async def product(url: str, redis_url: str) -> AsyncIterator[Served]:
+    """`proximity api` on a catalog of one venue."""
     await _make_catalog(url)
     port = free_port()
     environment = os.environ | {
@@ -33,12 +44,12 @@ async def product(url: str, redis_url: str) -> AsyncIterator[tuple[int, dict[str
         "PROXIMITY_REDIS_URL": redis_url,
         "PROXIMITY_API_PORT": str(port),
         "PROXIMITY_API_METRICS_PORT": "0",
-        "PROXIMITY_LOG_LEVEL": "warning",
+        "PROXIMITY_LOG_LEVEL": "error",
     }
-    with process([sys.executable, "-m", "engine.cli", "api"], environment):
+    with process([sys.executable, "-m", "engine.cli", "api"], environment) as pid:
         health = request_of(port, "/healthz", {})
         await eventually(lambda: answers(port, health), what="the interface answers")
-        yield port, await _session(url)
+        yield Served(pid, port, await _session(url))
 
 
 async def _make_catalog(url: str) -> None:
@@ -72,18 +83,18 @@ async def _session(url: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def process(command: list[str], environment: dict[str, str], given: bytes = b"") -> Iterator[None]:
-    """Runs on the first processor; clients and servers take what is left."""
-    own = min(os.sched_getaffinity(0))
-    process = subprocess.Popen(["taskset", "-c", str(own), *command], env=environment, stdin=-1)
+def process(command: list[str], environment: dict[str, str], given: bytes = b"") -> Iterator[int]:
+    """Runs on the first processor, and is sent SIGTERM in the end; its pid."""
+    pinned = ["taskset", "-c", str(first_processor()), *command]
+    process = subprocess.Popen(pinned, env=environment, stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(given)
     process.stdin.close()
     try:
-        yield
+        yield process.pid
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(_END_SECONDS)
 
 
 async def answers(port: int, request: bytes) -> bool:

@@ -3,20 +3,18 @@
 import argparse
 import asyncio
 import os
-import subprocess
 import sys
 
-import orjson
-from confluent_kafka import Producer
 from rich.console import Console
 
 from benchmarks.catalog import make_catalog
+from benchmarks.child import figures_of
 from benchmarks.figures import Chart, Findings, Sheet, Spread, add_json, as_options, finish
-from benchmarks.machine import MachineWatch
-from benchmarks.publishing import publish_all
+from benchmarks.machine import MachineWatch, first_processor, on_the_last_processor
 from benchmarks.recorder.postgres import database, postgres
+from benchmarks.servers import Servers, servers
+from benchmarks.topics import BenchTopics
 from benchmarks.workloads import Workload
-from engine.cli.embedded.servers import EmbeddedServers
 
 _SUBJECT_SECONDS = 660.0
 
@@ -28,12 +26,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recorder", description=__doc__)
     parser.add_argument("--records", type=int, default=300_000, help="detections a round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
-    parser.add_argument("--kafka", help="host:port of a broker; default: the embedded one")
+    parser.add_argument("--broker", default="embedded", help="embedded, apache, or host:port")
     parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
     add_json(parser)
     arguments = parser.parse_args()
     console, watch = Console(), MachineWatch()
-    found = _measure(arguments, console)
+    with on_the_last_processor(), postgres(arguments.database) as admin_url:
+        found = asyncio.run(_measure(arguments, admin_url, console))
     findings = Findings(
         name="recorder",
         command="python -m benchmarks.recorder",
@@ -49,15 +48,17 @@ def main() -> None:
     finish(console, findings, arguments.json)
 
 
-def _measure(arguments: argparse.Namespace, console: Console) -> dict[str, Results]:
+async def _measure(
+    arguments: argparse.Namespace, admin_url: str, console: Console
+) -> dict[str, Results]:
     found: dict[str, Results] = {}
-    with postgres(arguments.database) as admin_url:
+    async with servers(arguments.broker) as running:
         for workload in _workloads(arguments.records):
             console.print(f"{workload.name}: {workload.meaning}")
             of_workload = found.setdefault(workload.name, {"copy": [], "recorder": []})
             for number in range(arguments.rounds):
                 with database(admin_url) as url:
-                    results = asyncio.run(_round(arguments, workload, number, url))
+                    results = await _round(running, arguments.records, workload, number, url)
                 for subject, result in results.items():
                     of_workload[subject].append(result)
                     console.print(f"  round {number + 1}: {subject} {_rate(result):,.0f}/s")
@@ -104,47 +105,30 @@ def _steps(result: dict[str, float]) -> str:
 
 
 async def _round(
-    arguments: argparse.Namespace, workload: Workload, number: int, url: str
+    running: Servers, records: int, workload: Workload, number: int, url: str
 ) -> dict[str, dict[str, float]]:
     """The recorder writes the rows; the COPY loop writes the same ones again."""
     prefix = f"bench-{os.getpid()}-{workload.name}-{number}."
-    async with EmbeddedServers() as servers:
-        kafka = arguments.kafka or servers.kafka_bootstrap
-        await make_catalog(url, workload.catalog)
-        environment = os.environ | {
-            "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": kafka,
-            "PROXIMITY_REDIS_URL": servers.redis_url,
-            "PROXIMITY_DATABASE_URL": url,
-            "PROXIMITY_TOPIC_PREFIX": prefix,
-            "PROXIMITY_GROUP_PREFIX": prefix,
-            "PROXIMITY_LOG_LEVEL": "warning",
-        }
-        await asyncio.to_thread(_publish, kafka, prefix, workload, arguments.records)
-        return {
-            subject: await asyncio.to_thread(_run, subject, arguments.records, environment)
-            for subject in ("recorder", "copy")
-        }
+    await make_catalog(url, workload.catalog)
+    environment = os.environ | {
+        "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": running.kafka,
+        "PROXIMITY_REDIS_URL": running.redis,
+        "PROXIMITY_DATABASE_URL": url,
+        "PROXIMITY_TOPIC_PREFIX": prefix,
+        "PROXIMITY_GROUP_PREFIX": prefix,
+        "PROXIMITY_REDIS_PREFIX": prefix,
+        "PROXIMITY_LOG_LEVEL": "warning",
+    }
+    topics = BenchTopics(running.kafka, prefix, by_mention=not running.keeps_all)
+    await asyncio.to_thread(topics.publish, workload.records(records))
+    return {subject: await _run(subject, records, environment) for subject in ("recorder", "copy")}
 
 
-def _publish(kafka: str, prefix: str, workload: Workload, count: int) -> None:
-    producer = Producer({"bootstrap.servers": kafka})
-    for name in ("notifications", "authentications"):
-        producer.list_topics(f"{prefix}{name}", timeout=10.0)  # the embedded broker makes them
-    publish_all(kafka, f"{prefix}detections", workload.records(count))
-
-
-def _run(subject: str, count: int, environment: dict[str, str]) -> dict[str, float]:
-    """On the first processor; the servers take what is left."""
-    own = min(os.sched_getaffinity(0))
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.recorder.subjects", subject, str(count), str(own)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        timeout=_SUBJECT_SECONDS,
-        check=True,
-    )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
+async def _run(subject: str, count: int, environment: dict[str, str]) -> dict[str, float]:
+    """On the first processor; the servers have the last one."""
+    module = [sys.executable, "-m", "benchmarks.recorder.subjects", subject]
+    command = [*module, str(count), str(first_processor())]
+    return await figures_of(command, environment=environment, seconds=_SUBJECT_SECONDS)
 
 
 if __name__ == "__main__":

@@ -43,9 +43,10 @@ def main() -> None:
     sheets: dict[str, Sheet] = {}
     charts: list[Chart] = []
     rounds: dict[str, Found] = {}
+    records: int = arguments.records
     series = {
-        "beacons": [_variant(arguments.records, beacons=count) for count in arguments.beacons],
-        "campaigns": [_variant(arguments.records, closed=count) for count in arguments.closed],
+        "beacons": [_variant("beacons", records, beacons=each) for each in arguments.beacons],
+        "campaigns": [_variant("campaigns", records, closed=each) for each in arguments.closed],
     }
     for name, variants in series.items():
         if variants:
@@ -65,8 +66,8 @@ def main() -> None:
     finish(console, findings, arguments.json)
 
 
-def _variant(records: int, *, beacons: int = 1000, closed: int = 0) -> Workload:
-    name = f"growth-{beacons}-{2 + closed}"
+def _variant(series: str, records: int, *, beacons: int = 1000, closed: int = 0) -> Workload:
+    name = f"growth-{series}-{beacons}-{2 + closed}"
     meaning = f"{beacons:,} beacons, {2 + closed} campaigns each, {closed} of them closed"
     return Workload(name, meaning, records // 100, 2, beacons=beacons, closed=closed)
 
@@ -109,6 +110,7 @@ def _sheet(variants: list[Workload], found: Found) -> Sheet:
         rows.append(
             [
                 f"{variant.beacons:,}",
+                f"{min(variant.beacons, variant.devices):,}",
                 str(variant.campaigns),
                 str(variant.closed),
                 str(Spread(rate(own) / rate(one) for own, one in pairs)),
@@ -117,8 +119,8 @@ def _sheet(variants: list[Workload], found: Found) -> Sheet:
                 str(Spread(map(cost, results))),
             ]
         )
-    columns = ["beacons", "open campaigns each", "closed", "rate over the first's"]
-    columns += ["processor time of the first over its", "detections/s", "processor, us each"]
+    columns = ["beacons", "met", "open each", "closed", "rate over the first's"]
+    columns += ["the first's us over its", "detections/s", "processor, us each"]
     return Sheet("As the catalog grows (dwell)", columns, rows)
 
 

@@ -15,6 +15,7 @@ from benchmarks.load.generator import OpenLoop
 from benchmarks.load.latency import PERCENTILES, Latencies
 from benchmarks.load.traffic import Traffic, numbered
 from benchmarks.machine import MachineWatch
+from benchmarks.publishing import QUIET
 from benchmarks.scenarios.stage import Stage, stage
 from benchmarks.workloads import Workload
 
@@ -37,8 +38,8 @@ def main() -> None:
     arguments = parser.parse_args()
     console, watch = Console(), MachineWatch()
     capacity, rows = asyncio.run(_measure(arguments, console))
-    columns = ["of capacity", "detections/s", *(f"p{each:g}, ms" for each in PERCENTILES)]
-    columns += ["most, ms", "generator late p99, ms", "not notified"]
+    columns = ["load", "a second", *(f"p{each:g}" for each in PERCENTILES)]
+    columns += ["most", "sent late, p99", "missing"]
     findings = Findings(
         name="latency",
         command="python -m benchmarks.scenarios.latency",
@@ -46,7 +47,7 @@ def main() -> None:
         options=as_options(arguments),
         sheets={
             "table": Sheet(
-                f"Detection to notification; capacity {capacity:,.0f} detections/s",
+                f"Milliseconds from detection to notification; capacity {capacity:,.0f}/s",
                 columns,
                 [_row(share, rate, loop) for share, rate, loop in rows],
             )
@@ -85,13 +86,15 @@ def _run(
             rate = capacity * share / 100
             loop = _loaded(where, rate, arguments.seconds)
             rows.append((share, rate, loop))
-            console.print(f"  {share}%: {_row(share, rate, loop)}", highlight=False)
+            p50, p99 = (loop.latencies.milliseconds(each) for each in (50.0, 99.0))
+            figures = f"{rate:,.0f}/s: p50 {p50:,.1f} ms, p99 {p99:,.1f} ms"
+            console.print(f"  {share}%, {figures}", highlight=False)
     return capacity, rows
 
 
 def _loaded(where: Stage, rate: float, seconds: float) -> OpenLoop:
     loop = OpenLoop(
-        kafka={"bootstrap.servers": where.kafka},
+        kafka={"bootstrap.servers": where.kafka, "log_level": QUIET},
         detections=where.topics.names.detections,
         notifications=where.topics.names.notifications,
     )

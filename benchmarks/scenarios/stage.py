@@ -21,6 +21,7 @@ from catalog.redis_connection import connect_redis
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
+_LOOK_SECONDS = 0.01  # each look asks the broker, which shares its processor
 _SESSION_SECONDS = 60  # they stand still (SIGSTOP) while detections are published
 DRAIN_SECONDS = 900.0
 
@@ -45,7 +46,7 @@ class Stage(NamedTuple):
             "REDIS_PREFIX": self.topics.prefix,
             "MAX_DETECTION_AGE": "86400",
             "METRICS_PORT": "0",
-            "LOG_LEVEL": "warning",
+            "LOG_LEVEL": "error",  # detections of the last minute are slow notifications
             **more,
         }
         return {**os.environ, **{f"PROXIMITY_{name}": value for name, value in own.items()}}
@@ -94,7 +95,7 @@ class Stage(NamedTuple):
                 first, begin = done, time.perf_counter()
             if time.monotonic() > give_up or process.poll() is not None:
                 raise SystemExit(f"{role} did {done:,} of {len(records):,} detections")
-            time.sleep(0.002)
+            time.sleep(_LOOK_SECONDS)
         return done - first, time.perf_counter() - begin
 
     async def forget(self) -> None:

@@ -50,7 +50,8 @@ async def _measure(arguments: argparse.Namespace, console: Console) -> dict[int,
                 records = list(workload.records(arguments.records))
                 result = await asyncio.to_thread(_round, where, count, records)
                 found[count].append(result)
-                console.print(f"  round {number + 1}: {count}: {result}", highlight=False)
+                figures = f"{result['rate']:,.0f}/s, {result['processor_us']:.1f} us each"
+                console.print(f"  round {number + 1}: {count}: {figures}", highlight=False)
     return found
 
 

@@ -1,4 +1,4 @@
-"""`proximity forget`: delete what SQL and Redis hold of one device."""
+"""`proximity forget`: deletes the data of one device from SQL and Redis."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -33,12 +33,14 @@ def forget(
     context: typer.Context,
     company: Annotated[str, typer.Argument(help="The company's name or id.")],
     udid: Annotated[str, typer.Argument(help="The device.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only say what.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete; without it, only show what would be deleted.")
+    ] = False,
 ) -> None:
-    """Delete what SQL and Redis hold of the device UDID of COMPANY: one person's data.
+    """Delete all data of the device UDID of COMPANY, one person's data, from SQL and Redis.
 
-    Figures of days stay, as they name no device. Kafka keeps the messages until each topic's
-    retention ends. A device that is heard again begins anew. Safe to run again.
+    Daily statistics stay, because they name no device. Kafka keeps the messages until each topic's
+    retention ends. A later detection creates the device again. It is safe to run this again.
     """
     settings = begin_quietly(context)
     found = asyncio.run(_forget(settings, company, udid, delete=yes))
@@ -92,7 +94,7 @@ async def _in_both(
 
 def _until(kafka: "TopicRetention") -> str:
     if not kafka.is_known:
-        return "and no broker tells when that is"
+        return "which no broker reports"
     if kafka.longest is None:
-        return "and one of them keeps them for ever"
+        return "which one of them does not have"
     return f"{(datetime.now(UTC) + kafka.longest):%Y-%m-%d %H:%M} UTC at the latest"

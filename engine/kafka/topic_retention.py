@@ -1,4 +1,4 @@
-"""Asks the brokers how long the topics keep a message."""
+"""Reads from the brokers how long the topics keep a message."""
 
 import asyncio
 import time
@@ -26,33 +26,33 @@ _PAUSE_SECONDS = 30.0  # after a failure
 _UNKNOWN = TopicRetention(is_known=False)
 
 
-class RetentionQuestion:
+class RetentionReader:
     """Reads the configuration of every topic of the settings; callers share one request."""
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._asked_at = float("-inf")
+        self._read_at = float("-inf")
         self._answer = _UNKNOWN
-        self._asking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
-    async def ask(self) -> TopicRetention:
-        """The longest time of all topics, as it was within the last ten minutes.
+    async def read(self) -> TopicRetention:
+        """The longest time of all topics, cached for ten minutes.
 
         Unknown if no broker answers within 5 s, or this login may not see it.
         """
         kept = _KNOWN_SECONDS if self._answer.is_known else _PAUSE_SECONDS
-        if self._clock() - self._asked_at > kept:
-            if self._asking is None or self._asking.done():
-                self._asking = asyncio.create_task(self._ask(), name="retention of topics")
+        if self._clock() - self._read_at > kept:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._fetch(), name="retention of topics")
             # The request goes on until its own deadlines: a connection that is cancelled while it
             # is being made stays open for ever.
-            await asyncio.wait([self._asking], timeout=_DEADLINE)
-            if not self._asking.done():
+            await asyncio.wait([self._reading], timeout=_DEADLINE)
+            if not self._reading.done():
                 return _UNKNOWN
         return self._answer
 
-    async def _ask(self) -> None:
+    async def _fetch(self) -> None:
         names = Topics.of(self._settings).all()
         try:
             async with any_broker(self._settings) as connection:
@@ -61,9 +61,9 @@ class RetentionQuestion:
             self._answer = longest_retention(response.to_object()["resources"])
         except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
             # (aiokafka raises NotImplementedError if the broker lacks the request.)
-            log.info("Kafka does not tell its retention", error=type(error).__name__)
+            log.info("Kafka does not report its retention", error=type(error).__name__)
             self._answer = _UNKNOWN
-        self._asked_at = self._clock()
+        self._read_at = self._clock()
 
 
 def longest_retention(resources: Iterable[Any]) -> TopicRetention:

@@ -1,4 +1,4 @@
-"""Passes the detections of the last minutes on to Redis, for people who look at a venue's plan.
+"""Passes the detections of the last minutes on to Redis, for the plan of a venue.
 
 They are an extra: no batch waits for Redis, what cannot be written is dropped, and a crash loses
 some seconds. The exact figures are those of SQL.

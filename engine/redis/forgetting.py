@@ -32,7 +32,7 @@ _AT_ONCE = 500
 class DeviceEraser:
     """Counts or deletes a device's claims, decisions, the copy of its record, and its rows.
 
-    `deadline` bounds each call of Redis, in seconds; SQL has its own. `retention` asks Kafka.
+    `deadline` bounds each call of Redis, in seconds; SQL has its own. `retention` reads Kafka's.
     Raises the errors of SQL and Redis.
     """
 

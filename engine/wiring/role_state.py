@@ -25,26 +25,26 @@ def role_state_store(settings: Settings, stores: Stores) -> RoleStateStore:
 
 
 class RoleStateWriter:
-    """Writes a line about each of `roles` while `run` runs. `away` names servers that are away."""
+    """Writes a line about each of `roles` while `run` runs. `failing` names checks of servers."""
 
     def __init__(
         self,
         *,
         store: RoleStateStore,
         roles: Collection[Role],
-        away: Callable[[], Collection[str]],
+        failing: Callable[[], Collection[str]],
         metrics: Metrics,
         pause: float = _PAUSE_SECONDS,
     ) -> None:
         self._store = store
         self._roles = roles
-        self._away = away
+        self._failing = failing
         self._errors = metrics.redis_errors
         self._pause = pause
         self._instance = secrets.token_hex(8)
 
     async def run(self) -> None:
-        """Write until cancelled. While Redis is away there is nobody to tell."""
+        """Write until cancelled. While Redis is down nothing is written."""
         turn = 0
         while True:
             try:
@@ -64,5 +64,5 @@ class RoleStateWriter:
 
     def _waits_for(self, role: Role) -> list[str]:
         needed = {"kafka", "redis", *role.needs}
-        failing = [name for name, holds in role.checks.items() if not holds()]
-        return [*(name for name in self._away() if name in needed), *failing]
+        own = [name for name, holds in role.checks.items() if not holds()]
+        return [*(name for name in self._failing() if name in needed), *own]

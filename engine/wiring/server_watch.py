@@ -77,18 +77,18 @@ def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSke
 class ServerWatch:
     """Runs every check each 5 s, and inspects Redis and the clocks each 10 s.
 
-    The probes count and log failures. `away` names the checks that failed the last time.
+    The probes count and log failures. `failing` names the checks that failed the last time.
     """
 
     def __init__(
         self,
         *,
-        questions: Mapping[str, Check],
+        probes: Mapping[str, Check],
         inspection: RedisInspection,
         clocks: ClockSkew,
     ) -> None:
-        self.away: Collection[str] = ()
-        self._questions = questions
+        self.failing: Collection[str] = ()
+        self._probes = probes
         self._inspection = inspection
         self._clocks = clocks
 
@@ -100,9 +100,9 @@ class ServerWatch:
         )
 
     async def _ask(self) -> None:
-        answers = await asyncio.gather(*(question() for question in self._questions.values()))
-        asked = zip(self._questions, answers, strict=True)
-        self.away = [name for name, has_answered in asked if not has_answered]
+        answers = await asyncio.gather(*(probe() for probe in self._probes.values()))
+        probed = zip(self._probes, answers, strict=True)
+        self.failing = [name for name, has_answered in probed if not has_answered]
 
     async def _look(self) -> None:
         looks = [self._inspection.look, *map(self._measure, self._clocks.servers)]

@@ -16,7 +16,7 @@ from catalog.index.writer import IndexStore
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.kafka.topic_retention import RetentionQuestion
+from engine.kafka.topic_retention import RetentionReader
 from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
 from engine.process.settings import Settings
@@ -80,7 +80,7 @@ def device_eraser(settings: Settings, stores: Stores) -> DeviceEraser:
         redis=stores.redis,
         prefix=settings.redis_prefix,
         deadline=settings.redis_timeout,
-        retention=RetentionQuestion(settings).ask,
+        retention=RetentionReader(settings).read,
     )
 
 
@@ -96,7 +96,7 @@ async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
 async def refuse_old_schema(stores: Stores) -> None:
     """Raise SchemaError if SQL answers and lacks migrations.
 
-    SQL that is away, or hangs, is no obstacle.
+    SQL that is down, or hangs, is no obstacle.
     """
     try:
         missing = await within(_SCHEMA_SECONDS, pending_on(stores.database.engine))

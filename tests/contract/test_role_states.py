@@ -71,11 +71,11 @@ async def test_a_role_is_written_about_again_and_again(
     redis: RedisClient, metrics: Metrics
 ) -> None:
     store, consumer = store_on(redis), Consumer()
-    away = ["sql", "redis_writes"]
+    down = ["sql", "redis_writes"]
     writer = RoleStateWriter(
         store=store,
         roles=[role(consumer, partitions_assigned=False)],
-        away=lambda: away,
+        failing=lambda: down,
         metrics=metrics,
         pause=0.01,
     )
@@ -86,7 +86,7 @@ async def test_a_role_is_written_about_again_and_again(
 
     await eventually(lambda: says((None, ("sql", "partitions_assigned"))), deadline=30)
     consumer.behind = 3.0
-    away.clear()
+    down.clear()
     await eventually(lambda: says((3.0, ("partitions_assigned",))), deadline=30)
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -96,7 +96,7 @@ async def test_a_role_is_written_about_again_and_again(
 async def test_a_redis_that_is_away_stops_no_role(metrics: Metrics) -> None:
     redis = connect_redis("redis://127.0.0.1:9/0")
     writer = RoleStateWriter(
-        store=store_on(redis), roles=[role(Consumer())], away=list, metrics=metrics, pause=0.01
+        store=store_on(redis), roles=[role(Consumer())], failing=list, metrics=metrics, pause=0.01
     )
     running = asyncio.create_task(writer.run())
 

@@ -7,7 +7,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from catalog.forgetting import TopicRetention
-from engine.kafka.topic_retention import RetentionQuestion, longest_retention
+from engine.kafka.topic_retention import RetentionReader, longest_retention
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
 
@@ -17,9 +17,9 @@ HOUR = 3_600_000
 
 async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str):
     settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap, topic_prefix=topic_prefix)
-    question = RetentionQuestion(settings)
+    reader = RetentionReader(settings)
     # (Topics that are not there keep nothing.)
-    assert await question.ask() == TopicRetention(is_known=True, longest=timedelta())
+    assert await reader.read() == TopicRetention(is_known=True, longest=timedelta())
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
     await admin.start()
     for name, retention in (("detections", HOUR), ("notifications", 2 * HOUR)):
@@ -30,17 +30,17 @@ async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str
     told = TopicRetention(is_known=True, longest=timedelta(hours=3))
 
     async def is_told() -> bool:  # a broker may learn of a topic a moment later
-        return await RetentionQuestion(settings).ask() == told
+        return await RetentionReader(settings).read() == told
 
     await eventually(is_told, deadline=30)
     # Kafka is not asked for each person.
-    assert (await question.ask()).longest == timedelta()
+    assert (await reader.read()).longest == timedelta()
 
 
 async def test_brokers_that_do_not_say(embedded_kafka: str):
     for address in (embedded_kafka, "127.0.0.1:9"):
-        question = RetentionQuestion(load_settings(kafka_bootstrap_servers=address))
-        assert await question.ask() == UNKNOWN
+        reader = RetentionReader(load_settings(kafka_bootstrap_servers=address))
+        assert await reader.read() == UNKNOWN
 
 
 def topic(error: int = 0, **changed: str) -> dict[str, Any]:

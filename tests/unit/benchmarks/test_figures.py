@@ -5,9 +5,11 @@ import pytest
 from benchmarks.capacity import Load, planned
 from benchmarks.catalog import number_of, place_of
 from benchmarks.figures import Findings, Spread
+from benchmarks.goals import compared
+from benchmarks.lineup import ROOT
 from benchmarks.load.latency import Latencies
 from benchmarks.machine import MachineWatch
-from benchmarks.profile import place_of_frame
+from benchmarks.profile import PLACES, place_of_frame
 from benchmarks.report import ratios
 from benchmarks.workloads import workloads
 
@@ -68,7 +70,7 @@ def test_the_plan_adds_the_cost_of_grants():
     found = {
         "dwell": of("trigger", {"dwell": {"trigger": [result(1000, 5.0)]}}),
         "grants": of("trigger", {"scatter": {"trigger": [result(1000, 65.0)]}}),
-        "memory": of("memory", [[1, 0, 100.0], [1, 10, 400.0]]),
+        "memory": of("memory", [[1, 0, 100.0], [1, 10, 400.0], [2, 0, 500.0]]),
     }
     assert planned({"dwell": found["dwell"]}, Load()) is None
     plan = planned(found, Load(devices=1_000_000, rate=1.0, grants=0.1, busy=0.5))
@@ -77,6 +79,38 @@ def test_the_plan_adds_the_cost_of_grants():
     # 1,000,000 x (5 us + 0.1 x 30 us) are 8 processors, of which half may be used.
     assert rows["processors for the trigger"] == "16.0"
     assert rows["memory of Redis"] == "0.4 GiB"
+
+
+def test_goals_are_compared_with_what_was_measured():
+    machine = MachineWatch().described()
+
+    def of(rounds: object) -> Findings:
+        return Findings(name="", command="", machine=machine, options={}, sheets={}, rounds=rounds)
+
+    dwell = {"trigger": [result(50, 5.0)], "floor": [result(200, 2.0)], "go": [result(200, 2.0)]}
+    crash = {"trigger": [{"lost": 0, "other_id": 0}, {"lost": 1, "other_id": 0}]}
+    latency = [{"share": 50, "latency": {"p99": 49.5}}]
+    found = {"dwell": of({"dwell": dwell}), "crash": of(crash), "latency": of(latency)}
+    assert compared({}) is None
+    goals = compared(found)
+    assert goals is not None
+    rows = {row[0]: row[1:] for row in goals.sheets["table"].rows}
+    assert rows["dwell, over the floor (getmany and decode)"] == ["at least 0.5", "0.25", "**no**"]
+    assert rows["dwell, times the processor time of Go"] == ["at most 2.5", "2.50", "yes"]
+    assert rows["killed: notifications lost"] == ["at most 0", "1", "**no**"]
+    assert rows["killed: notifications twice, under another id"] == ["at most 0", "0", "yes"]
+    ahead = "p99 to the notification at half of capacity, ms"
+    assert rows[ahead] == ["at most 50", "49.50", "yes"]
+    left = {row[1] for name, row in rows.items() if name.startswith(("scatter", "recorder"))}
+    assert left == {"not measured"}
+    assert rows["dwell, over the best Python alternative"][1] == "not measured"
+
+
+def test_places_of_frames_name_modules_that_exist():
+    own = [each for each in PLACES if each.startswith(("engine/", "rules/"))]
+    missing = [each for each in own if not any(ROOT.glob(f"{each}*"))]
+    assert len(own) > 20
+    assert missing == []
 
 
 def test_frames_belong_to_steps():

@@ -33,6 +33,7 @@ from api.routes import (
     explain,
     geofence,
     realtime,
+    recent,
     statistic_totals,
     statistics,
     venue,
@@ -54,6 +55,7 @@ _ROUTERS = (
     connector,
     statistics,
     statistic_totals,
+    recent,
     realtime,
     audit,
 )

@@ -111,13 +111,15 @@ class _Pair:
         warmed = (taken[0] + warm, taken[1] + of_warm)
         with self._running() as pair:
             self._handle(pair, every[:warm], warmed)
-            begin, used = time.perf_counter(), sum(processor_seconds(each.pid) for each in pair)
+            begin, before = time.perf_counter(), [processor_seconds(each.pid) for each in pair]
             self._handle(pair, every[warm:], (taken[0] + records, taken[1] + granted))
-            seconds = time.perf_counter() - begin
-            used = sum(processor_seconds(each.pid) for each in pair) - used
+            seconds, after = time.perf_counter() - begin, [processor_seconds(p.pid) for p in pair]
         if (sent := len(self._where.topics.notified(begins))) != granted:
             raise SystemExit(f"{self._name}: {sent:,} notifications, {granted:,} expected")
-        return {"rate": (records - warm) / seconds, "processor_us": 1e6 * used / (records - warm)}
+        count = records - warm
+        trigger, recorder = (1e6 * (b - a) / count for a, b in zip(before, after, strict=True))
+        used = {"trigger_us": trigger, "recorder_us": recorder, "processor_us": trigger + recorder}
+        return {"rate": count / seconds, **used}
 
     def _handle(self, pair: Processes, records: list[Record], counts: tuple[int, int]) -> None:
         self._where.topics.publish(records)
@@ -182,12 +184,15 @@ def _sheet(found: dict[str, list[Result]]) -> Sheet:
         [
             name,
             str(ratio) if name == _OURS else "1",
-            str(Spread(each["processor_us"] for each in results)),
-            str(Spread(each["rate"] for each in results)),
+            *(
+                str(Spread(each[name] for each in results))
+                for name in ("processor_us", "trigger_us", "recorder_us", "rate")
+            ),
         ]
         for name, results in found.items()
     ]
-    columns = ["", "processor time of the loops over its", "processor, us each", "detections/s"]
+    columns = ["", "the loops' us over its", "processor, us each", "trigger", "recorder"]
+    columns.append("detections/s")
     return Sheet("The whole job: trigger and recorder, 0.1 grants a detection", columns, rows)
 
 

@@ -36,9 +36,18 @@ _END_SECONDS = 20.0
 _NEVER = "1000000000"
 _LAP = 100  # detections, of which the same share is held each time
 _OURS, _THEIRS = "product", "loops"
+# Traces, receptions, and distinct devices of beacons: a roaming device meets no beacon twice.
 _COUNTS = {
-    _OURS: ("SELECT count(*) FROM detection_trace", "SELECT count(*) FROM reception"),
-    _THEIRS: ("SELECT count(*) FROM trace", "SELECT count(*) FROM reception"),
+    _OURS: (
+        "SELECT count(*) FROM detection_trace",
+        "SELECT count(*) FROM reception",
+        "SELECT count(*) FROM statistic_device WHERE kind = 'beacon'",
+    ),
+    _THEIRS: (
+        "SELECT count(*) FROM trace",
+        "SELECT count(*) FROM reception",
+        "SELECT count(*) FROM visitor",
+    ),
 }
 
 Result = dict[str, float]
@@ -124,16 +133,16 @@ class _Pair:
     def _handle(self, pair: Processes, records: list[Record], counts: tuple[int, int]) -> None:
         self._where.topics.publish(records)
         give_up = time.monotonic() + DRAIN_SECONDS
-        while (found := asyncio.run(self._counts())) != counts:
+        wanted = (*counts, counts[0])
+        while (found := asyncio.run(self._counts())) != wanted:
             if time.monotonic() > give_up or any(each.poll() is not None for each in pair):
-                raise SystemExit(f"{self._name}: {found} traces and receptions, not {counts}")
+                raise SystemExit(f"{self._name}: {found} traces, receptions, visits; not {wanted}")
             time.sleep(_LOOK_SECONDS)
 
-    async def _counts(self) -> tuple[int, int]:
+    async def _counts(self) -> tuple[int, ...]:
         connection = await asyncpg.connect(self._url)
         try:
-            traces, receptions = _COUNTS[self._name]
-            return await connection.fetchval(traces), await connection.fetchval(receptions)
+            return tuple([await connection.fetchval(each) for each in _COUNTS[self._name]])
         finally:
             await connection.close()
 

@@ -1,4 +1,4 @@
-# Every target makes what it needs: nothing has to be prepared but Python 3.11 or later and make.
+# Every target makes what it needs. The only requirements are Python 3.11 or later and make.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -18,17 +18,17 @@ UV_VERSION := 0.13.8
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(VENV)/.installed ## make .venv with what `proximity` needs, embedded servers included
+install: $(VENV)/.installed ## make .venv with everything that `proximity` needs, embedded servers included
 
-venv: $(VENV)/.developing ## make .venv with the tools of development too
+venv: $(VENV)/.developing ## make .venv with the development tools too
 
 demo: install ## show it working: real detections through Kafka, Redis and SQL (ARGS=--help for options)
 	$(BIN)/proximity demo $(ARGS)
 
-test: venv ## run the tests, a file a worker (ARGS="-k word" to choose, "-n 0" for one after the other)
+test: venv ## run the tests, one worker per file (ARGS="-k word" to choose, "-n 0" for one worker)
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
-mutate: venv ## change the pure code here and there, list what no test notices (ARGS="rules.schedule*" to choose)
+mutate: venv ## change the pure code in one place at a time, list changes that no test notices (ARGS="rules.schedule*")
 	$(BIN)/mutmut run $(ARGS)
 	$(BIN)/mutmut results
 
@@ -44,15 +44,15 @@ bench: venv bench-alternatives ## measure everything, small (ARGS="--only trigge
 bench-full: venv bench-alternatives ## the same at full size: hours
 	$(BIN)/python -m benchmarks.suite --full $(ARGS)
 
-# What cannot be had or built is left out of the figures, which say so.
-bench-alternatives: ## build what the trigger is measured beside: Go, Java, Python frameworks
+# Alternatives that cannot be downloaded or built are left out of the figures, which name them.
+bench-alternatives: ## build the alternatives that the trigger is compared with: Go, Java, Python frameworks
 	-@$(MAKE) --no-print-directory --keep-going -C benchmarks/alternatives \
 		CACHE="$(CURDIR)/.cache/bench" PYTHON="$(PYTHON)"
 
-soak: venv ## everything at half of its capacity for 10 minutes (ARGS="--minutes 240"), with a page of plots
+soak: venv ## run everything at half of its capacity for 10 minutes (ARGS="--minutes 240"), with a page of plots
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-faults: venv ## stop, slow down, fill and cut what the product stands on, under load; a table of seconds
+faults: venv ## stop, slow down, fill and disconnect the servers under load; a table of the seconds to recover
 	$(BIN)/python -m benchmarks.faults $(ARGS)
 
 lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
@@ -68,7 +68,7 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)
 SAME := -c requirements/dev.lock
 
-libraries: ## renew what browsers get (htmx, uPlot) and are tested with (axe-core) from npm
+libraries: ## update the libraries of the pages (htmx, uPlot) and of their tests (axe-core) from npm
 	$(call library,uplot,$(UPLOT),$(BROWSER)/uplot,LICENSE dist/uPlot.iife.min.js dist/uPlot.min.css)
 	$(call library,htmx.org,$(HTMX),$(BROWSER)/htmx,LICENSE dist/htmx.min.js)
 	$(call library,axe-core,$(AXE),tests/browser/axe,LICENSE axe.min.js)

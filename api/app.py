@@ -89,7 +89,7 @@ def build_app(
         # takes a tenth of a second at the start, and would search it twice in each request.
         app.router.routes.extend(module.router.routes)
     if with_console:
-        # Not before: the templates and their library are for those who serve the console.
+        # Imported here, because only an application with the console needs the templates' library.
         from api.console.routes import console_routes
 
         app.router.routes.extend(console_routes())

@@ -18,13 +18,15 @@ class ApiMetrics:
         )
         self._seconds = Histogram(
             "proximity_api_request_seconds",
-            "From the request's head to the end of its answer",
+            "Time from the request's head to the end of its answer",
             ["method", "route"],
             buckets=_SECONDS,
             registry=registry,
         )
         self.in_flight = Gauge(
-            "proximity_api_requests_in_flight", "Requests being answered", registry=registry
+            "proximity_api_requests_in_flight",
+            "Requests that are being answered",
+            registry=registry,
         )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:

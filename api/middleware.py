@@ -28,7 +28,7 @@ _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'no
 _KEEP_NOTHING = (b"cache-control", b"no-store")
 _NO_FRAMES = (b"x-frame-options", b"DENY")
 _NO_REFERRER = (b"referrer-policy", b"no-referrer")
-# Those that an answer of its own kind may set otherwise.
+# Headers that an operation may set to another value.
 _DEFAULTS = (_POLICY, _KEEP_NOTHING, _NO_FRAMES, _NO_REFERRER)
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -76,7 +76,7 @@ class RequestMiddleware:
                 async with asyncio.timeout(self._seconds) as exchange.deadline:
                     await self._app(exchange.scope, receive, exchange.send)
             finally:
-                # Everything below is sent outside of the deadline.
+                # The answers below are sent after the deadline.
                 exchange.deadline = None
         except TimeoutError as error:
             await _give_up(exchange, error, unavailable("the answer took too long"))
@@ -129,7 +129,7 @@ class _Exchange:
             message["headers"] = self._with_ours(message["headers"])
         await self._send(message)
         if self.deadline is not None and not self.deadline.expired():
-            # The answer moves on: each piece has its own time.
+            # A piece was sent, so the time of the next piece begins.
             self.deadline.reschedule(min(_now() + self._seconds, self._end))
 
     def _with_ours(self, headers: Any) -> list[tuple[bytes, bytes]]:

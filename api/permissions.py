@@ -16,10 +16,10 @@
     decision
     audit        profile     list, of the kinds of record that the account may read
 
-Signing out and changing one's own password need a session and no level. Deleting a venue takes
-what is in it along and needs `region` alone. Explaining what one device would get needs `crm` too.
-The other areas (device, nfc, qrcode, tag, fidelity, form) are kept and shown; no
-operation needs them.
+Signing out and changing one's own password need a session and no level. Deleting a venue also
+deletes its records, and needs only `region`. Explaining a campaign for one device needs `crm` too.
+The other areas (device, nfc, qrcode, tag, fidelity, form) are stored and returned, but no operation
+needs them.
 """
 
 from collections.abc import Awaitable, Callable

@@ -66,7 +66,7 @@ Geofences = Annotated[list[Annotated[ById | Id, _IN_ORDER]], _listed("geofences 
 
 @reader(type="array", items={}, maxItems=_MOST)
 def shallow_list(value: Any) -> list[Any]:
-    """A list of anything that is not nested deeply: writers and readers of JSON have limits."""
+    """A list of any values. Nesting is limited, because JSON encoders and decoders have limits."""
     if not isinstance(value, list) or len(value) > _MOST or not is_plain(value):
         raise FieldError(
             f"accepted: a list of at most {_MOST}, nested {DEEPEST} deep at most, without NUL "
@@ -124,7 +124,7 @@ def _case(word: str) -> Schema:
 class ExplainQuestion(Fields):
     """The detection that a campaign is explained for; every field may be absent."""
 
-    at: Instant = Field(ABSENT, json_schema_extra={"description": "Now, when it is not given."})
+    at: Instant = Field(ABSENT, json_schema_extra={"description": "Default: now."})
     beacon: Annotated[
         ById | ByTriple | Id,
         _IN_ORDER,

@@ -17,10 +17,15 @@ from catalog.fields.values import INT64
 
 Limit = Annotated[
     Annotated[int, Field(ge=1, le=INT64)] | SkipJsonSchema[None],
-    Query(description="At most so many records; all when it is not given."),
+    Query(description="The most records of the answer; default: all."),
 ]
 After = Annotated[
-    int, Query(ge=0, le=INT64, description="Only records whose id is greater: the last id seen.")
+    int,
+    Query(
+        ge=0,
+        le=INT64,
+        description="Only records with a greater id: the last id of the previous page.",
+    ),
 ]
 
 PAGE = 500

@@ -39,7 +39,7 @@ class Services:
     connectors can be neither stored nor shown. `try_connector` makes one call to a company's
     service, and raises connectors.errors.NothingToTryError. `past_calls` reads the recent calls of
     a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
-    about a device, the newest first, and `live_decisions` a company's decisions behind a position,
+    about a device, the newest first, and `live_decisions` a company's decisions after a position,
     None while too many companies are watched; all four raise the errors of Redis.
     `max_detection_age` is in seconds.
     """

@@ -51,7 +51,7 @@ class FairSlots:
                 await mine
         except BaseException as error:
             if mine.done() and not mine.cancelled() and mine.exception() is None:
-                self._release()  # the slot was given in the moment that the wait ended
+                self._release()  # the slot was given at the moment when the wait ended
             else:
                 self._leave(network, mine)
             if isinstance(error, TimeoutError):

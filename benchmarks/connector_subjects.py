@@ -138,15 +138,9 @@ async def h11_connections(calls: int, url: str) -> Result:
     h11 on asyncio's streams, nothing else."""
     request, parts = build_request(_call(url), agent="benchmark", now=0.0), urlsplit(url)
     assert parts.hostname is not None
-    message = h11.Request(
-        method=request.method,
-        target=parts.path,
-        headers=[
-            ("host", parts.netloc),
-            ("content-length", str(len(request.body))),
-            *request.headers,
-        ],
-    )
+    headers = [(b"host", parts.netloc.encode()), *request.headers]
+    headers.append((b"content-length", b"%d" % len(request.body)))
+    message = h11.Request(method=request.method, target=parts.path, headers=headers)
     idle: list[_Connection] = []
 
     async def ask(_company: int) -> None:

@@ -202,8 +202,8 @@ def _open_sqlite(path: str, **options: Any) -> aiosqlite.Connection:
 def _open_file(path: str, **options: Any) -> sqlite3.Connection:
     """Create the file if it is missing, so that only its owner may read it.
 
-    SQLite gives the files beside it the same mode. The database holds password hashes and where
-    people were. An existing file keeps its mode.
+    SQLite gives the files beside it the same mode. The database contains password hashes and the
+    places where people were. An existing file keeps its mode.
     """
     if path != ":memory:" and not options.get("uri"):
         with suppress(OSError):  # it exists, or sqlite3 reports why it cannot be made
@@ -223,12 +223,12 @@ class _SqliteConnection(aiosqlite.Connection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._thread.daemon = True  # as SQLAlchemy sets it: no thread keeps an ended process alive
-        self._told_to_stop = False
+        self._is_stopping = False
         self._stopped: asyncio.Future[Any] | None = None
 
     def stop(self) -> "asyncio.Future[Any] | None":
         """Close the connection and end the thread. Returns the same future each time."""
-        if not self._told_to_stop:
-            self._told_to_stop = True
+        if not self._is_stopping:
+            self._is_stopping = True
             self._stopped = super().stop()
         return self._stopped

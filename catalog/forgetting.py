@@ -23,8 +23,8 @@ _TABLES = (DetectionTrace, AuthenticationTrace, Presence)
 class DeviceRows(NamedTuple):
     """How many rows are about a device.
 
-    Receptions and the rows of `statistic_device` are not counted. Without the device they hold a
-    number that leads to nobody; retention deletes them later.
+    Receptions and the rows of `statistic_device` are not counted. Once the device is deleted, its
+    id in them identifies nobody; retention deletes them later.
     """
 
     devices: int

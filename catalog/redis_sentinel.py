@@ -96,7 +96,7 @@ def connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
     client: Any = watchers.master_for(
         address.service, redis_class=SentinelRedis, **{**options, **address.options}
     )
-    assert isinstance(client, SentinelRedis)  # noqa: S101  # the class that was asked for
+    assert isinstance(client, SentinelRedis)  # noqa: S101  # the requested class
     return client
 
 
@@ -113,7 +113,7 @@ async def probe_sentinel(client: SentinelRedis, service: str) -> None:
         except ResponseError:
             raise RedisUrlError("no Sentinel there: use redis://") from None
         except (RedisError, OSError, TimeoutError):
-            continue  # another one may answer
+            continue  # another Sentinel may answer
         if service not in known:
             raise RedisUrlError(
                 f"Sentinel knows no service {service!r}; known: {', '.join(known) or 'none'}"

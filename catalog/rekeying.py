@@ -1,4 +1,4 @@
-"""Encrypts what connectors store with the first key of SECRET_KEY, so that older ones can go."""
+"""Encrypts the data of all connectors with the first key of SECRET_KEY, to retire older keys."""
 
 from dataclasses import dataclass, field
 
@@ -15,8 +15,8 @@ _AT_ONCE = 100  # in one transaction, so that no edit waits for long
 
 @dataclass(slots=True)
 class Rekeyed:
-    """How many connectors were encrypted anew, how many were already; and the companies of those
-    that no key decrypts."""
+    """The numbers of connectors that were encrypted again and that already had the first key, and
+    the companies of those that no key decrypts."""
 
     renewed: int = 0
     current: int = 0
@@ -24,7 +24,7 @@ class Rekeyed:
 
 
 async def rekey_connectors(database: Database, cipher: Cipher) -> Rekeyed:
-    """All connectors there are. Safe beside edits, and to run again."""
+    """Encrypt all connectors again. It is safe to run this beside edits, and repeatedly."""
     done, last = Rekeyed(), 0
     async with database.write.begin() as session:
         highest = await session.scalar(select(func.max(Connector.id))) or 0
@@ -34,7 +34,7 @@ async def rekey_connectors(database: Database, cipher: Cipher) -> Rekeyed:
 
 
 async def _next(database: Database, cipher: Cipher, done: Rekeyed, last: int) -> int | None:
-    """The next connectors behind the id `last`; the id of the last of them."""
+    """Encrypt the next connectors after the id `last`. Returns the id of the last of them."""
     async with database.write.begin() as session:
         wanted = (
             select(Connector)

@@ -80,7 +80,7 @@ class _Breaker:
 
 
 class LocalBreakers:
-    """A BreakerStore in this process's memory, used while Redis is away. It raises no errors."""
+    """A BreakerStore in this process's memory, used while Redis is down. It raises no errors."""
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self._policy = policy

@@ -1,7 +1,7 @@
 """Caches the breakers' states in this process and reports the outcomes of its calls.
 
 One exchange with the shared store reports outcomes and receives states for many companies, so a
-call costs no round trip of its own. While the store is away, the process uses its own breakers.
+call costs no round trip of its own. While the store is down, the process uses its own breakers.
 """
 
 import asyncio

@@ -20,8 +20,11 @@ Counts = tuple[tuple[Reason, int], ...]
 
 
 class DecisionTally(msgspec.Struct, frozen=True, eq=False):
-    """What a decision adds to the counts: campaigns by reason. `granted` and `throttled` stand
-    beside the closed ones. Decisions that add the same share one, so that a batch has few."""
+    """The numbers that a decision adds to the metrics: campaigns by reason.
+
+    `granted` and `throttled` are apart from the closed ones. Decisions with equal numbers share one
+    tally, so that a batch has few.
+    """
 
     reason: Reason
     closed: Counts
@@ -30,7 +33,7 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def outcomes(self) -> Counts:
-        """Every refusal, the throttled included, by reason; what is granted is not in it."""
+        """The refused campaigns by reason, the throttled ones included."""
         held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
         return self.closed + held_back
 
@@ -88,7 +91,8 @@ class Phase:
 
     `caps` has (id, delay, campaign) of each open campaign, `closed_campaigns` the ids of the closed
     ones by reason, in the order of the checks. `none_granted` and `all_granted` are the two
-    decisions that nearly all detections share.
+    decisions that nearly all detections share. `mark` is an object of its own: by it the phase is
+    known again without being kept.
     """
 
     __slots__ = (
@@ -96,6 +100,7 @@ class Phase:
         "caps",
         "closed",
         "closed_campaigns",
+        "mark",
         "none_granted",
         "open",
         "since",
@@ -109,6 +114,7 @@ class Phase:
         open_: tuple[CampaignSnapshot, ...],
         closed: Mapping[Reason, Sequence[int]],
     ) -> None:
+        self.mark = object()
         self.since = since
         self.until = until
         self.open = open_
@@ -126,8 +132,10 @@ class Phase:
         return Decision(reason, self.closed, throttled, granted, self.open, closed)
 
     def throttled_until(self, held: Mapping[int, float]) -> float:
-        """The first time at which one of its campaigns is granted to a device with these claims,
-        all of which are throttled now."""
+        """The first time at which a campaign is granted to a device that holds these claims.
+
+        All open campaigns must be throttled now.
+        """
         return min((held[number] + delay for number, delay, _ in self.caps), default=inf)
 
     def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:
@@ -260,7 +268,7 @@ _FUTURE = _refusal(Reason.FUTURE)
 def _refusal_of(
     venue: VenueSnapshot, active: bool, campaigns: Sequence[CampaignSnapshot]
 ) -> Decision | None:
-    """The first checks of all: they look at nothing of the detection but its beacon."""
+    """The first checks, which depend on the beacon alone."""
     if not venue.active:
         return _INACTIVE_VENUE
     if not active:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rules.compared import (
+from rules.compared_values import (
     ComparedValues,
     compared_activity,
     compared_age,

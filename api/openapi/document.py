@@ -28,12 +28,12 @@ statistics, audit.
 
 Sign in with `POST /v2/auth`, then send the account's e-mail as `x-service-key` and the token as
 `x-service-token`. Flags are accepted as true/false, 1/0, also as strings; timestamps as
-`2026-11-20T10:00:00+0100` or in RFC 3339. A PUT leaves optional fields that are not given as they
-are. Fields that are not listed are ignored.
+`2026-11-20T10:00:00+0100` or in RFC 3339. A PUT does not change optional fields that it omits.
+Fields that are not listed are ignored.
 
-A text is never null: it is empty where nobody filled it. A number or a time that nobody filled is
-null. Only `token_push` and `id_connector` of a device are left out where there is none. In
-requests null and an empty text both empty an optional text.
+A text is never null: it is empty if it was never set. A number or a time that was never set is
+null. Only `token_push` and `id_connector` of a device are omitted if it has none. In requests null
+and an empty text both clear an optional text.
 """
 REQUESTS: tuple[type[Fields], ...] = (
     Credentials,

@@ -23,7 +23,7 @@ _REFUSALS = {
         "too many attempts to sign in",
     ),
     503: (
-        "Not now: the database does not answer, or too many ask at once.",
+        "Not now: the database does not answer, or there are too many requests.",
         "the database does not answer",
     ),
 }
@@ -67,7 +67,7 @@ def operation(
         extra["requestBody"] = {"required": True, "content": content}
     return {
         "summary": summary,
-        # Generated clients name their functions by it.
+        # Generated clients use the operation's id as a function's name.
         "operation_id": re.sub(r"[^a-z]+", "_", summary.lower()),
         "status_code": status,
         "response_model": answers,

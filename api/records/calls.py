@@ -12,24 +12,26 @@ from connectors.reports import BreakerStatus, Pairs
 Outcome = Annotated[
     str,
     Field(
-        description="What came of it, or why nothing did.",
+        description="The outcome, or the reason of the failure.",
         json_schema_extra={
             "enum": ["published", "declined", *(fault.value for fault in CallFault)]
         },
     ),
 ]
-Detail = Annotated[str, Field(description="More about a failure.")]
+Detail = Annotated[str, Field(description="Details of a failure.")]
 Milliseconds = Annotated[float, AfterValidator(lambda seconds: round(seconds, 3))]
-Seconds = Annotated[Milliseconds | None, Field(description="null when the service was not called.")]
+Seconds = Annotated[Milliseconds | None, Field(description="null if the service was not called.")]
 
 
 class BreakerAnswer(Answer):
     """A connectors.reports.BreakerSummary."""
 
     state: BreakerStatus
-    calls: Count = Field(description="The last calls, which it looks at; none while open.")
-    failures: Count = Field(description="How many of them failed.")
-    seconds: Milliseconds = Field(validation_alias="wait", description="Until it lets a call try.")
+    calls: Count = Field(description="The number of last calls that it considers; 0 while open.")
+    failures: Count = Field(description="How many of these calls failed.")
+    seconds: Milliseconds = Field(
+        validation_alias="wait", description="The seconds until it permits a trial call."
+    )
 
 
 class CallAnswer(Answer):
@@ -42,7 +44,7 @@ class CallAnswer(Answer):
     campaign_id: Id = Field(validation_alias="campaign")
     outcome: Outcome
     detail: Detail
-    status: int | None = Field(description="Of the reply; null when there was none.")
+    status: int | None = Field(description="The reply's status; null if there was no reply.")
     seconds: Seconds
     tries: Count
 

@@ -86,7 +86,7 @@ async def applications(session: AsyncSession, where: Where, page: Page) -> list[
 
 
 def connector(stored: Connector, cipher: Cipher) -> dict[str, Any]:
-    """A connector for its company; of the signing secret only whether there is one.
+    """A connector as its company sees it: it shows only whether there is a signing secret.
 
     Raises DecryptionError.
     """

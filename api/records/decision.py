@@ -34,7 +34,7 @@ class DecisionAnswer(Answer):
 
     detected_at: Timestamp
     decided_at: Timestamp
-    lieu: str = Field(description="The venue; empty when it is not known any more.")
+    lieu: str = Field(description="The venue's name; empty if the venue was deleted.")
     beacon: HeardBeaconAnswer
     proximity: Literal["immediate", "near", "far", "unknown"]
     reason: str = Field(
@@ -43,7 +43,7 @@ class DecisionAnswer(Answer):
         json_schema_extra=_REASONS,
     )
     campaigns: list[CampaignOutcomeAnswer] = Field(
-        description="What became of each; none when the detection was refused."
+        description="The outcome of each campaign; empty if the detection was refused."
     )
 
 

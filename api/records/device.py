@@ -77,7 +77,7 @@ async def devices(session: AsyncSession, where: Where, page: Page) -> list[Recor
 async def authentications(session: AsyncSession, device_id: int, page: Page) -> list[Record]:
     """A page of a device's authentications, the newest first: one query, two after another page.
 
-    After a trace that is gone there are no more, because the oldest traces are deleted first.
+    If the trace `after` was deleted the page is empty, because the oldest traces are deleted first.
     """
     trace = AuthenticationTrace
     older = await _older(session, trace, device_id, page.after)
@@ -98,8 +98,8 @@ async def detections(
 ) -> list[Record]:
     """A page of a device's detections, the newest first: four queries, five after another page.
 
-    Deleted beacons and venues are shown as they were. Of a beacon that is another company's now
-    only the id is shown; of such a venue no name is shown.
+    Deleted beacons and venues are shown as they were. If a beacon belongs to another company now,
+    only its id is shown; if a venue does, its name is not shown.
     """
     trace = DetectionTrace
     older = await _older(session, trace, device_id, page.after)

@@ -16,7 +16,7 @@ Check = Annotated[str, Field(json_schema_extra={"enum": _CHECKS})]
 class CheckAnswer(Answer):
     """A rules.explanation.ExplainedCheck."""
 
-    check: Check = Field(description="The check, by the reason that it gives.")
+    check: Check = Field(description="The check, named by the reason of its refusals.")
     passed: bool
     found: str
     needed: str
@@ -38,9 +38,11 @@ class NamedAnswer(Answer):
 class ClaimAnswer(Answer):
     """A rules.explanation.HeldClaim."""
 
-    notification: str = Field(description="The id of the notification that holds it.")
+    notification: str = Field(description="The id of the notification that holds the claim.")
     detected_at: Timestamp
-    ends_at: Timestamp = Field(description="Until then the campaign is not sent to the device.")
+    ends_at: Timestamp = Field(
+        description="The end of the claim: before it the campaign is not sent to the device."
+    )
 
 
 class ExplanationAnswer(Answer):
@@ -49,7 +51,7 @@ class ExplanationAnswer(Answer):
     at: Timestamp
     proximity: Literal["immediate", "near", "far", "unknown"]
     beacon: ExplainedBeaconAnswer | None = Field(
-        description="null when the campaign targets no beacon, and none was given."
+        description="null if the campaign targets no beacon and the request names none."
     )
     campaign: NamedAnswer
     reason: str = Field(
@@ -57,12 +59,14 @@ class ExplanationAnswer(Answer):
         json_schema_extra={"enum": [*_CHECKS, Reason.GRANTED.value]},
     )
     checks: list[CheckAnswer] = Field(description="Every check, in order.")
-    claim: ClaimAnswer | None = Field(description="The newest of the device on the campaign.")
+    claim: ClaimAnswer | None = Field(description="The newest claim of the device on the campaign.")
     next_at: Timestamp | None = Field(
         description="The first moment, from `at` on, at which it would fire, as far as is known "
         "now; null if there is none."
     )
-    blocked_by: list[Check] = Field(description="Then the checks that fail whatever the time.")
+    blocked_by: list[Check] = Field(
+        description="If `next_at` is null: the checks that fail at any time."
+    )
 
 
 def shown_check(check: ExplainedCheck) -> Record:
@@ -72,7 +76,7 @@ def shown_check(check: ExplainedCheck) -> Record:
 
 
 def shown_campaign(explained: ExplainedCampaign) -> Record:
-    """The outcome of one campaign, with its own checks; times are on its clock."""
+    """The outcome of one campaign, with its own checks; times are in its local time."""
     claim, written = explained.claim, explained.clock.written
     return {
         "campaign": {"id": explained.campaign.id, "name": explained.campaign.name},

@@ -14,7 +14,7 @@ _CLOCK = zone_clock("UTC")
 
 
 class LiveOutcome(NamedTuple):
-    """A campaign, and the reason that it met."""
+    """A campaign, and the reason of its outcome."""
 
     id: int
     name: str
@@ -22,7 +22,10 @@ class LiveOutcome(NamedTuple):
 
 
 class LiveDecision(NamedTuple):
-    """A decision; times in epoch seconds. `left_out` were too many to be passed on before it."""
+    """A decision; times in epoch seconds.
+
+    `left_out` counts decisions before it that were not passed on, because there were too many.
+    """
 
     detected_at: float
     decided_at: float
@@ -35,7 +38,7 @@ class LiveDecision(NamedTuple):
 
 
 class LiveDecisions(NamedTuple):
-    """What came behind a place, and the place to go on from."""
+    """The decisions after a position, and the position for the next request."""
 
     after: str
     decisions: list[LiveDecision]
@@ -49,16 +52,16 @@ class LiveDecisionAnswer(Answer):
     proximity: Literal["immediate", "near", "far", "unknown"]
     reason: str = Field(json_schema_extra=_REASONS)
     campaigns: list[CampaignOutcomeAnswer]
-    left_out: Count = Field(description="Decisions before it that were too many to be shown.")
+    left_out: Count = Field(description="The number of decisions before it that were left out.")
 
 
 class LiveDecisionsAnswer(Answer):
-    after: Annotated[str, Field(description="What the next request gives as `after`.")]
+    after: Annotated[str, Field(description="The value of `after` for the next request.")]
     decisions: list[LiveDecisionAnswer]
 
 
 def shown_live(found: LiveDecisions) -> Record:
-    """As the interface shows it; times in UTC."""
+    """The decision as an answer; times in UTC."""
     return {"after": found.after, "decisions": [_shown(each) for each in found.decisions]}
 
 

@@ -46,9 +46,9 @@ class SessionEnvelopeAnswer(Answer):
     ),
 )
 async def authenticate(request: Request) -> Response:
-    """A session for an e-mail and a password.
+    """Create a session for an e-mail and a password.
 
-    An unknown address and a wrong password are answered alike, and take alike.
+    An unknown address and a wrong password get the same answer in the same time.
     """
     services = services_of(request)
     limits = services.limits

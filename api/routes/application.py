@@ -42,7 +42,7 @@ async def list_applications(
     **operation("Create application", ApplicationAnswer, body=ApplicationInput, status=201),
 )
 async def create_application(caller: Writer) -> Response:
-    """A new application. The service makes its `api_key`, which stays as it is."""
+    """Create an application. The service generates its `api_key`, which never changes."""
     values = await caller.values(ApplicationInput)
 
     async def work(session: AsyncSession) -> Record:
@@ -60,7 +60,7 @@ async def create_application(caller: Writer) -> Response:
     **operation("Edit application", ApplicationAnswer, body=ApplicationInput),
 )
 async def edit_application(caller: Writer, number: ApplicationId) -> Response:
-    """The application, changed. Optional fields that are not given stay as they are."""
+    """Change an application. Optional fields that are not given stay as they are."""
     values = await caller.values(ApplicationInput)
 
     async def work(session: AsyncSession) -> Record:

@@ -76,10 +76,10 @@ async def list_audit(
     after: After = 0,
     before: Before = None,
 ) -> Response:
-    """Changes that the company's accounts made here, the oldest first; with `before` the newest.
+    """Changes by the company's accounts, the oldest first; with `before` the newest first.
 
-    Those of records that the account may read. Secrets are left out: of them only that they
-    changed. Long texts are shortened.
+    The list contains changes of records that the account may read. Of a secret it shows only that
+    it changed. Long texts are shortened.
     """
     kinds = [kind for kind in AUDITED_KINDS if caller.account.level(_AREAS[kind]) >= READ]
     where: Where = (AuditEntry.company_id == caller.company_id, AuditEntry.kind.in_(kinds))

@@ -38,7 +38,7 @@ _TAKEN = {
     **operation("Create beacon", BeaconAnswer, body=BeaconInput, status=201, also=_TAKEN),
 )
 async def create_beacon(caller: Writer, venue_id: VenueId) -> Response:
-    """A new beacon in the venue."""
+    """Create a beacon in the venue."""
     values = await caller.values(BeaconInput)
 
     async def work(session: AsyncSession) -> Record:
@@ -78,7 +78,7 @@ async def get_beacon(caller: Reader, venue_id: VenueId, number: RecordId) -> Res
     **operation("Edit beacon", BeaconAnswer, body=BeaconInput, also=_TAKEN),
 )
 async def edit_beacon(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
-    """The beacon, changed. Optional fields that are not given stay as they are."""
+    """Change a beacon. Optional fields that are not given stay as they are."""
     values = await caller.values(BeaconInput)
     tags = values.pop("tags", None)
 
@@ -100,5 +100,5 @@ async def edit_beacon(caller: Writer, venue_id: VenueId, number: RecordId) -> Re
 
 @router.delete("/region/{id}/beacon/{uid}", **operation("Delete beacon", DoneAnswer))
 async def delete_beacon(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
-    """Delete the beacon; nothing fires at it any more."""
+    """Delete the beacon. No campaign fires at it any more."""
     return await delete_in_venue(caller, Beacon, venue_id, number)

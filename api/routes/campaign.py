@@ -38,12 +38,12 @@ _CAMPAIGNS_A_PAGE = 50
     **operation("Create campaign", CampaignAnswer, body=CampaignCreate, status=201),
 )
 async def create_campaign(caller: Writer, venue_id: VenueId) -> Response:
-    """A new campaign of the venue.
+    """Create a campaign of the venue.
 
-    With format connector no other content is needed, and the company's connector may be set up
-    later: until it is, the campaign sends nothing. Limited are the bytes of title, push, template,
-    url, html, nfcs and qrcodes together, the campaigns of a venue, and how many are open at a
-    beacon at once; each refusal says the limit.
+    A campaign of format connector needs no other content. The company's connector may be set up
+    later; until then the campaign sends nothing. There are limits on the bytes of title, push,
+    template, url, html, nfcs and qrcodes together, on the campaigns of a venue, and on the
+    campaigns that are open at a beacon at the same time; each refusal names the limit.
     """
     values = await caller.values(CampaignCreate, campaign_conflicts)
 
@@ -93,7 +93,7 @@ async def get_campaign(caller: Reader, venue_id: VenueId, number: RecordId) -> R
     "/lieu/{id}/campaign/{uid}", **operation("Edit campaign", CampaignAnswer, body=CampaignEdit)
 )
 async def edit_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
-    """The campaign, changed. Optional fields and references that are not given stay."""
+    """Change a campaign. Optional fields and references that are not given stay as they are."""
     values = await caller.values(CampaignEdit)
     relations = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
 
@@ -117,14 +117,14 @@ async def edit_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> 
 
 @router.delete("/lieu/{id}/campaign/{uid}", **operation("Delete campaign", DoneAnswer))
 async def delete_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
-    """Delete the campaign; it is not sent any more."""
+    """Delete the campaign. It is not sent any more."""
     return await delete_in_venue(caller, Campaign, venue_id, number)
 
 
 async def _referred(
     session: AsyncSession, company_id: int, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The records that the given references name, by attribute."""
+    """The records that the references name, by attribute."""
     finders = {"tags": find_tags, "beacons": find_beacons, "geofencings": find_geofences}
     return {
         name: await find(session, company_id, values[name])

@@ -31,7 +31,7 @@ Writer = Annotated[AuthorizedCaller, may_write("connector")]
 Reader = Annotated[AuthorizedCaller, may_read("connector")]
 _UNDER_WAY = {
     429: (
-        "It is under way already; `retry-after` says how many seconds to wait.",
+        "A test is running already; `retry-after` says how many seconds to wait.",
         "the company's connector is being tested already",
     )
 }
@@ -53,10 +53,10 @@ async def get_connector(caller: Reader) -> Response:
 
 @router.put("/connector", **operation("Update connector", ConnectorAnswer, body=ConnectorInput))
 async def update_connector(caller: Writer) -> Response:
-    """The connector, made or changed.
+    """Create or change the connector.
 
-    The url may only lead to public addresses. A name that does not resolve now is accepted: each
-    call looks again.
+    The url may only lead to public addresses. A host name that does not resolve now is accepted,
+    because each call resolves it again.
     """
     cipher = _cipher(caller)
     values = await _values(caller)
@@ -77,7 +77,7 @@ async def update_connector(caller: Writer) -> Response:
 
 @router.delete("/connector", **operation("Delete connector", DoneAnswer))
 async def delete_connector(caller: Writer) -> Response:
-    """Delete the connector: campaigns of format connector send nothing until there is another."""
+    """Delete the connector. Without one, campaigns of format connector send nothing."""
 
     async def work(session: AsyncSession) -> None:
         stored = await _stored(session, caller, lock=True)
@@ -94,11 +94,11 @@ async def delete_connector(caller: Writer) -> Response:
     **operation("Test connector", ConnectorTrialAnswer, also=_UNDER_WAY),
 )
 async def test_connector(caller: Writer) -> Response:
-    """Call the connector once, about a sample detection by a test device.
+    """Call the connector once, about a sample detection of a test device.
 
-    Shows what was sent and what came back, secrets masked, long texts shortened, and what the
-    reply would lead to. Nothing is published, nothing is tried again, the breaker does not count
-    it. One at a time.
+    Returns the request and the reply, with masked secrets and shortened texts, and the notification
+    that would follow. Nothing is published, the call is not retried, and the breaker does not count
+    it. One test runs at a time.
     """
     services = caller.services
     cipher = _cipher(caller)

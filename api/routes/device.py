@@ -31,17 +31,19 @@ router = APIRouter(prefix=PREFIX, tags=["crm"])
 _log = structlog.get_logger(__name__)
 Traces = Annotated[
     int,
-    Query(ge=1, le=1000, description="At most so many of `auth` and of `beacon`."),
+    Query(ge=1, le=1000, description="The most entries of `auth` and of `beacon`."),
 ]
 AfterDetection = Annotated[
     int,
-    Query(ge=0, le=INT64, description="Only what follows in `beacon`: the last id seen there."),
+    Query(
+        ge=0, le=INT64, description="Older entries of `beacon`: the last id of the previous page."
+    ),
 ]
 AfterAuthentication = Annotated[
     int,
-    Query(ge=0, le=INT64, description="Only what follows in `auth`: the last id seen there."),
+    Query(ge=0, le=INT64, description="Older entries of `auth`: the last id of the previous page."),
 ]
-Udid = Annotated[str | None, Query(description="Only the device of this udid, if there is one.")]
+Udid = Annotated[str | None, Query(description="Only the device with this udid, if there is one.")]
 _LONGEST_UDID = 255
 _NEWEST = 100
 _ACCEPTED = "accepted: an array with this device and its test flag, or the flag alone as test"
@@ -58,7 +60,7 @@ async def list_devices(
     where: Where = (Device.company_id == caller.company_id,)
     if udid is not None:
         if "\0" in udid or len(udid) > _LONGEST_UDID:
-            raise bad_fields({"udid": f"accepted: at most {_LONGEST_UDID} characters, none NUL"})
+            raise bad_fields({"udid": f"accepted: at most {_LONGEST_UDID} characters, no NUL"})
         where = (*where, Device.udid == udid)
     return await listed(caller, device.devices, where, after=after, limit=limit)
 
@@ -73,7 +75,7 @@ async def get_device(
 ) -> Response:
     """A device and its traces, the newest first.
 
-    `after` goes on in `beacon`, `after_auth` in `auth`.
+    `after` continues the list `beacon`, `after_auth` the list `auth`.
     """
     pages = _TracePages(auth=Page(after_auth, limit), beacon=Page(after, limit))
     async with caller.services.database.autocommit() as session:
@@ -84,11 +86,10 @@ async def get_device(
 async def list_decisions(
     caller: Annotated[AuthorizedCaller, may_read("device")], number: DeviceId
 ) -> Response:
-    """What became of the device's last detections of the last day, the newest first.
+    """The decisions on the device's last detections of the last day, the newest first.
 
-    Plain repeats are left out: a device that stays where it was, with the same outcome. How many
-    are kept is a setting of the service, which may keep none; when very much comes at once, some
-    are left out.
+    Exact repeats are left out: a device that stays at a beacon with the same outcome. A setting of
+    the service limits how many are kept, and may be 0. Under high load more are left out.
     """
     services, company = caller.services, caller.company_id
     query = select(Device.udid).where(Device.id == number, Device.company_id == company)

@@ -23,7 +23,7 @@ from rules.model import Reason, Zone
 
 router = APIRouter(prefix=PREFIX, tags=["campaign"])
 _log = structlog.get_logger(__name__)
-# Checks that are left out if the campaign targets no beacon and none is given.
+# Checks that are left out if the campaign targets no beacon and the request names none.
 _OF_A_BEACON = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
 
 
@@ -34,12 +34,12 @@ _OF_A_BEACON = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
 async def explain_one(
     caller: Annotated[AuthorizedCaller, may_read("campaign")], venue_id: VenueId, number: RecordId
 ) -> Response:
-    """Why the campaign would fire for a detection, or why not, and when it would.
+    """Explain why the campaign would or would not fire for a detection, and when it would.
 
-    The rules are those of the engine, the catalog is the last that was saved. Every field may be
-    left out: `at` is now, `beacon` the first active one that the campaign targets, `proximity` as
-    near as that beacon asks for. With `udid` the device's claim counts, and level 1 in the area crm
-    is needed too. Nothing is sent, and no claim is taken.
+    The rules are the engine's; the catalog is the present one. Every field is optional: `at`
+    defaults to now, `beacon` to the first active beacon that the campaign targets, `proximity` to
+    the zone that this beacon requires. With `udid` the device's claim counts, and the account needs
+    level 1 in the area crm too. Nothing is sent, and no claim is taken.
     """
     values = await caller.values(ExplainQuestion)
     udid = values.get("udid")

@@ -29,7 +29,7 @@ Reader = Annotated[AuthorizedCaller, may_read("geofence")]
     **operation("Create geofence", GeofenceAnswer, body=GeofenceInput, status=201),
 )
 async def create_geofence(caller: Writer, venue_id: VenueId) -> Response:
-    """A new geofence in the venue."""
+    """Create a geofence in the venue."""
     values = await caller.values(GeofenceInput)
 
     async def work(session: AsyncSession) -> Record:
@@ -63,7 +63,7 @@ async def get_geofence(caller: Reader, venue_id: VenueId, number: RecordId) -> R
     **operation("Edit geofence", GeofenceAnswer, body=GeofenceInput),
 )
 async def edit_geofence(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
-    """The geofence, changed."""
+    """Change a geofence."""
     values = await caller.values(GeofenceInput)
 
     async def work(session: AsyncSession) -> Record:

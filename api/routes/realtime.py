@@ -1,4 +1,4 @@
-"""GET /realtime/decisions: what running triggers decide, as it happens."""
+"""GET /realtime/decisions: a live sample of the decisions of running triggers."""
 
 import re
 from collections.abc import Iterable
@@ -26,20 +26,24 @@ After = Annotated[
     str | None,
     Query(
         json_schema_extra={"pattern": _PLACE.pattern},
-        description="Only what came behind it: `after` of the answer before.",
+        description="`after` of the previous answer: return only later decisions.",
     ),
 ]
-VenueNamed = Annotated[str | None, Query(alias="lieu", description="Only at the venue so named.")]
+VenueNamed = Annotated[
+    str | None, Query(alias="lieu", description="Only at the venue with this name.")
+]
 CampaignOnly = Annotated[
     int | None,
-    Query(alias="campaign", ge=1, le=INT64, description="Only where this campaign is, by its id."),
+    Query(
+        alias="campaign", ge=1, le=INT64, description="Only at beacons of this campaign, by its id."
+    ),
 ]
 ReasonOnly = Annotated[
     str | None,
     Query(
         alias="reason",
         json_schema_extra={"enum": _REASONS},
-        description="Only with this outcome, of a campaign or of all.",
+        description="Only with this outcome, of a campaign or of the whole detection.",
     ),
 ]
 
@@ -52,15 +56,15 @@ async def live_decisions(
     campaign: CampaignOnly = None,
     reason: ReasonOnly = None,
 ) -> Response:
-    """A sample of what triggers decide about the company's beacons; no device is named.
+    """A sample of the triggers' decisions at the company's beacons; no device is named.
 
-    To be asked once a second: triggers pass decisions on while somebody asks, at most a hundred a
-    second of each process, and `left_out` counts the others. Five seconds after the last request
-    they stop. At most 200 decisions an answer, the oldest first.
+    Poll once a second. While a client polls, each trigger process passes on at most a hundred
+    decisions a second; `left_out` counts the others. Triggers stop five seconds after the last
+    request. An answer has at most 200 decisions, the oldest first.
     """
     faults = {}
     if after is not None and not _PLACE.fullmatch(after):
-        faults["after"] = "accepted: `after` of the answer before"
+        faults["after"] = "accepted: `after` of the previous answer"
     if reason is not None and reason not in _REASONS:
         faults["reason"] = f"accepted: {', '.join(_REASONS)}"
     if faults:

@@ -1,4 +1,4 @@
-"""GET /statistics/days and /statistics/totals: the daily figures, added up."""
+"""GET /statistics/days and /statistics/totals: sums of the daily statistics."""
 
 from typing import Annotated
 
@@ -19,12 +19,16 @@ router = APIRouter(prefix=PREFIX, tags=["analytic"])
 Reader = Annotated[AuthorizedCaller, may_read("statistics")]
 _VENUE = "venue"
 Visits = Annotated[
-    Count, Field(description="Devices of each day and record, added up over the days.")
+    Count,
+    Field(description="The sum over the days of the distinct devices of each day and record."),
 ]
 RecordOnly = Annotated[
-    int | None, Query(alias="id", ge=1, le=INT64, description="Only of this record of the kind.")
+    int | None,
+    Query(alias="id", ge=1, le=INT64, description="Only this record of the kind, by its id."),
 ]
-Largest = Annotated[int, Query(alias="limit", ge=1, le=100, description="At most so many.")]
+Largest = Annotated[
+    int, Query(alias="limit", ge=1, le=100, description="The most records of the answer.")
+]
 
 
 class DayTotalAnswer(Answer):
@@ -54,9 +58,9 @@ async def statistics_by_day(
     venue: VenueOnly = None,
     number: RecordOnly = None,
 ) -> Response:
-    """What a kind of record (venues, unless `kind` says another) or one record comes to, by day.
+    """The sums by day, of all records of a kind (venues by default) or of one record.
 
-    Days without any are left out.
+    Days without detections and notifications are left out.
     """
     choice = chosen_lines(first, last, kind or _VENUE, venue, caller.services.clock())
     async with caller.services.database.autocommit() as session:
@@ -73,9 +77,9 @@ async def statistics_by_record(
     venue: VenueOnly = None,
     limit: Largest = 20,
 ) -> Response:
-    """What each record of a kind (venues, unless `kind` says another) comes to in those days.
+    """The sums of each record of a kind (venues by default) over the days.
 
-    The largest first: campaigns by notifications, the others by detections.
+    The largest come first: campaigns by notifications, the others by detections.
     """
     choice = chosen_lines(first, last, kind or _VENUE, venue, caller.services.clock())
     async with caller.services.database.autocommit() as session:

@@ -1,4 +1,4 @@
-"""GET /statistics: what was detected and sent, by day, as JSON or CSV."""
+"""GET /statistics: detections and notifications by day, as JSON or CSV."""
 
 import csv
 import io
@@ -54,19 +54,19 @@ _COLUMNS = tuple(StatisticLineAnswer.model_fields)
 _DAY = {"format": "date"}
 First = Annotated[
     str | None,
-    Query(alias="from", json_schema_extra=_DAY, description="First day; else a week up to `to`."),
+    Query(
+        alias="from", json_schema_extra=_DAY, description="First day; default: a week before `to`."
+    ),
 ]
 Last = Annotated[
-    str | None, Query(alias="to", json_schema_extra=_DAY, description="Last day; else today.")
+    str | None, Query(alias="to", json_schema_extra=_DAY, description="Last day; default: today.")
 ]
 Kind = Annotated[
     str | None,
-    Query(
-        json_schema_extra={"enum": list(STATISTIC_KINDS)}, description="Only lines of this kind."
-    ),
+    Query(json_schema_extra={"enum": list(STATISTIC_KINDS)}, description="Only this kind of line."),
 ]
 VenueOnly = Annotated[
-    int | None, Query(alias="venue", ge=1, le=INT64, description="Only of this venue, by its id.")
+    int | None, Query(alias="venue", ge=1, le=INT64, description="Only this venue, by its id.")
 ]
 Pages = AsyncIterator[list[StatisticLine]]
 
@@ -82,8 +82,9 @@ async def statistics(
 ) -> StreamingResponse:
     """Detections, devices and notifications by day, venue, beacon and campaign.
 
-    A day is that of the venue's time zone. Devices are distinct within their line: they do not
-    add up. Test devices are left out. With `accept: text/csv` the answer is CSV.
+    A day is a day of the venue's local time. The devices of a line are distinct, so the numbers of
+    several lines cannot be added. Test devices are left out. With `accept: text/csv` the answer is
+    CSV.
     """
     choice = chosen_lines(first, last, kind, venue, caller.services.clock())
     pages = _pages(caller.services.database, caller.company_id, choice)
@@ -108,7 +109,7 @@ def _wants_csv(accept: str) -> bool:
 def chosen_lines(
     first: str | None, last: str | None, kind: str | None, venue: int | None, now: datetime
 ) -> StatisticFilter:
-    """The lines that the parameters ask for. Raises ApiError 400."""
+    """The selection that the parameters describe. Raises ApiError 400."""
     faults: dict[str, str] = {}
     begin, end = _days(_day(first, "from", faults), _day(last, "to", faults), now)
     if kind is not None and kind not in STATISTIC_KINDS:

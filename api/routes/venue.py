@@ -30,7 +30,7 @@ Reader = Annotated[AuthorizedCaller, may_read("venue")]
 )
 @router.post("/region", **operation("Create venue", VenueAnswer, body=VenueInput, status=201))
 async def create_venue(caller: Writer) -> Response:
-    """A new venue."""
+    """Create a venue."""
     values = await caller.values(VenueInput)
 
     async def work(session: AsyncSession) -> Record:
@@ -58,7 +58,7 @@ async def get_venue(caller: Reader, venue_id: VenueId) -> Response:
 
 @router.put("/region/{id}", **operation("Edit venue", VenueAnswer, body=VenueInput))
 async def edit_venue(caller: Writer, venue_id: VenueId) -> Response:
-    """The venue, changed. Optional fields that are not given stay as they are."""
+    """Change a venue. Optional fields that are not given stay as they are."""
     values = await caller.values(VenueInput)
 
     async def work(session: AsyncSession) -> Record:
@@ -72,7 +72,7 @@ async def edit_venue(caller: Writer, venue_id: VenueId) -> Response:
 
 @router.delete("/region/{id}", **operation("Delete venue", DoneAnswer))
 async def delete_venue(caller: Writer, venue_id: VenueId) -> Response:
-    """Delete the venue with its beacons, geofences and campaigns; none of them fires any more."""
+    """Delete the venue with its beacons, geofences and campaigns. None of them fires any more."""
 
     async def work(session: AsyncSession) -> None:
         await session.delete(await lock_venue(session, caller.company_id, venue_id))

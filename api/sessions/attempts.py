@@ -82,7 +82,7 @@ class LoginAttempts:
             async with asyncio.timeout(self._deadline):
                 await self._redis.delete(key)
         except (RedisError, OSError, TimeoutError) as error:
-            _log.warning("a good login stays counted", error=type(error).__name__)
+            _log.warning("a successful login stays counted", error=type(error).__name__)
 
     async def give_back(self, email: str, network: str) -> None:
         """Subtract one attempt that failed through no fault of the caller."""
@@ -92,7 +92,7 @@ class LoginAttempts:
             async with asyncio.timeout(self._deadline):
                 await self._give_back(keys=[key], args=[])
         except (RedisError, OSError, TimeoutError) as error:
-            _log.warning("a login that was not looked at stays counted", error=type(error).__name__)
+            _log.warning("a login that was not checked stays counted", error=type(error).__name__)
 
     def _key(self, email: str, network: str) -> str:
         # Hashed, so that the key's length is bounded and Redis holds no list of accounts.

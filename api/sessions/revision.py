@@ -18,8 +18,8 @@ class AccessRevision:
     """The count of changes (catalog.access), read every `poll` seconds.
 
     `known` is the count while the last successful read began less than `trusted` seconds ago.
-    Sessions cached under that count are valid. Otherwise (SQL is away, say) it is None, and no
-    cached session is valid.
+    Sessions cached under that count are valid. Otherwise (for example while SQL is down) it is
+    None, and no cached session is valid.
     """
 
     def __init__(
@@ -58,6 +58,6 @@ class AccessRevision:
                 failing = False
             except (SQLAlchemyError, PostgresError, InterfaceError, OSError, TimeoutError) as error:
                 if not failing:
-                    _log.warning("sessions are not remembered: SQL is away", error=repr(error))
+                    _log.warning("sessions are not cached: SQL does not answer", error=repr(error))
                 failing = True
             await asyncio.sleep(self._poll)

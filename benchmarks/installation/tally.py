@@ -41,7 +41,6 @@ class TopicTally:
         # When a notification came, and how long after its detection.
         self.latencies: deque[tuple[float, float]] = deque(maxlen=_KEPT_LATENCIES)
         self.titles: dict[str, float] = {}
-        self.last_answer = 0.0
         self._consumer = Consumer(
             {
                 "bootstrap.servers": kafka,
@@ -98,7 +97,6 @@ class TopicTally:
             return
         campaign, udid = body["campaign"]["id"], body["device"]["udid"]
         if campaign in self._estate.asked:
-            self.last_answer = now
             self.answered += 1
             self._end(body["id"])
         elif campaign in self._estate.plain:

@@ -4,17 +4,17 @@ import argparse
 import asyncio
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.catalog import make_catalog
+from benchmarks.child import figures_of
+from benchmarks.machine import first_processor, on_the_last_processor
 from benchmarks.publishing import publish_all
 from benchmarks.workloads import Workload, workloads
 from engine.cli.embedded.servers import EmbeddedBroker
@@ -65,23 +65,19 @@ def _measure(
 ) -> dict[str, list[_Rates]]:
     rates: dict[str, list[_Rates]] = {name: [] for name in _SUBJECTS}
     # The subjects run one after the other on the first processor; the broker gets the last one.
-    mine = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(mine)})
-    try:
+    with on_the_last_processor():
         for number in range(arguments.rounds):
-            for name, result in _round(arguments, workload, number, min(mine)):
+            for name, result in _round(arguments, workload, number):
                 clock, processor = result["seconds"], result["seconds_processor"]
                 found = _Rates(result["records"] / clock, result["records"] / processor)
                 rates[name].append(found)
                 told = f"{name} {found.clock:,.0f}/s, {found.processor:,.0f} of the processor"
                 console.print(f"  round {number + 1}: {told}", highlight=False)
-    finally:
-        os.sched_setaffinity(0, mine)
     return rates
 
 
 def _round(
-    arguments: argparse.Namespace, workload: Workload, number: int, processor: int
+    arguments: argparse.Namespace, workload: Workload, number: int
 ) -> list[tuple[str, dict[str, float]]]:
     """The detections written and published once, then each subject over them."""
     prefix = f"bench-replay-{os.getpid()}-{number}."
@@ -101,7 +97,7 @@ def _round(
                 "PROXIMITY_TOPIC_PREFIX": prefix,
                 "PROXIMITY_GROUP_PREFIX": prefix,
             }
-            command = (str(file), str(arguments.records), str(processor))
+            command = (str(file), str(arguments.records), str(first_processor()))
             return [(name, _run(name, command, environment)) for name in _SUBJECTS]
         finally:
             if broker is not None:
@@ -109,15 +105,8 @@ def _round(
 
 
 def _run(name: str, arguments: tuple[str, ...], environment: dict[str, str]) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.replay.subjects", name, *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        timeout=_SUBJECT_SECONDS,
-        check=True,
-    )
-    result: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return result
+    command = [sys.executable, "-m", "benchmarks.replay.subjects", name, *arguments]
+    return asyncio.run(figures_of(command, environment=environment, seconds=_SUBJECT_SECONDS))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ class Editing:
 
     answered: dict[str, float] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
-    tried_again: int = 0
 
     async def run(self, installation: Installation) -> None:
         """Until cancelled: by whichever of the interface's processes answers."""
@@ -54,7 +53,6 @@ class Editing:
                     return answer
             except httpx.TransportError:  # it has been told to stop, or is dead
                 pass
-            self.tried_again += 1
             name = "api a"
             await asyncio.sleep(0.1)
 

@@ -68,7 +68,7 @@ class Fields(BaseModel):
         schema: Schema = handler.resolve_ref_schema(handler(core))
         for name, *others in spellings(cls).values():
             for other in others:
-                note = f"Another name of {name}: where both are given, they say the same."
+                note = f"Another name of {name}; if both are given they must be equal."
                 schema["properties"][other] = schema["properties"][name] | {"description": note}
             if others and name in schema.get("required", ()):
                 schema["required"].remove(name)

@@ -91,4 +91,4 @@ def connector_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not own:
         return []
     names = ", ".join(own[:8])
-    return [("parameters", f"accepted: keys other than {names}, which the request itself says")]
+    return [("parameters", f"accepted: keys other than {names}, which the request itself sets")]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from catalog.fields.reader import FieldError, ValueReader, any_case, reader
 
-DEEPEST = 16  # lists and objects within each other: writers and readers of JSON have limits
+DEEPEST = 16  # lists and objects within each other: encoders and decoders of JSON have limits
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}")
 _HEX = "[0-9a-fA-F]"
@@ -123,7 +123,7 @@ def web_address(value: Any) -> str:
 
 @reader(type="array", items={})
 def json_list(value: Any) -> list[Any]:
-    """A list of anything that is not nested deeply, without NUL characters."""
+    """A list of any values, without NUL characters; nesting is limited."""
     if not isinstance(value, list) or not is_plain(value):
         raise FieldError(f"accepted: a list, nested {DEEPEST} deep at most, without NUL characters")
     return value

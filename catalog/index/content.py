@@ -4,7 +4,7 @@ Redis holds the index of all companies in memory. When Redis is full, it refuses
 companies. So a campaign that is inactive, at an inactive venue or far from its dates is in the
 index with its schedule alone. The decision and its reason stay the same, and no content is needed.
 
-The margins are wide. The content is in the index long before the start, because SQL may be away for
+The margins are wide. The content is in the index long before the start, because SQL may be down for
 days, and long after the end, because detections may arrive late.
 """
 

@@ -19,7 +19,7 @@ from catalog.sql_failures import database_may_recover
 
 _log = structlog.get_logger(__name__)
 
-# The errors while SQL or Redis is away, the index is missing, or another process writes it.
+# The errors while SQL or Redis is down, the index is missing, or another process writes it.
 OUTAGES = (
     SQLAlchemyError,
     PostgresError,

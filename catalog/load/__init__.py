@@ -1,16 +1,15 @@
-"""`proximity catalog load FILE`: one JSON document into the catalog, all of it or nothing.
+"""`proximity catalog load FILE`: loads one JSON document into the catalog, all of it or nothing.
 
-The document is `{"companies": [...]}` with the interface's field names in every spelling that
-requests may use. Records are found again by company name, e-mail, api_key, udid, venue name in
-its company, triple, and campaign or geofence name in its venue; what the document does not name
-stays as it is, and so does a field that it leaves out. Loading the same document twice changes
-nothing the second time.
+The document is `{"companies": [...]}` with the interface's field names, in every spelling that
+requests may use. Existing records are found by company name, e-mail, api_key, udid, venue name in
+its company, triple, and campaign or geofence name in its venue. Records and fields that the
+document does not name are not changed. Loading the same document twice changes nothing the second
+time.
 
-Less is required than by the interface: a campaign's weekdays default to true and its hours to
-00:00 and 24:00, when it is created. A list (`tags`, `beacons`, `geofencings`) replaces the whole
-stored one. An account's `password` is that of a new one; an old one keeps what it has. `permission`
-defaults to everything; where it is given, areas that it leaves out are 0 on a new account and stay
-as they are on an old one.
+The document needs fewer fields than the interface: a new campaign's weekdays default to true and
+its hours to 00:00 and 24:00. A list (`tags`, `beacons`, `geofencings`) replaces the whole stored
+list. `password` is used only for a new account. `permission` defaults to all levels; if it is
+given, areas that it omits are 0 on a new account and unchanged on an existing one.
 """
 
 from catalog.load.loader import LoadError, load_document

@@ -66,11 +66,11 @@ def encrypted(cipher: Cipher, stored: Connector | None, values: dict[str, Any]) 
         token = getattr(stored, name, None)
         plain = values.get(name)
         if plain is not None:
-            tokens[name] = token if _says(cipher, token, plain) else cipher.encrypt(plain)
+            tokens[name] = token if _decrypts_to(cipher, token, plain) else cipher.encrypt(plain)
     return tokens
 
 
-def _says(cipher: Cipher, token: str | None, plain: str) -> bool:
+def _decrypts_to(cipher: Cipher, token: str | None, plain: str) -> bool:
     try:
         return token is not None and cipher.decrypt(token) == plain
     except DecryptionError:

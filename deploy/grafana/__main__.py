@@ -1,4 +1,4 @@
-"""Writes deploy/grafana/dashboards: a file a dashboard."""
+"""Writes deploy/grafana/dashboards: one file for each dashboard."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ DASHBOARDS = (OVERVIEW, TRIGGER, CONNECTOR, RECORDER, INTERFACE)
 
 
 def files() -> dict[str, str]:
-    """What belongs into each file of the directory, by name."""
+    """The content of each file of the directory, by name."""
     return {f"{each.name}.json": json.dumps(each.json(), indent=1) + "\n" for each in DASHBOARDS}
 
 
 def main() -> None:
-    """Write them; one that is no dashboard any more goes."""
+    """Write the files, and delete files of former dashboards."""
     DIRECTORY.mkdir(exist_ok=True)
     written = files()
     for path in DIRECTORY.glob("*.json"):

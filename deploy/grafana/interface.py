@@ -7,7 +7,7 @@ _REQUESTS = "proximity_api_requests_total"
 _SECONDS = "proximity_api_request_seconds"
 _ROUTE = "{{method}} {{route}}"
 _OWN_ERRORS = 'status=~"5.."'
-# Without `or`: no line at all, until the first error.
+# Without `or` the panel has no line until the first error.
 _ERROR_SHARE = f"({rate(_REQUESTS, where=_OWN_ERRORS)} or vector(0)) / {rate(_REQUESTS)}"
 
 INTERFACE = Dashboard(
@@ -22,13 +22,13 @@ INTERFACE = Dashboard(
             stacked=True,
         ),
         Panel(
-            title="Errors of its own",
+            title="Server errors (500 to 599)",
             queries=[Query(_ERROR_SHARE, "errors")],
             unit="percentunit",
             width=12,
             limit=0.05,
         ),
-        Panel(title="Time of a request", queries=quantiles(_SECONDS), unit="s", width=12),
+        Panel(title="Duration of a request", queries=quantiles(_SECONDS), unit="s", width=12),
         Panel(
             title="Slowest routes (p95), ten of them",
             queries=[
@@ -49,7 +49,7 @@ INTERFACE = Dashboard(
             width=12,
         ),
         Panel(
-            title="Requests being answered",
+            title="Requests in flight",
             queries=[Query("sum by (instance) (proximity_api_requests_in_flight)", "{{instance}}")],
             width=12,
         ),

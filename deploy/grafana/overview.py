@@ -1,4 +1,4 @@
-"""The dashboard to open first: is it well, and if not, where to look."""
+"""The dashboard to open first: it shows whether all is well, and if not, where to look."""
 
 from deploy.grafana.panels import Dashboard, Heading, Panel, Query
 from deploy.grafana.shared import quantiles, rate
@@ -38,7 +38,7 @@ OVERVIEW = Dashboard(
             meaning="Left more than 5 s after their detection. One percent may, over 30 days.",
         ),
         Panel(
-            title="Records that wait",
+            title="Lag of all roles",
             kind="stat",
             width=4,
             limit=10_000,
@@ -76,7 +76,7 @@ OVERVIEW = Dashboard(
             queries=[Query("proximity:dead_letters:increase10m", "{{topic}} {{reason}}")],
         ),
         Panel(
-            title="Alerts that fire",
+            title="Firing alerts",
             queries=[Query(f"count by (alertname, severity) ({_FIRING})", "{{alertname}}")],
             stacked=True,
         ),
@@ -97,7 +97,7 @@ OVERVIEW = Dashboard(
             limit=0.85,
         ),
         Panel(
-            title="Index behind SQL, clocks apart",
+            title="Index lag and clock skew",
             queries=[
                 Query("max(proximity_index_generation_lag)", "writes that the index lacks"),
                 Query("max by (server) (abs(proximity_clock_skew_seconds))", "s from {{server}}"),

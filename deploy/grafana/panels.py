@@ -1,4 +1,4 @@
-"""From panels in a few words to Grafana's JSON. Knows nothing of the product."""
+"""Turns short descriptions of panels into Grafana's JSON. Independent of the product."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,10 @@ _HEIGHTS = {"timeseries": 8, "stat": 4, "table": 6, "row": 1}
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL, and what its lines are called: `{{label}}` stands for a label's value. `exemplars`
-    shows single notifications beside the lines."""
+    """PromQL, and the name of its lines, in which `{{label}}` stands for a label's value.
+
+    `exemplars` shows single notifications beside the lines.
+    """
 
     expression: str
     legend: str = ""
@@ -26,7 +28,7 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """`unit` is one of Grafana's. `width` is in columns, of which a dashboard has 24."""
+    """A panel. `unit` is one of Grafana's. A dashboard has 24 columns, `width` of them for it."""
 
     title: str
     queries: Sequence[Query]
@@ -47,20 +49,20 @@ class Heading:
 
 @dataclass(frozen=True, kw_only=True)
 class Dashboard:
-    """`name` is that of its file and of its address in Grafana."""
+    """A dashboard. `name` is the name of its file and its address in Grafana."""
 
     name: str
     title: str
     content: Sequence[Panel | Heading]
 
     def queries(self) -> Iterator[Query]:
-        """Every query of it."""
+        """Every query of the dashboard."""
         for each in self.content:
             if isinstance(each, Panel):
                 yield from each.queries
 
     def json(self) -> Json:
-        """What Grafana reads."""
+        """The JSON that Grafana reads."""
         return {
             "uid": f"proximity-{self.name}",
             "title": self.title,
@@ -92,7 +94,7 @@ def _source_variable() -> Json:
 
 
 def _placed(content: Iterable[Panel | Heading]) -> Iterator[Json]:
-    """From left to right, then below the highest of the line."""
+    """Place panels from left to right; the next line begins below the highest panel."""
     left = top = height = 0
     for number, each in enumerate(content, start=1):
         kind: Kind = each.kind if isinstance(each, Panel) else "row"

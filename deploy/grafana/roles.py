@@ -32,7 +32,7 @@ TRIGGER = Dashboard(
             unit="s",
         ),
         Panel(
-            title="Beacons found in this process's memory",
+            title="Beacons found in the process's cache",
             queries=[
                 Query(
                     rate("proximity_index_lookups_total", where='layer="process",outcome="hit"')
@@ -45,7 +45,7 @@ TRIGGER = Dashboard(
             meaning="The others cost a question to Redis.",
         ),
         Panel(
-            title="Calls handed over to the connector",
+            title="Calls published for the connector",
             queries=[Query(rate("proximity_connector_handovers_total"), "calls")],
             unit="ops",
         ),
@@ -80,7 +80,7 @@ CONNECTOR = Dashboard(
             meaning="retried: a try that another one follows.",
         ),
         Panel(
-            title="Time of a try",
+            title="Duration of a try",
             queries=quantiles("proximity_connector_call_seconds"),
             unit="s",
             width=12,
@@ -119,7 +119,7 @@ RECORDER = Dashboard(
     content=[
         Heading("Does it keep up"),
         Panel(
-            title="How old the figures in SQL are",
+            title="Delay of the counters in SQL",
             queries=[Query("proximity:recorder_behind:seconds", "behind")],
             unit="s",
             width=24,
@@ -135,13 +135,13 @@ RECORDER = Dashboard(
             width=12,
         ),
         Panel(
-            title="Time of a transaction",
+            title="Duration of a transaction",
             queries=quantiles("proximity_recorder_transaction_seconds"),
             unit="s",
             width=12,
         ),
         Panel(
-            title="Records that count nothing",
+            title="Records that are not counted",
             queries=[Query(rate("proximity_recorder_skipped_total", "reason"), "{{reason}}")],
             unit="ops",
             width=12,

@@ -7,20 +7,20 @@ _HIGHEST = 0.99
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
-    """Events a second, added up; `by` names the labels that are kept, `where` the matchers."""
+    """The sum of events a second; `by` names the labels that are kept, `where` the matchers."""
     kept = f" by ({by})" if by else ""
     return f"sum{kept} (rate({metric}{_braces(where)}[{INTERVAL}]))"
 
 
 def quantile(q: float, histogram: str, by: str = "", where: str = "") -> str:
-    """Of a histogram's buckets, named without `_bucket`."""
+    """A quantile of a histogram, whose name is given without `_bucket`."""
     kept = f"le, {by}" if by else "le"
     buckets = f"rate({histogram}_bucket{_braces(where)}[{INTERVAL}])"
     return f"histogram_quantile({q}, sum by ({kept}) ({buckets}))"
 
 
 def quantiles(histogram: str, where: str = "") -> list[Query]:
-    """The middle, and what one of twenty and one of a hundred exceed, with exemplars."""
+    """The quantiles p50, p95 and p99, with exemplars."""
     return [
         Query(quantile(q, histogram, where=where), f"p{q * 100:.0f}", exemplars=q == _HIGHEST)
         for q in (0.5, 0.95, _HIGHEST)
@@ -28,7 +28,7 @@ def quantiles(histogram: str, where: str = "") -> list[Query]:
 
 
 def steps(role: str) -> list[Panel]:
-    """Where the time of a role's batches goes."""
+    """Panels with the time of a role's batches by step."""
     where = f'role="{role}"'
     return [
         Panel(
@@ -50,7 +50,7 @@ def steps(role: str) -> list[Panel]:
 
 
 def lag(role: str) -> list[Panel]:
-    """What waits for a role."""
+    """Panels with the lag of a role."""
     where = f'role="{role}"'
     by_partition = f"max by (topic, partition) (proximity_consumer_lag_records{{{where}}})"
     return [

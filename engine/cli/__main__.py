@@ -10,7 +10,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command line and exit."""
     try:
-        # What an import makes stays: to look for garbage in it takes a fifth of the time to start.
+        # Objects made by imports stay, and searching them for garbage takes a fifth of the start.
         gc.disable()
         application = importlib.import_module("engine.cli.application")
         gc.freeze()

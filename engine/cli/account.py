@@ -1,4 +1,4 @@
-"""`proximity account`: who may use the management interface, and for what."""
+"""`proximity account`: manages the accounts of the management interface."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ Levels = Annotated[
     typer.Option(
         "--permission",
         metavar="[AREA=]LEVEL",
-        help="0 nothing, 1 read, 2 read and write; without an area for all. May be repeated. "
+        help="0 nothing, 1 read, 2 read and write; without an area for all areas. May be repeated. "
         "Areas: profile, campaign, device, analytic, region, beacon, realtime, nfc, qrcode, tag, "
         "connector, fidelity, form, crm.",
     ),
@@ -42,7 +42,7 @@ Levels = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(
-        help="Who may use the management interface, and for what.", no_args_is_help=True
+        help="Accounts of the management interface, and their permissions.", no_args_is_help=True
     )
     email = "anna@harbour.example"
     commands: dict[Callable[..., None], tuple[str, ...]] = {
@@ -64,14 +64,14 @@ def create(
     email: Email,
     company: Annotated[str, typer.Option(help="The name of the company.")],
     create_company: Annotated[
-        bool, typer.Option("--create-company", help="Make the company if it is not there.")
+        bool, typer.Option("--create-company", help="Create the company if it does not exist.")
     ] = False,
     name: Annotated[str | None, typer.Option(help="The person's name.")] = None,
     fonction: Annotated[str | None, typer.Option(help="The person's job title.")] = None,
     permission: Levels = None,
     password_stdin: FromStdin = False,
 ) -> None:
-    """Make an account. Without --permission it may do everything."""
+    """Create an account. Without --permission it has all permissions."""
     from catalog.accounts import NewAccount, create_account
     from catalog.fields.company import AccountFields, CompanyFields
 
@@ -94,7 +94,7 @@ def password(context: typer.Context, email: Email, password_stdin: FromStdin = F
 
 
 def permissions(context: typer.Context, email: Email, permission: Levels = None) -> None:
-    """Change levels; areas that are not named stay. Without --permission show them."""
+    """Change the levels of the named areas. Without --permission show all levels."""
     from catalog.accounts import set_permissions
 
     address, levels = _email(email), _levels(permission or [])
@@ -104,12 +104,12 @@ def permissions(context: typer.Context, email: Email, permission: Levels = None)
 
 
 def disable(context: typer.Context, email: Email) -> None:
-    """Let the account sign in no more. Its sessions stop at once."""
+    """Forbid the account to sign in. Its sessions end at once."""
     _set_active(context, email, active=False)
 
 
 def enable(context: typer.Context, email: Email) -> None:
-    """Let a disabled account sign in again."""
+    """Allow a disabled account to sign in again."""
     _set_active(context, email, active=True)
 
 
@@ -117,7 +117,7 @@ def list_(
     context: typer.Context,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Every account: company, e-mail, active or disabled, and its levels."""
+    """List all accounts: company, e-mail, active or disabled, and the levels."""
     from catalog.accounts import list_accounts
 
     accounts = _run(context, list_accounts)
@@ -126,7 +126,7 @@ def list_(
             echo_json(account._asdict())
         return
     if not accounts:
-        typer.echo("there is no account yet; make one: proximity account create")
+        typer.echo("there is no account yet; create one: proximity account create")
         return
     states = ("disabled", "active")
     rows = [(a.company, a.email, states[a.active], _shown_levels(a.permission)) for a in accounts]
@@ -135,7 +135,7 @@ def list_(
 
 
 def _shown_levels(levels: dict[str, int]) -> str:
-    """The level that most areas have, and those of the others."""
+    """The level that most areas have, and the levels of the other areas."""
     if not levels:
         return "none"
     most = max(sorted(set(levels.values())), key=list(levels.values()).count)

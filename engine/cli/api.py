@@ -1,4 +1,4 @@
-"""`proximity api`: the management interface."""
+"""`proximity api`: serves the management interface."""
 
 import asyncio
 
@@ -21,8 +21,8 @@ def register(app: typer.Typer) -> None:
 def api(context: typer.Context) -> None:
     """Serve the management interface until SIGTERM or SIGINT; then finish requests, exit with 0.
 
-    /v2 as documented, /docs for people, /openapi.json for programs, /healthz and /readyz;
-    metrics on API_METRICS_PORT.
+    Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
+    API_METRICS_PORT.
     """
     from engine.process.logs import configure_logs
 

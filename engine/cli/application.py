@@ -68,7 +68,9 @@ def _proximity(
     context: typer.Context,
     env_file: Annotated[
         Path | None,
-        typer.Option(_ENV_FILE, help="Settings as KEY=value lines; the environment wins."),
+        typer.Option(
+            _ENV_FILE, help="Settings as KEY=value lines; the environment has precedence."
+        ),
     ] = None,
     _show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -88,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; its exit status."""
+    """Run one command. Returns the exit status."""
     if not app.registered_commands:
         _register()
     command = typer.main.get_command(app)
@@ -99,7 +101,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     except TyperException as error:
         status = error.exit_code
-        _tell(error.format_message())
+        _print_error(error.format_message())
     except SettingsError as error:
         status = _complain(str(error), USAGE)
     except CommandInterruptedError as error:
@@ -112,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _show_whole(command: Any) -> None:
-    """Lists of commands show the first sentence of each, and not as much as fits a line."""
+    """Make lists of commands show the whole first sentence of each command."""
     if command.help and not command.short_help:
         paragraph = " ".join(command.help.partition("\n\n")[0].split())
         command.short_help = paragraph.partition(". ")[0].removesuffix(".") + "."
@@ -120,8 +122,8 @@ def _show_whole(command: Any) -> None:
         _show_whole(each)
 
 
-def _tell(message: str) -> None:
-    """One line of error; but who asks for nothing is shown the help, which ends like an error."""
+def _print_error(message: str) -> None:
+    """Print an error on one line. Without a command, print the help."""
     if message.startswith("Usage:"):
         typer.echo(message)
     elif message:
@@ -134,7 +136,7 @@ def _complain(message: str, status: int = FAILED) -> int:
 
 
 def _env_file_first(arguments: list[str]) -> list[str]:
-    """--env-file may stand before or behind the command's name."""
+    """Move --env-file to the front, because it may be before or after the command's name."""
     front, rest = [], []
     words = iter(arguments)
     for word in words:

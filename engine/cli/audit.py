@@ -1,4 +1,4 @@
-"""`proximity audit`: who changed what through the management interface, and when."""
+"""`proximity audit`: shows the changes made through the management interface."""
 
 import asyncio
 import json
@@ -26,13 +26,13 @@ def register(app: typer.Typer) -> None:
 
 def audit(
     context: typer.Context,
-    company: Annotated[str | None, typer.Option(help="Only of this company: name or id.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most so many.")] = 100,
+    company: Annotated[str | None, typer.Option(help="Only this company: name or id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most this many.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show the latest changes made through the interface, the newest first.
 
-    Secrets are left out: of them only that they changed.
+    Of a secret it shows only that it changed.
     """
     entries = asyncio.run(_read(begin_quietly(context), company, limit))
     for entry in entries:

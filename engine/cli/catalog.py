@@ -1,4 +1,4 @@
-"""`proximity catalog load`: a document of companies, venues, beacons and campaigns into SQL."""
+"""`proximity catalog load`: loads a document of companies, venues and campaigns into SQL."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ _LATER = "running trigger processes will bring it up to date"
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(
-        help="What the engine knows: venues, beacons, campaigns.", no_args_is_help=True
+        help="The catalog: companies, venues, beacons, campaigns.", no_args_is_help=True
     )
     group.command("load", epilog=examples("catalog load docs/examples/catalog.json"))(load)
     app.add_typer(group, name="catalog")
@@ -31,13 +31,13 @@ def register(app: typer.Typer) -> None:
 
 def load(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="One JSON document; - reads standard input.")],
+    file: Annotated[Path, typer.Argument(help="One JSON document; - is standard input.")],
 ) -> None:
-    """Load FILE into the catalog: all of it, or nothing when anything in it is wrong.
+    """Load FILE into the catalog: all of it, or nothing if anything in it is wrong.
 
     {"companies": [{"name", "accounts", "applications", "connector", "devices", "venues": [...]}]},
-    field names as in the interface. Records are found again by name, e-mail, udid and triple, so
-    loading twice changes nothing.
+    with the interface's field names. Existing records are found by name, e-mail, udid and triple,
+    so loading a file twice changes nothing.
     """
     settings = begin_quietly(context)
     asyncio.run(_load(settings, str(file), _content(file)))

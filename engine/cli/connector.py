@@ -1,4 +1,4 @@
-"""`proximity connector`: one call with a sample detection, and new keys for what is stored."""
+"""`proximity connector`: tests a connector with one call, and renews the encryption key."""
 
 import asyncio
 from collections.abc import Iterable
@@ -23,7 +23,10 @@ _UDID = "sample-device"
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="The web services that companies are asked at.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Customers' web services, which provide the content of connector campaigns.",
+        no_args_is_help=True,
+    )
     group.command("test", epilog=examples('connector test "Harbour Mall"'))(call_once)
     group.command("rekey")(rekey)
     app.add_typer(group, name="connector")
@@ -32,12 +35,12 @@ def register(app: typer.Typer) -> None:
 def call_once(
     context: typer.Context,
     company: Annotated[str, typer.Argument(help="The company's name or id.")],
-    udid: Annotated[str, typer.Option(help="The device that the service is told.")] = _UDID,
+    udid: Annotated[str, typer.Option(help="The udid of the sample device.")] = _UDID,
 ) -> None:
     """Call the connector of COMPANY once, about a sample detection by a test device.
 
-    Shows request and reply, secrets masked, and what the reply would lead to. Nothing is
-    published, nothing is tried again, and breakers do not count it.
+    Shows request and reply with masked secrets, and the notification that would follow. Nothing is
+    published, the call is not retried, and breakers do not count it.
     """
     asyncio.run(_test(begin_quietly(context), company, udid))
 
@@ -45,8 +48,8 @@ def call_once(
 def rekey(context: typer.Context) -> None:
     """Encrypt the parameters and secrets of all connectors with the first key of SECRET_KEY.
 
-    Keys behind it are then needed only by calls that wait, and by dead letters of calls. Safe to
-    run again, and while everything runs.
+    The other keys are then needed only for waiting calls, and for dead letters of calls. It is
+    safe to run this again, and while the roles run.
     """
     done = asyncio.run(_rekey(begin_quietly(context)))
     typer.echo(f"{done.renewed:,} connectors encrypted anew, {done.current:,} were already")
@@ -54,7 +57,7 @@ def rekey(context: typer.Context) -> None:
         names = ", ".join(map(for_terminal, done.unreadable[:_MOST_NAMES]))
         more = ", ..." if len(done.unreadable) > _MOST_NAMES else ""
         raise CommandError(
-            f"{len(done.unreadable):,} connectors are of none of the keys of "
+            f"{len(done.unreadable):,} connectors are encrypted with none of the keys of "
             f"PROXIMITY_SECRET_KEY; their companies: {names}{more}"
         )
 

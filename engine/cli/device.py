@@ -1,4 +1,4 @@
-"""`proximity device`: what became of one device's last detections."""
+"""`proximity device`: shows the decisions on one device's last detections."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Found(NamedTuple):
-    """The company's name, the device's id if SQL has it, and what is kept of it."""
+    """The company's name, the device's id if SQL has it, and its last decisions."""
 
     company: str
     device_id: int | None
@@ -36,10 +36,10 @@ def device(
     udid: Annotated[str, typer.Argument(help="The device.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Show what became of the last detections of the device UDID at COMPANY, the newest first.
+    """Show the decisions on the last detections of the device UDID of COMPANY, the newest first.
 
-    Each with its reason, and each campaign with its own. Triggers keep them for a day, as many as
-    RECENT_DECISIONS says; plain repeats are left out, and some more when very much comes at once.
+    Each decision has its reason, and each campaign its own. Triggers keep the last
+    RECENT_DECISIONS of them for a day. Exact repeats are left out, and under high load others too.
     """
     from engine.cli.tables import echo_json
 

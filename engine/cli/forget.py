@@ -1,4 +1,4 @@
-"""`proximity forget`: delete what SQL and Redis hold of one device."""
+"""`proximity forget`: deletes the data of one device from SQL and Redis."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -33,12 +33,14 @@ def forget(
     context: typer.Context,
     company: Annotated[str, typer.Argument(help="The company's name or id.")],
     udid: Annotated[str, typer.Argument(help="The device.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only say what.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete; without it, only show what would be deleted.")
+    ] = False,
 ) -> None:
-    """Delete what SQL and Redis hold of the device UDID of COMPANY: one person's data.
+    """Delete all data of the device UDID of COMPANY, one person's data, from SQL and Redis.
 
-    Figures of days stay, as they name no device. Kafka keeps the messages until each topic's
-    retention ends. A device that is heard again begins anew. Safe to run again.
+    Daily statistics stay, because they name no device. Kafka keeps the messages until each topic's
+    retention ends. A later detection creates the device again. It is safe to run this again.
     """
     settings = begin_quietly(context)
     found = asyncio.run(_forget(settings, company, udid, delete=yes))
@@ -63,7 +65,7 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
     await refuse_wrong_servers(settings)
     try:
         async with open_stores(settings) as stores:
-            # Before anything is deleted: half of it would have to be done again.
+            # Checked before anything is deleted, so that no half of the work has to be repeated.
             await stores.redis_answers()
             return await _in_both(stores, settings, company, udid, delete=delete)
     except (RedisUrlError, DatabaseUrlError) as error:
@@ -78,7 +80,7 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
 async def _in_both(
     stores: "Stores", settings: Settings, wanted: str, udid: str, *, delete: bool
 ) -> _Found:
-    """SQL first: what Redis has of a device it copies from there."""
+    """Delete in SQL first, because the device record in Redis is a copy of SQL's."""
     from catalog.company_lookup import find_company
     from catalog.forgetting import campaign_ids, count_device, forget_device
     from engine.redis.devices import DeviceKey

@@ -1,4 +1,4 @@
-"""`proximity index rebuild`: the index in Redis, from SQL, whatever it holds."""
+"""`proximity index rebuild`: builds the index in Redis again from SQL."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -19,19 +19,19 @@ _UNCHANGED = "the index is as it was"
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(
-        help="The index in Redis: what triggers know of the catalog.", no_args_is_help=True
+        help="The index in Redis, from which triggers read the catalog.", no_args_is_help=True
     )
     group.command("rebuild")(rebuild)
     app.add_typer(group, name="index")
 
 
 def rebuild(context: typer.Context) -> None:
-    """Build the whole index in Redis again from SQL, and tell running triggers.
+    """Build the whole index in Redis again from SQL, and notify running triggers.
 
-    Not needed in daily work: every process compares the index with SQL each second, and an index
-    that is missing or older is built again by itself. Triggers go on with what is there until the
-    new one stands; it takes as much memory in Redis once more meanwhile. Safe at any time, and
-    beside other writers: it waits for its turn, up to half a minute.
+    This is not needed in daily work: every process compares the index with SQL each second, and a
+    missing or older index is rebuilt by itself. Triggers use the old index until the new one is
+    complete; Redis holds both meanwhile. It is safe to run this at any time, and beside other
+    writers: it waits up to half a minute for its turn.
     """
     built = asyncio.run(_rebuild(begin_quietly(context)))
     typer.echo(

@@ -1,4 +1,4 @@
-"""The options in front of a command's name: where its settings come from."""
+"""The options before a command's name, which say where its settings come from."""
 
 import logging
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from engine.process.settings_sources import load_settings
 
 @dataclass(frozen=True)
 class Invocation:
-    """The options in front of the command's name."""
+    """The options before the command's name."""
 
     env_file: Path | None
 

@@ -1,4 +1,4 @@
-"""`proximity migrate`: bring the SQL schema up to date."""
+"""`proximity migrate`: upgrades the SQL schema."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def migrate(context: typer.Context) -> None:
-    """Create or upgrade the tables in DATABASE_URL. Safe to run again, and at once from many."""
+    """Create or upgrade the tables in DATABASE_URL. It may run again, and in several processes."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.migrate import migrate as upgrade

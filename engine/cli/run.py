@@ -1,4 +1,4 @@
-"""`proximity run`: the roles, as processes."""
+"""`proximity run`: runs roles."""
 
 import asyncio
 import time
@@ -22,13 +22,13 @@ from engine.cli.servers import (
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from engine.process.worker_link import ParentProcess
+    from engine.process.lifecycle import ParentProcess
 
 log = structlog.get_logger(__name__)
 
 
 class RoleChoice(StrEnum):
-    """What `--role` takes; `all` is every role there is, in one process."""
+    """The values of `--role`; `all` means all roles in one process."""
 
     TRIGGER = "trigger"
     CONNECTOR = "connector"
@@ -61,7 +61,7 @@ def run(
         typer.Option(hidden=True, help="Given to a worker: its parent's pid and socket."),
     ] = None,
 ) -> None:
-    """Run until SIGTERM or SIGINT; then drain, commit and exit with 0."""
+    """Run one role, or all, until SIGTERM or SIGINT; then drain, commit and exit with 0."""
     settings = settings_of(context)
     if embedded and workers > 1:
         raise typer.BadParameter(
@@ -75,8 +75,8 @@ def run(
         env_file = context.find_root().obj.env_file
         raise typer.Exit(asyncio.run(supervise(role.value, workers, settings, env_file)))
 
+    from engine.process.lifecycle import ParentProcess
     from engine.process.logs import configure_logs
-    from engine.process.worker_link import ParentProcess
     from engine.wiring.run import ROLES
 
     configure_logs(settings)

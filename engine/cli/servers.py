@@ -1,4 +1,4 @@
-"""What commands share of servers: one that does not serve becomes the one line that is shown."""
+"""Opens servers for commands, and turns a server's failure into one line for the user."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -18,7 +18,7 @@ _LONG = 4.0
 
 @contextmanager
 def url_faults() -> Iterator[None]:
-    """Turn a URL that cannot work into a SettingsError that names its setting."""
+    """Turn the error of an invalid URL into a SettingsError that names its setting."""
     from catalog.errors import DatabaseUrlError, RedisUrlError
 
     try:
@@ -30,7 +30,7 @@ def url_faults() -> Iterator[None]:
 
 
 async def refuse_wrong_servers(settings: Settings) -> None:
-    """Raise SettingsError for a Redis that answers and shows that REDIS_URL cannot work."""
+    """Raise SettingsError if the answer of Redis shows that REDIS_URL is wrong."""
     from catalog.redis_connection import probe_redis
 
     with url_faults():
@@ -41,8 +41,11 @@ async def refuse_wrong_servers(settings: Settings) -> None:
 async def open_migrated_database(
     settings: Settings, *, command_timeout: float | None = None
 ) -> "AsyncIterator[Database]":
-    """The database, for as long as the context lasts. What SQL refuses in it, and migrations that
-    are missing, are raised as CommandError. Raises DatabaseUrlError, too."""
+    """Open the database for the context.
+
+    Errors of SQL within the context and missing migrations are raised as CommandError. Also raises
+    DatabaseUrlError.
+    """
     from sqlalchemy.exc import SQLAlchemyError
 
     from catalog.database import open_database
@@ -54,7 +57,7 @@ async def open_migrated_database(
         if await pending_on(database.engine):
             raise CommandError("the database lacks what this version needs; run: proximity migrate")
         yield database
-    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
         raise
     except (SQLAlchemyError, OSError) as error:
         raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
@@ -63,23 +66,23 @@ async def open_migrated_database(
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of what the driver says of an error, or the error's name."""
+    """The first line of the driver's message, or the error's name."""
     return str(getattr(error, "orig", None) or error).partition("\n")[0] or type(error).__name__
 
 
 def sql_reason(settings: Settings, error: Exception) -> str:
-    """The same, with the setting that led there."""
+    """The reason of an SQL error, with the setting of the database."""
     return f"{reason_of(error)} ({PREFIX}DATABASE_URL is {shown(settings.database_url)})"
 
 
 def redis_reason(settings: Settings, error: Exception) -> str:
-    """The same of Redis."""
+    """The reason of a Redis error, with the setting of Redis."""
     return f"{reason_of(error)} ({PREFIX}REDIS_URL is {shown(settings.redis_url)})"
 
 
 @contextmanager
 def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) -> Iterator[None]:
-    """Turn Kafka's errors and time-outs into a CommandError; `done` says what was done before."""
+    """Turn Kafka's errors and timeouts into a CommandError; `done` says what was done before."""
     from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 
     from engine.kafka.diagnosis import diagnose
@@ -87,7 +90,7 @@ def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) ->
     try:
         yield
     except (KafkaError, TimeoutError) as error:
-        # Such an error says only that it failed: a look at the addresses may find out why.
+        # The error says only that the request failed: trying the addresses may show why.
         is_vague = isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError)
         found = diagnose(settings) if is_vague else None
         why = found.message if found else reason_of(error)
@@ -97,9 +100,9 @@ def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) ->
 
 
 async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
-    """`work`, the first to ask Kafka; once that takes long, what is wrong is looked for meanwhile.
+    """Run `work`, the first request to Kafka. If it takes long, look for the cause meanwhile.
 
-    Raises CommandError for what no waiting mends, and what `work` raises.
+    Raises CommandError if waiting cannot help, and the errors of `work`.
     """
     from engine.kafka.diagnosis import diagnose
 

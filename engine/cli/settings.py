@@ -1,4 +1,4 @@
-"""`proximity settings`: every setting, its value, its source, secrets hidden."""
+"""`proximity settings`: prints every setting with its value and source; secrets are hidden."""
 
 import os
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ def settings(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Print every setting with its value, its default, where it comes from and what it means."""
+    """Print every setting with its value, default, source and meaning."""
     rows = list(_rows(context.find_root().obj))
     if json:
         for row in rows:
@@ -62,7 +62,7 @@ def _rows(invocation: Invocation) -> Iterable[_Row]:
 
 
 def _blocks(rows: Iterable[_Row]) -> Iterable[str]:
-    """Lines for a narrow screen: the name and its value, then its meaning."""
+    """Lines for a narrow screen: name and value, then the meaning."""
     for row in rows:
         yield f"{row.name}={row.value}"
         changed = f" [{row.source}; default: {row.default or 'none'}]"

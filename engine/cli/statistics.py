@@ -1,4 +1,4 @@
-"""`proximity statistics`: what was detected and sent, by day."""
+"""`proximity statistics`: shows detections and notifications by day."""
 
 import asyncio
 import csv
@@ -30,7 +30,7 @@ Keep = Callable[["StatisticLine"], None]
 
 
 class Kind(StrEnum):
-    """What `--kind` takes."""
+    """The values of `--kind`."""
 
     VENUE = "venue"
     BEACON = "beacon"
@@ -49,22 +49,23 @@ def register(app: typer.Typer) -> None:
 def statistics(
     context: typer.Context,
     first: Annotated[
-        str | None, typer.Option("--from", help="First day, 2026-11-20; else a week up to --to.")
+        str | None,
+        typer.Option("--from", help="First day, 2026-11-20; default: a week before --to."),
     ] = None,
-    last: Annotated[str | None, typer.Option("--to", help="Last day; else today.")] = None,
-    company: Annotated[str | None, typer.Option(help="Only of this company: name or id.")] = None,
-    venue: Annotated[str | None, typer.Option(help="Only of this venue: name or id.")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only lines of this kind.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last day; default: today.")] = None,
+    company: Annotated[str | None, typer.Option(help="Only this company: name or id.")] = None,
+    venue: Annotated[str | None, typer.Option(help="Only this venue: name or id.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only this kind of line.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--csv", help="Write CSV into this file; - is standard output.")
+        Path | None, typer.Option("--csv", help="Write CSV to this file; - is standard output.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show detections, devices and notifications by day, venue, beacon and campaign.
 
-    A day is that of the venue's time zone (UTC without one) in which the beacon was heard.
-    Devices are distinct within their line: they do not add up. Test devices are left out. The
-    role recorder keeps these figures up to date.
+    A day is the day of the detection in the venue's time zone (UTC if it has none). The devices
+    of a line are distinct, so the numbers of several lines cannot be added. Test devices are left
+    out. The role recorder updates these statistics.
     """
 
     if json and file is not None:
@@ -116,7 +117,7 @@ def _opened(file: Path) -> TextIO:
 
 
 def _export(settings: Settings, choice: "StatisticFilter", stream: TextIO) -> int:
-    """Write CSV with a header; how many lines follow it."""
+    """Write CSV with a header. Returns the number of lines after it."""
     from catalog.statistics import StatisticLine
 
     writer = csv.writer(stream, lineterminator="\n")
@@ -129,7 +130,7 @@ def _export(settings: Settings, choice: "StatisticFilter", stream: TextIO) -> in
 
 
 async def _read(settings: Settings, choice: "StatisticFilter", keep: Keep) -> int:
-    """Give every line to `keep`; how many there are."""
+    """Pass every line to `keep`. Returns the number of lines."""
     from catalog.statistics import statistic_lines
 
     count = 0
@@ -155,7 +156,7 @@ def _place(line: "StatisticLine") -> tuple[str, str, str]:
 
 
 def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
-    # (What is heard are beacons; a campaign is sent.)
+    # Detections count for beacons and venues, notifications for campaigns.
     unheard = line.kind == "campaign" and not line.detections
     detections = "-" if unheard else f"{line.detections:,}"
     devices = f"{line.devices:,}"
@@ -163,7 +164,7 @@ def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
 
 
 def _blocks(lines: "list[StatisticLine]") -> Iterator[str]:
-    """For a narrow screen: day and venue once, then a table that has room for the names."""
+    """For a narrow screen: print day and venue once, then a table with room for the names."""
     room = max(
         _SHORTEST_NAME, shutil.get_terminal_size().columns - len(_row("", "", 0, "", *"   "))
     )

@@ -1,4 +1,4 @@
-"""Prints tables for people and lines for programs, whole at any width, and harmless."""
+"""Prints tables for people and lines for programs, complete at any width, without control codes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -74,7 +74,7 @@ def _print_wrapped(line: str, width: int) -> None:
         typer.echo(line)
         return
     indent = line[: len(line) - len(line.lstrip())]
-    # (A value without spaces that is wider than the screen stays in one piece, to be copied.)
+    # A value without spaces that is wider than the screen is not broken, so that it can be copied.
     lines = textwrap.wrap(
         line.strip(),
         width=width,

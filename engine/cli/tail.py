@@ -1,4 +1,4 @@
-"""`proximity tail`: decisions of running triggers, as they happen."""
+"""`proximity tail`: shows the decisions of running triggers as they happen."""
 
 import asyncio
 import secrets
@@ -30,22 +30,23 @@ def register(app: typer.Typer) -> None:
 
 def tail(
     context: typer.Context,
-    company: Annotated[str | None, typer.Option(help="Only of this company: id or name.")] = None,
+    company: Annotated[str | None, typer.Option(help="Only this company: id or name.")] = None,
     campaign: Annotated[
         str | None, typer.Option(help="Only at beacons of this campaign: id or name.")
     ] = None,
-    udid: Annotated[str | None, typer.Option(help="Only of this device.")] = None,
+    udid: Annotated[str | None, typer.Option(help="Only this device.")] = None,
     reason: Annotated[
-        str | None, typer.Option(help="Only with this outcome, of a campaign or of all.")
+        str | None,
+        typer.Option(help="Only with this outcome, of a campaign or of the whole detection."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Show what running triggers decide, as it happens, until Ctrl-C.
+    """Show the decisions of running triggers as they happen, until Ctrl-C.
 
-    A sample: at most a hundred decisions a second of each process, and how many more there were.
-    No device is named. Triggers notice within a second that somebody watches; while nobody does
-    it costs them nothing.
+    Shows at most a hundred decisions a second from each process, and the number of those left out.
+    No device is named. Triggers notice within a second that somebody watches; if nobody does, it
+    costs them nothing.
     """
     from engine.redis.tail_store import TailFilter
     from rules.model import Reason
@@ -58,7 +59,7 @@ def tail(
 
 
 class _Shown:
-    """Prints decisions; `is_full` once there are as many as were asked for."""
+    """Prints decisions; `is_full` once it has printed `count` of them."""
 
     def __init__(self, count: int | None, as_json: bool) -> None:
         self._left = count
@@ -95,11 +96,11 @@ async def _tail(
     store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
     try:
         await _follow(store, msgspec.structs.replace(wanted, company=number), shown)
-    except BrokenPipeError:  # who read what is printed has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
         raise
     except (RedisError, OSError, TimeoutError) as error:
-        told = redis_reason(settings, error)
-        raise CommandError(f"Redis does not serve: {told}; nothing more is shown") from None
+        text = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {text}; nothing more is shown") from None
     finally:
         await redis.aclose()
 
@@ -180,7 +181,7 @@ def _line(decision: "TailedDecision") -> str:
 
     at = datetime.fromtimestamp(decision.decided_at).astimezone()
     place = f"{decision.venue}, {decision.beacon}" if decision.venue else decision.beacon
-    told = f"{at:%H:%M:%S}  {decision.reason}  {Zone(decision.zone).name.lower()} at {place}"
+    text = f"{at:%H:%M:%S}  {decision.reason}  {Zone(decision.zone).name.lower()} at {place}"
     if decision.campaigns:
-        told += ": " + ", ".join(f"{each.name} {each.outcome}" for each in decision.campaigns)
-    return told + (f"  ({decision.left_out} more before)" if decision.left_out else "")
+        text += ": " + ", ".join(f"{each.name} {each.outcome}" for each in decision.campaigns)
+    return text + (f"  ({decision.left_out} more before)" if decision.left_out else "")

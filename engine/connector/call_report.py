@@ -36,7 +36,7 @@ def show_request(call: Call, *, agent: str, now: float) -> RequestReport:
 
 
 def show_reply(reply: Reply, secrets: Collection[str]) -> ReplyReport:
-    """The reply, with secrets masked that it repeats."""
+    """The reply. Secrets that it repeats are masked."""
     headers = ((name, masked(value, secrets)) for name, value in reply.headers.items())
     return ReplyReport(
         status=reply.status,
@@ -85,7 +85,7 @@ def request_lines(request: RequestReport) -> Iterator[str]:
     yield from _message(request.headers, request.body)
     if request.left_out:
         yield ""
-        yield f"(left out, for the request says these itself: {', '.join(request.left_out)})"
+        yield f"(left out, because the request itself sets these: {', '.join(request.left_out)})"
 
 
 def reply_lines(reply: ReplyReport) -> Iterator[str]:
@@ -122,11 +122,11 @@ def _headers(pairs: Iterator[tuple[str, str]]) -> Pairs:
 
 
 def _body(raw: bytes) -> str:
-    """The body as text, JSON indented; for bytes that are no text only their number."""
+    """The body as text, JSON indented. Of bytes that are not text only the number is shown."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        return f"({len(raw)} bytes that are no text)"
+        return f"({len(raw)} bytes that are not text)"
     try:
         return _encodable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):

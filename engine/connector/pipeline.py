@@ -57,9 +57,7 @@ class ConnectorRole:
         self._scheduler = scheduler
         self._decryptor = decryptor
         self._devices = devices
-        self._limit = DeadLetterLimit(
-            share=settings.dead_letter_share, run=settings.dead_letter_run
-        )
+        self._limit = DeadLetterLimit.from_settings(settings)
         self._metrics = metrics
         self._step = StepTimer(metrics, ROLE)
         self._tracer = tracer or PassingTracer()
@@ -117,7 +115,7 @@ class ConnectorRole:
 
 
 def _about(received: ReceivedCall) -> Attributes:
-    """What a span says of a call: ids of the catalog, and nothing of the person."""
+    """The attributes of a call's span: ids of the catalog, and no personal data."""
     message = received.message
     return {
         "messaging.kafka.source.partition": received.record.partition,
@@ -131,7 +129,7 @@ def _about(received: ReceivedCall) -> Attributes:
 class AtLeastOnceResults(ResultSink):
     """Handles the results of all partitions of a process. `run` must be running.
 
-    `run` raises permanent errors. No step waits for a later one: while Redis is away results are
+    `run` raises permanent errors. No step waits for a later one: while Redis is down results are
     still published.
     """
 

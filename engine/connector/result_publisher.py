@@ -139,7 +139,7 @@ class ResultPublisher:
         return published
 
     async def update_claims(self, updates: Sequence[ClaimUpdate]) -> None:
-        """Update claims; waits while Redis is away."""
+        """Update claims; waits while Redis is down."""
         with self.step("claims"):
             await retry(
                 lambda: self._claims.apply(updates), self._metrics.redis_errors, "claims to update"

@@ -124,10 +124,14 @@ async def _campaign(
     ).first()
     if row is None:
         nothing = str(uuid.UUID(int=0))
-        heard = CallBeacon(id=0, name="sample beacon", uuid=nothing, major=0, minor=0)
-        return NamedReference(0, "sample campaign"), NamedReference(0, "sample venue"), heard
+        beacon_reference = CallBeacon(id=0, name="sample beacon", uuid=nothing, major=0, minor=0)
+        return (
+            NamedReference(0, "sample campaign"),
+            NamedReference(0, "sample venue"),
+            beacon_reference,
+        )
     campaign_id, campaign, venue_id, venue, beacon = row
-    heard = CallBeacon(
+    beacon_reference = CallBeacon(
         id=beacon.id, name=beacon.name, uuid=beacon.uuid, major=beacon.major, minor=beacon.minor
     )
-    return NamedReference(campaign_id, campaign), NamedReference(venue_id, venue), heard
+    return NamedReference(campaign_id, campaign), NamedReference(venue_id, venue), beacon_reference

@@ -67,7 +67,7 @@ class Assignment:
     def begin(self, partitions: Collection[TopicPartition]) -> None:
         """Find the positions in the background, then start the workers."""
         # In the background, because the group waits for its listener, and the servers that have
-        # the positions may be away for long.
+        # the positions may be down for long.
         self._position(partitions, self._begin(partitions))
 
     async def end(self, revoked: Iterable[TopicPartition], *, lost: bool) -> None:
@@ -117,7 +117,7 @@ class Assignment:
         """Restart partitions whose topic was deleted and created again, until cancelled."""
         while True:
             await asyncio.sleep(_IDENTITY_SECONDS)
-            with suppress(KafkaError, OSError, TimeoutError):  # asked again soon
+            with suppress(KafkaError, OSError, TimeoutError):  # checked again soon
                 async with asyncio.timeout(_IDENTITY_DEADLINE):
                     topics = {partition.topic for partition in self.partitions}
                     ids = await self._positioner.topic_ids(topics)
@@ -159,7 +159,7 @@ class Assignment:
     async def _begin_again(
         self, partitions: Collection[TopicPartition], pause: float = 0.0
     ) -> None:
-        """Finish the batch in hand and, after `pause`, find new positions.
+        """Finish the batch in flight and, after `pause`, find new positions.
 
         (If another member owns the partition by now, the group revokes it meanwhile.)
         """

@@ -47,10 +47,10 @@ async def broker_at(settings: Settings, host: str, port: int) -> AsyncIterator[A
 
 
 async def has_let_in(connection: Any) -> bool:
-    """Whether a login by token was one.
+    """Whether a login by token succeeded.
 
-    A broker that refuses the token says so in a way that aiokafka takes for a success (RFC 7628).
-    At the next request it tells of no brokers and hangs up.
+    aiokafka takes a broker's refusal of a token for a success (RFC 7628). At the next request such
+    a broker names no brokers and closes the connection.
     """
     try:
         answer = await connection.send(MetadataRequest([]))

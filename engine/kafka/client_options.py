@@ -18,9 +18,9 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "bootstrap_servers": settings.kafka_bootstrap_servers,
         "client_id": CLIENT_ID,
         "request_timeout_ms": int(settings.kafka_request_timeout * 1000),
-        # Not ten attempts a second, each with a line in the log, for as long as a broker is away.
+        # Else there are ten attempts a second, each with a log line, while a broker is down.
         "retry_backoff_ms": 500,
-        # New partitions are seen so soon, and a few seconds later they have an owner.
+        # New partitions are noticed within this time, and have an owner a few seconds later.
         "metadata_max_age_ms": _METADATA_MS,
         "security_protocol": settings.kafka_security_protocol,
     }
@@ -43,7 +43,7 @@ def _login(settings: Settings) -> dict[str, Any]:
 
 
 def single_connection_options(settings: Settings) -> dict[str, Any]:
-    """The same for one connection, whose address is given apart."""
+    """The options for one connection, whose address is given separately."""
     of_clients = ("bootstrap_servers", "retry_backoff_ms", "metadata_max_age_ms")
     options = connection_options(settings)
     return {name: value for name, value in options.items() if name not in of_clients}
@@ -59,7 +59,7 @@ def kafka_tls(settings: Settings) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=settings.kafka_ssl_cafile)
     except (OSError, ValueError):
         raise SettingsError(
-            f"{PREFIX}KAFKA_SSL_CAFILE {settings.kafka_ssl_cafile}: holds no certificate in PEM"
+            f"{PREFIX}KAFKA_SSL_CAFILE {settings.kafka_ssl_cafile}: contains no certificate in PEM"
         ) from None
     if settings.kafka_ssl_certfile is not None:
         _load_client(context, settings)

@@ -26,7 +26,7 @@ _LAG_SECONDS = 1.0
 
 
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Consumes `topics` as one member of the consumer's group until told to stop.
+    """Consumes `topics` as one member of the consumer's group until it is stopped.
 
     `worker_for` makes the worker of one assignment of one partition. `positions`, if given, has the
     positions at which partitions begin, whatever the group has committed; other partitions begin at
@@ -227,7 +227,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._metrics.lag.labels(*labels).set(lag)
 
     async def _leave(self) -> None:
-        """At shutdown: finish the batches in hand, commit, leave the group."""
+        """At shutdown: finish the batches in flight, commit, leave the group."""
         await self._assignment.end_all()
         try:
             async with asyncio.timeout(self._drain_timeout):

@@ -8,11 +8,13 @@ Decision 0030 gives the reasons.
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from aiokafka import ConsumerRecord, TopicPartition
 
 from engine.kafka.errors import TooManyDeadLettersError
 from engine.kafka.partition_worker import Records
+from engine.process.settings import Settings
 
 PATIENCE = 10.0  # seconds without one good record
 _KNOWN = 1000  # remembered keys whose records were good
@@ -41,6 +43,14 @@ class DeadLetterLimit:
         self._fallen = 0  # how many of the known fail now
         self._next: dict[TopicPartition, int] = {}
 
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """The limit for all partitions of one topic.
+
+        A limit for each partition would be reached by a single bad sender in a quiet partition.
+        """
+        return cls(share=settings.dead_letter_share, run=settings.dead_letter_run)
+
     def note(self, records: Records, dead_positions: Sequence[int]) -> None:
         """Count a batch of one partition; the records at `dead_positions` (ascending) failed.
 
@@ -59,7 +69,7 @@ class DeadLetterLimit:
             self._judge()
 
     def _is_new(self, last: ConsumerRecord[bytes, bytes]) -> bool:
-        """Whether the batch was not counted yet; while SQL is away a batch is read repeatedly."""
+        """Whether the batch was not counted yet; while SQL is down a batch is read repeatedly."""
         place = TopicPartition(last.topic, last.partition)
         if last.offset < self._next.get(place, 0):
             return False

@@ -1,5 +1,7 @@
-"""Dead letters: what cannot be processed, or not be published, is set aside with a reason, and
-never stops a partition."""
+"""Dead letters: records that cannot be processed or published, with a reason.
+
+A dead letter never stops a partition.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,8 +16,8 @@ from engine.kafka.timestamps import format_instant
 from engine.process.metrics import Metrics
 
 _LONGEST_DETAIL = 500
-# In front of the names of the original's headers, which stand behind ours: those of CloudEvents,
-# the MQTT topic that says who has heard, the schema's id (engine/kafka/formats), and the trace.
+# The prefix of headers that are copied from the original record: those of CloudEvents, the MQTT
+# topic that names the receiver, the schema's id (engine/kafka/formats), and the trace context.
 ORIGINAL = "original-"
 _KEPT = ("ce_", "content-type", "mqtt.topic", "__value_schema_id", "traceparent", "tracestate")
 _MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together
@@ -46,15 +48,17 @@ class DeadLetterReason(StrEnum):
 
 
 class DeadLetter(NamedTuple):
-    """A record that goes aside, and why. `detail` is for a person."""
+    """A record that becomes a dead letter, and why. `detail` is for people."""
 
     record: ConsumerRecord[bytes, bytes]
     reason: DeadLetterReason
     detail: str
 
     def outgoing(self, topic: str, failed_at: float) -> Outgoing:
-        """The original key and value, byte for byte, with the story in the headers, and behind it
-        those of the original by which it is read: a replay gives them back.
+        """The message: the original key and value, byte for byte.
+
+        Its headers say why and where the record failed. After them come copies of the original
+        headers that are needed to decode the record, which a replay restores.
         """
         record = self.record
         headers = [
@@ -70,8 +74,10 @@ class DeadLetter(NamedTuple):
 
 
 def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, bytes]]:
-    """Those that say how the value is to be read, and its trace; or none where they are too many,
-    for nobody reads a record by a part of them."""
+    """Copies of the headers that are needed to decode the value, and of the trace context.
+
+    None if they are too large, because a part of them would be of no use.
+    """
     told = [each for each in record.headers if each[0].lower().startswith(_KEPT)]
     headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in told]
     size = sum(len(name) + len(value) for name, value in headers)
@@ -79,7 +85,7 @@ def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, b
 
 
 class MessageOfRecord(Protocol):
-    """A message, and the record that led to it."""
+    """A message, and the record that caused it."""
 
     @property
     def message(self) -> Outgoing: ...
@@ -91,10 +97,11 @@ Message = TypeVar("Message", bound=MessageOfRecord)
 
 
 class DeadLetterPublisher:
-    """Publishes messages or dead letters in their place, and counts the dead letters.
+    """Publishes messages, or dead letters in their place, and counts the dead letters.
 
-    `topic` is that of the dead letters, `clock` epoch seconds. Everything is acknowledged by the
-    brokers when a method returns. Raises what `Publisher.publish` does, but for the size.
+    `topic` is the topic of dead letters; `clock` in epoch seconds. When a method returns, the
+    brokers have acknowledged everything. Raises the errors of `Publisher.publish`, except for the
+    size.
     """
 
     def __init__(
@@ -111,14 +118,14 @@ class DeadLetterPublisher:
         self._clock = clock
 
     def publishing_with(self, publisher: Publisher) -> "DeadLetterPublisher":
-        """The same, which publishes with `publisher`."""
+        """A copy that publishes with `publisher`."""
         return DeadLetterPublisher(
             topic=self._topic, publisher=publisher, metrics=self._metrics, clock=self._clock
         )
 
     async def publish_or_dead_letter(self, messages: Sequence[Message]) -> list[Message]:
-        """Publish all; for those too large for their topic, which are returned, dead letters of
-        their records."""
+        """Publish all messages. For messages that are too large for their topic, publish dead
+        letters of their records instead; returns these messages."""
         if not messages:
             return []
         outgoing = [each.message for each in messages]
@@ -134,8 +141,11 @@ class DeadLetterPublisher:
         return refused
 
     async def publish(self, letters: Sequence[DeadLetter]) -> None:
-        """Publish all. One that is itself too large leaves without its value, and if that is not
-        enough without its key: its headers say where the original lies."""
+        """Publish all dead letters.
+
+        One that is itself too large is published without its value and, if that is not enough,
+        without its key: its headers say where the original record is.
+        """
         failed_at = self._clock()
         left = list(letters)
         unsent = {n: letter.outgoing(self._topic, failed_at) for n, letter in enumerate(left)}

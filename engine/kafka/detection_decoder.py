@@ -1,7 +1,7 @@
-"""From the records of a detection topic to detections, in the topic's format.
+"""Decodes the records of a detection topic into detections, by the topic's format.
 
-Trigger, recorder and commands read detections with these decoders and with nothing else, so that
-they agree on what a record says.
+Trigger, recorder and commands read detections only with these decoders, so that they agree on the
+content of a record.
 """
 
 import contextlib
@@ -26,41 +26,46 @@ from engine.process.server_errors import ServerErrors
 from engine.process.settings import Settings
 
 _LONGEST_UDID = 255
-_PLACES = 2**32  # of an event's sightings, in a batch: a record has fewer bytes
+# Positions reserved for each event of a batch: more than a record has bytes.
+_POSITIONS_AN_EVENT = 2**32
 
 
 class SchemaSource(Protocol):
-    """What the formats with schemas ask for before they read; see RegisteredFormat."""
+    """Provides the schemas of a format before it reads reports; see RegisteredFormat."""
 
     def check(self, reports: Sequence[Report]) -> None: ...
     async def prepare(self, reports: Iterable[Report]) -> None: ...
 
 
 class DetectionDecoder(Protocol):
-    """Decodes the records of one topic. What `read` raises is UNDECODABLE: a dead letter.
+    """Decodes the records of one topic.
 
-    `records_at_once` are as many as may be decoded together: each may hold many detections.
+    `read` raises one of UNDECODABLE for a record that must become a dead letter. At most
+    `records_at_once` records may be decoded together, because each may have many detections.
     """
 
     @property
     def records_at_once(self) -> int: ...
     @property
     def limit(self) -> DeadLetterLimit | None:
-        """On the topic's dead letters."""
+        """The limit on the topic's dead letters, if there is one."""
 
     async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
-        """All of a batch, as in decode_records."""
+        """Decode a batch, as decode_records does."""
 
     async def prepare(self, records: Records) -> None:
-        """Before `read` of at most AT_ONCE records: fetch what they need to be read with. Waits
-        for what is away; without `registry_errors` raises SchemaRegistryError instead."""
+        """Fetch the schemas of at most AT_ONCE records, before `read` is called for them.
+
+        Waits while the schema registry is down; without `registry_errors` raises
+        SchemaRegistryError instead.
+        """
 
     def read(self, record: Record) -> Sequence[DecodedDetection]:
         """The detections of one record, all or none."""
 
 
 class OwnFormatDecoder:
-    """This project's own format: a record is a detection. Implements DetectionDecoder."""
+    """Decodes this project's own format: a record is a detection. Implements DetectionDecoder."""
 
     records_at_once = 1_000_000  # batches are smaller
 
@@ -73,15 +78,15 @@ class OwnFormatDecoder:
         return decode_detections(records, self._path_loss_exponent, self.limit)
 
     async def prepare(self, records: Records) -> None:
-        """Nothing is needed."""
+        """Nothing to fetch: this format has no schemas."""
 
     def read(self, record: Record) -> Sequence[DecodedDetection]:
-        """The one detection."""
+        """The one detection of the record."""
         return (decode_record(record, self._path_loss_exponent),)
 
 
 class ReportDecoder:
-    """Any other format: a record is a report of sightings. Implements DetectionDecoder."""
+    """Decodes any other format: a record is a report of sightings. Implements DetectionDecoder."""
 
     records_at_once = 200
 
@@ -105,12 +110,12 @@ class ReportDecoder:
         return await decode_each(records, self.read, self.limit, prepare=self.prepare)
 
     async def prepare(self, records: Records) -> None:
-        """Fetch the schemas of few records, where they have any."""
+        """Fetch the schemas of a few records, if the format has schemas."""
         if self._schemas is None:
             return
         reports: list[Report] = []
         for record in records:
-            with contextlib.suppress(*UNDECODABLE):  # a dead letter, when it is read
+            with contextlib.suppress(*UNDECODABLE):  # `read` raises it, for a dead letter
                 reports += self._reports(record)
         await self._schemas.prepare(reports)
 
@@ -121,8 +126,8 @@ class ReportDecoder:
             for position, message in self._read_report(report):
                 if len(found) >= MOST_SIGHTINGS:
                     raise ValueError(f"more than {MOST_SIGHTINGS} sightings in a record")
-                place = number * _PLACES + position
-                found.append(self._detection(record, report, Sighting(place, message)))
+                index = number * _POSITIONS_AN_EVENT + position
+                found.append(self._detection(record, report, Sighting(index, message)))
         return found
 
     def _reports(self, record: Record) -> Sequence[Report]:
@@ -136,7 +141,7 @@ class ReportDecoder:
 
     def _detection(self, record: Record, report: Report, sighting: Sighting) -> DecodedDetection:
         position, message = sighting
-        # Formats build messages of parts: the types' own checks have seen the parts only.
+        # Formats build messages from parts, so the message's own check of the udid has not run.
         if not 1 <= len(message.device.udid) <= _LONGEST_UDID:
             raise ValueError(f"a udid has 1 to {_LONGEST_UDID} characters")
         detection = detection_of(record, message, self._path_loss_exponent)
@@ -151,18 +156,16 @@ def detection_decoders(
 ) -> Mapping[str, DetectionDecoder]:
     """The decoder of each detection topic. `limited`: each topic's dead letters have a limit.
 
-    A schema registry that is away is waited for with `registry_errors`, which counts it and says
-    so; without them it raises SchemaRegistryError.
+    With `registry_errors`, which counts and logs failures, decoders wait while the schema registry
+    is down; without it they raise SchemaRegistryError.
     """
-
-    def limit() -> DeadLetterLimit | None:
-        """One a topic, over all its partitions: one with little traffic is soon full of junk."""
-        if not limited:
-            return None
-        return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
-
     return {
-        topic.name: _decoder(topic, settings, limit(), registry_errors)
+        topic.name: _decoder(
+            topic,
+            settings,
+            DeadLetterLimit.from_settings(settings) if limited else None,
+            registry_errors,
+        )
         for topic in detection_topics(settings)
     }
 
@@ -189,8 +192,8 @@ def _decoder(
 
 
 def _registered(module: Any, settings: Settings, errors: ServerErrors | None) -> Any:
-    """The reader of a format whose schemas are in the registry; each topic remembers its own."""
-    # (Here, as the formats' own modules: who has no registry needs none of it.)
+    """The reader of a format whose schemas are in the registry; each topic has its own cache."""
+    # Imported here, like the formats' modules: without a registry none of this is needed.
     from engine.kafka.formats.registered import RegisteredFormat
     from engine.kafka.registry_request import RegistryAddress
     from engine.kafka.schema_registry import SchemaRegistry

@@ -1,4 +1,4 @@
-"""Why Kafka cannot be reached: asked once more, address by address, for a person to read."""
+"""Finds out why Kafka cannot be reached, by trying each address once more, for a command's user."""
 
 import asyncio
 import concurrent.futures
@@ -30,28 +30,31 @@ _STEP_SECONDS = 3.0
 _WHOLE_SECONDS = 12.0
 _READ = 512
 _PROTOCOL = f"{PREFIX}KAFKA_SECURITY_PROTOCOL"
-# ApiVersions 0 from the client "probe": every broker answers that, also before a login.
+# ApiVersions 0 from the client "probe": every broker answers this request, also before a login.
 _CORRELATION = 7
 _API_VERSIONS = struct.pack(">hhih5s", 18, 0, _CORRELATION, 5, b"probe")
 _METADATA = struct.pack(">hhih5si", 3, 0, _CORRELATION, 5, b"probe", 0)
 _HTTP = b"GET / HTTP/1.0\r\n\r\n"
-# How brokers answer plain text on a TLS port.
+# The answer of brokers to plain text on a TLS port.
 _TLS_ALERT = b"\x15\x03"
 
 
 class Diagnosis(NamedTuple):
-    """What is wrong and what to look at, on one line. `certain`: a server said so itself, and
-    waiting mends nothing. (Silence may be that of a broker that is busy or just starting.)"""
+    """What is wrong and what to check, on one line.
+
+    `certain`: a server itself said so, and waiting does not help. (A server that does not answer
+    may be busy or just starting.)
+    """
 
     message: str
     certain: bool
 
 
 def diagnose(settings: Settings) -> Diagnosis | None:
-    """What is wrong with the addresses; None if looking takes too long.
+    """What is wrong with the addresses; None if the search takes too long.
 
-    Opens connections for 12 s at most, in a thread of its own: it may be called with or without a
-    running loop.
+    Opens connections for at most 12 s, in a separate thread, so it may be called with or without a
+    running event loop.
     """
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         return executor.submit(lambda: asyncio.run(_diagnose(settings))).result()
@@ -79,7 +82,7 @@ def _likely(message: str) -> Diagnosis:
 
 
 class _Address:
-    """One address of the settings, tried in every way that may show what is wrong."""
+    """One address of the settings. Tries it in each way that may show what is wrong."""
 
     def __init__(self, settings: Settings, host: str, port: int) -> None:
         self._settings = settings
@@ -88,7 +91,7 @@ class _Address:
         self._place = f"{host}:{port}"
 
     async def diagnose(self) -> Diagnosis:
-        """What is wrong. Takes a few steps of 3 s at most."""
+        """What is wrong with this address. Takes a few steps of at most 3 s each."""
         place = self._place
         try:
             await self._connect()
@@ -146,7 +149,7 @@ class _Address:
         )
 
     async def _sign_in(self) -> Diagnosis:
-        """Sign in as aiokafka does. Its connection says why it fails; its clients only log it."""
+        """Sign in with aiokafka's connection, which raises the reason; its clients only log it."""
         place, options = self._place, single_connection_options(self._settings)
         options["request_timeout_ms"] = int(_STEP_SECONDS * 1000)
         mechanism = self._settings.kafka_sasl_mechanism
@@ -171,13 +174,16 @@ class _Address:
                 )
             return _likely(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
         try:
-            return await self._asked(connection)
+            return await self._after_sign_in(connection)
         finally:
             connection.close()
 
-    async def _asked(self, connection: Any) -> Diagnosis:
-        """Brokers name their API to everybody, and end the connection of who should have signed
-        in at the first other question."""
+    async def _after_sign_in(self, connection: Any) -> Diagnosis:
+        """Send a first request that needs a login, if the broker requires one.
+
+        Brokers answer ApiVersions to everybody, but close the connection at the next request of a
+        client that should have signed in.
+        """
         try:
             async with asyncio.timeout(_STEP_SECONDS):
                 await connection.send(MetadataRequest([]))
@@ -189,7 +195,7 @@ class _Address:
         return self._without_cluster()
 
     def _refused(self) -> Diagnosis:
-        """What the login is with, and where it can be changed."""
+        """Which login the broker refuses, and the settings that change it."""
         settings, place = self._settings, self._place
         if settings.kafka_sasl_mechanism == OAUTHBEARER:
             client = settings.kafka_sasl_oauth_client_id
@@ -204,7 +210,7 @@ class _Address:
         )
 
     def _without_cluster(self) -> Diagnosis:
-        """The bootstrap works: it is an address that the brokers advertise, or their load."""
+        """This address works, so an advertised address is wrong, or the brokers are overloaded."""
         return _likely(
             f"{self._place} is Kafka and answers, but the cluster does not: look at what its "
             "brokers advertise (advertised.listeners), and at their state"
@@ -217,14 +223,14 @@ class _Address:
         return _likely(f"{self._place} is not Kafka ({said}): look at the port")
 
     async def _speaks_tls(self) -> bool:
-        """Whether the server speaks TLS, with whatever certificate."""
+        """Whether the server speaks TLS, with any certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         try:
             await self._connect(context)
         except ssl.SSLError as error:
-            # The server answers in TLS, and wants a client certificate.
+            # The server answers in TLS, and requires a client certificate.
             return "ALERT" in str(error)
         except (OSError, TimeoutError):
             return False
@@ -239,7 +245,7 @@ class _Address:
         return await self._send(struct.pack(">i", len(request)) + request)
 
     async def _send(self, request: bytes) -> bytes:
-        """The first bytes of the answer; none if there is no answer."""
+        """The first bytes of the answer; empty if there is no answer."""
         try:
             async with asyncio.timeout(_STEP_SECONDS):
                 reader, writer = await asyncio.open_connection(self._host, self._port)
@@ -253,5 +259,5 @@ class _Address:
 
 
 def _is_kafka(answer: bytes) -> bool:
-    """Whether it is a length, then the number that the request carried."""
+    """Whether the answer is a length followed by the number of the request."""
     return len(answer) >= 8 and struct.unpack(">i", answer[4:8])[0] == _CORRELATION

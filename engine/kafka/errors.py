@@ -1,4 +1,4 @@
-"""The errors of this room. What brokers refuse is raised as aiokafka's KafkaError."""
+"""The errors of this package. Errors of brokers are raised as aiokafka's KafkaError."""
 
 from typing import TYPE_CHECKING
 
@@ -9,23 +9,26 @@ if TYPE_CHECKING:
 
 
 class StreamError(Exception):
-    """Something between Kafka and a role that aiokafka does not know."""
+    """An error of the layer between aiokafka and the roles."""
 
 
 class PartitionRestartError(StreamError):
-    """A worker ended without a fault of its own: its partition begins again where it is committed.
+    """A worker must stop, and its partition must be read again from the committed offset.
 
-    The consumer sees to that; nobody else has to catch it.
+    The consumer catches this error and restarts the partition.
     """
 
 
 class TransactionLostError(PartitionRestartError):
-    """The transaction is over, and its producer with it."""
+    """The transaction is lost, and its producer cannot be used any more."""
 
 
 class MessageTooLargeError(StreamError):
-    """The topic does not take messages of this size. The caller drops `messages`, which are all
-    such ones of a list, or makes dead letters of them; the others are published."""
+    """The topic refuses messages of this size.
+
+    `messages` are all refused messages of a list; the others are published. The caller drops the
+    refused ones or publishes dead letters for them.
+    """
 
     def __init__(self, messages: "list[Outgoing]") -> None:
         size, topic = len(messages[0].value or b""), messages[0].topic
@@ -35,31 +38,29 @@ class MessageTooLargeError(StreamError):
 
 
 class TooManyDeadLettersError(StreamError):
-    """So many senders fail that the fault is more likely ours, or a pipeline's. Stops the process;
-    the message says what to do."""
+    """The records of too many senders cannot be decoded, so a deployment is probably wrong.
+
+    Stops the process; the message says what to do.
+    """
 
 
 class TooManyPartitionsError(StreamError):
-    """A process has more partitions than it may have producers. Stops the process; the message
-    says what to do."""
+    """A process has more partitions than it may have transactional producers.
+
+    Stops the process; the message says what to do.
+    """
 
 
 class UnreadableSchemaError(StreamError):
-    """The schema registry has no such schema, or none that can be read."""
-
-
-class NoHttpError(StreamError):
-    """What is asked over HTTP answers in something else, or not to the end."""
-
-
-class AnswerTooLongError(StreamError):
-    """An answer has more bytes than it may have."""
+    """The schema registry lacks a schema, or returns one that cannot be used."""
 
 
 class LoginTokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
-    """There is no token for the login at Kafka; the message says where to look. aiokafka takes it
-    for a broker that does not let us in now, and tries again. `certain`: the endpoint said so
-    itself, and waiting mends nothing."""
+    """There is no token for the login at Kafka; the message names the setting to check.
+
+    It is a KafkaError, so aiokafka retries as if a broker had refused the login for now. `certain`:
+    the token endpoint itself refused, so waiting does not help.
+    """
 
     retriable = True
 

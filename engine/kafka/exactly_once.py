@@ -1,8 +1,8 @@
-"""DELIVERY=exactly_once: the producers of a role, one a partition.
+"""DELIVERY=exactly_once: the transactional producers of a role, one per partition.
 
-Taking a partition has a strict order: first its producer starts, which ends whatever the previous
-owner left open and shuts that owner out; only then is it read what is committed, and the partition
-goes on there.
+The order of taking over a partition matters. First its producer starts, which aborts the open
+transaction of the previous owner and fences that owner. Only then is the committed offset read, at
+which the partition continues.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ _RETRY_SECONDS = 1.0
 _BACKOFF_MS = 50
 _LARGEST_REQUEST = 33 * 1024 * 1024
 
-# The partition, what to publish it with, where it goes on, and whom to tell of progress.
+# Makes a worker: the partition, its publisher, its position, and the callback for progress.
 WorkerMaker = Callable[
     [TopicPartition, TransactionalPublisher, Position, Callable[[], None]], PartitionWorker
 ]
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:
-    """The id of the producer that a role has for a partition."""
+    """The transactional id of a role's producer for a partition."""
     return f"{group}-{topic}-{partition}"
 
 
@@ -70,7 +70,7 @@ class Transactions(GroupOffsets):
     async def load(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Position]:
-        """What is committed, once nobody else can commit any more."""
+        """The committed positions, read after all previous owners are fenced."""
         await asyncio.gather(*(self._start(each) for each in partitions))
         places = await super().load(partitions)
         self._places |= places
@@ -79,26 +79,26 @@ class Transactions(GroupOffsets):
     async def replace(
         self, _old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
     ) -> bool:
-        """Remember the topics' ids for the commits."""
+        """Remember the topics' ids, which every commit contains."""
         self._places |= new
         return True
 
     def worker_for(
         self, partition: TopicPartition, on_progress: Callable[[], None]
     ) -> PartitionWorker:
-        """The worker of a partition that was loaded."""
+        """A worker for a partition whose position was loaded."""
         publisher = self._publishers.pop(partition)
         return self._make(partition, publisher, self._places.pop(partition), on_progress)
 
     async def run(self) -> None:
-        """Until cancelled; then close the producers of partitions that were never begun."""
+        """Wait until cancelled; then close the producers of partitions without a worker."""
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.gather(*(each.close() for each in self._publishers.values()))
 
     async def _start(self, partition: TopicPartition) -> None:
-        """A started producer. Waits for brokers that are away."""
+        """A started producer. Waits while the brokers are down."""
         left = self._publishers.pop(partition, None)
         if left is not None:
             await left.close()
@@ -132,7 +132,7 @@ class Transactions(GroupOffsets):
             )
         options = connection_options(settings) | {
             "transactional_id": transactional_id(self._group, partition.topic, partition.partition),
-            # A dead owner's open transaction holds up whoever reads committed, for so long at most.
+            # For this time a dead owner's transaction may block consumers that read committed.
             "transaction_timeout_ms": int((deadline + 10) * 1000),
             "retry_backoff_ms": _BACKOFF_MS,
             "max_batch_size": _LARGEST_REQUEST,

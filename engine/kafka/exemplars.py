@@ -1,7 +1,7 @@
-"""From a slow bucket of the latency to the record behind it.
+"""Leads from a slow notification in the latency histogram to its record.
 
-An exemplar (OpenMetrics) names one notification of a bucket; one that was slow is a line in the
-log, too, with the record that it came from. Both are rare, so that neither costs anything.
+An exemplar (OpenMetrics) names one notification of a bucket. A slow notification is also logged,
+with the record that caused it. Both are rare, so neither costs much.
 """
 
 import structlog
@@ -25,9 +25,9 @@ def note_exemplar(
     campaign: int,
     now: float,
 ) -> None:
-    """Put a notification beside its bucket, and into the log if it was slow.
+    """Add a notification as an exemplar of its bucket, and log it if it was slow.
 
-    `record` is what it was made of: a detection, or the call of a customer's service.
+    `record` caused it: a detection, or a call of a customer's service.
     """
     labels = {"notification": notification_id}
     if record.headers and (trace := trace_id_of(trace_headers(record.headers))):

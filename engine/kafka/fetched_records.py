@@ -1,9 +1,9 @@
-"""What a fetch makes of a record: a struct, without the cost that aiokafka's own class has.
+"""Makes consumers fetch records as structs, which cost less than aiokafka's own class.
 
-aiokafka makes a data class of each record, with a dictionary of its own, which costs more than to
-decode the detection in it, and fills the garbage collector's first generation. It has no place to
-say what to make instead, so this module puts its own class in place of the fetcher's
-(docs/decisions/0113). A version of aiokafka that lacks them goes on with its own class.
+aiokafka makes a data class with a dictionary for each record. That costs more than decoding the
+detection in it, and fills the garbage collector's first generation. aiokafka has no option for
+another class, so this module replaces a class of its fetcher (docs/decisions/0113). A version of
+aiokafka without that class keeps its own records.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from aiokafka.consumer import fetcher
 class FetchedRecord(msgspec.Struct, gc=False):
     """The fields of aiokafka.ConsumerRecord, with the same meaning and in the same order.
 
-    Not seen by the garbage collector: it holds bytes, numbers and text, so no cycle.
+    The garbage collector ignores it: with bytes, numbers and text it cannot be in a cycle.
     """
 
     topic: str
@@ -33,11 +33,11 @@ class FetchedRecord(msgspec.Struct, gc=False):
 
 
 class FetchedPartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
-    """The records of one partition's answer to a fetch. No deserializers: this project has none."""
+    """The records of one partition in the answer to a fetch. There are no deserializers."""
 
     def __iter__(self) -> Iterator[FetchedRecord]:
-        # aiokafka's own asks the generator by way of a method, once a record. (A generator that has
-        # ended holds its frame no more, so that no cycle is left.)
+        # aiokafka's class calls a method for each record; this iterates the generator directly.
+        # (A generator that has ended keeps no frame, so there is no cycle.)
         records: Iterator[FetchedRecord] = self._records_iterator
         return records
 
@@ -59,5 +59,5 @@ class FetchedPartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]  
 
 
 def fetch_structs() -> None:
-    """From now on consumers of this process fetch FetchedRecord."""
+    """Make the consumers of this process fetch FetchedRecord from now on."""
     fetcher.PartitionRecords = FetchedPartitionRecords

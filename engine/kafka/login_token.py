@@ -1,5 +1,7 @@
-"""The token of a login by OAUTHBEARER, from an OIDC provider's token endpoint (client credentials,
-RFC 6749 4.4). No message holds a token or a secret."""
+"""Requests the token for a login by OAUTHBEARER from an OIDC provider's token endpoint.
+
+The grant is client credentials (RFC 6749 4.4). No message contains a token or a secret.
+"""
 
 import base64
 import re
@@ -11,16 +13,16 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
 
-from engine.kafka.bounded_http import BoundedAddress, BoundedAnswer
-from engine.kafka.errors import AnswerTooLongError, LoginTokenError, NoHttpError
-from engine.process.errors import SettingsError
+from engine.kafka.errors import LoginTokenError
+from engine.process.bounded_http import BoundedAddress, BoundedAnswer
+from engine.process.errors import BoundedHttpError, SettingsError
 from engine.process.settings import PREFIX
 
 _OF = f"{PREFIX}KAFKA_SASL_OAUTH_"
 _MOST_BYTES = 64 * 1024
 _FOUND, _UNAUTHORIZED = 200, 401
-_PASSING = (408, 429)  # a time-out and too many requests
-# RFC 6750: whatever else stood in a token would end the login's message early.
+_PASSING = (408, 429)  # a timeout and too many requests
+# RFC 6750: any other character in a token would end the login message early.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 _REASON = re.compile(r"[a-z_]{1,40}")
 _UNSAID_SECONDS = 60.0
@@ -42,7 +44,7 @@ _refused = msgspec.json.Decoder(_Refused).decode
 
 @dataclass(frozen=True, slots=True)
 class LoginToken:
-    """A token, and the seconds for which it is good."""
+    """A token, and the seconds for which it is valid."""
 
     text: str = field(repr=False)  # asyncio shows what a task has returned
     seconds: float
@@ -50,7 +52,7 @@ class LoginToken:
 
 @dataclass(frozen=True)
 class TokenClient:
-    """Who asks for a token, where, and how long one request may take."""
+    """The client and the endpoint of a token request, with the deadline of one request."""
 
     url: str
     id: str
@@ -61,7 +63,7 @@ class TokenClient:
 
 
 class TokenEndpoint:
-    """Where tokens come from. Raises SettingsError for a CA file without certificates."""
+    """Requests tokens. Raises SettingsError for a CA file without certificates."""
 
     def __init__(self, client: TokenClient) -> None:
         self._client = client
@@ -70,7 +72,7 @@ class TokenEndpoint:
                 client.url, ca_file=client.ca_file, deadline=client.deadline, most_bytes=_MOST_BYTES
             )
         except (OSError, ValueError):
-            why = "holds no certificate in PEM"
+            why = "contains no certificate in PEM"
             raise SettingsError(f"{_OF}CA_FILE {client.ca_file}: {why}") from None
         parts = urlsplit(client.url)
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -91,14 +93,14 @@ class TokenEndpoint:
         except OSError as error:
             why = f"{where} cannot be reached ({error.strerror or type(error).__name__})"
             raise LoginTokenError(f"{why}: look at {_OF}TOKEN_URL, and whether it runs") from None
-        except (NoHttpError, AnswerTooLongError):
+        except BoundedHttpError:
             why = f"{where} is no token endpoint"
             raise LoginTokenError(f"{why}: look at {_OF}TOKEN_URL") from None
         return _read(client, where, answer)
 
 
 def shown_endpoint(url: str) -> str:
-    """The endpoint's address without what may stand behind its path."""
+    """The endpoint's address without its query, which may contain secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
@@ -135,9 +137,9 @@ def _read(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginToken:
 
 def _refusal(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginTokenError:
     reason = _reason(answer.body)
-    said = f"{answer.status} {reason}".strip()
+    shown = f"{answer.status} {reason}".strip()
     if reason in _CLIENT_FAULTS or answer.status == _UNAUTHORIZED:
-        why = f"refuses the client {client.id[:80]!r} ({said})"
+        why = f"refuses the client {client.id[:80]!r} ({shown})"
         return LoginTokenError(
             f"{where} {why}: look at {_OF}CLIENT_ID and _CLIENT_SECRET", certain=True
         )
@@ -145,11 +147,11 @@ def _refusal(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginTok
         return LoginTokenError(f"{where} refuses the scope: look at {_OF}SCOPE", certain=True)
     is_ours = 400 <= answer.status < 500 and answer.status not in _PASSING
     hint = f": look at {_OF}TOKEN_URL" if is_ours else ""
-    return LoginTokenError(f"{where} gives no token, it answers {said}{hint}", certain=is_ours)
+    return LoginTokenError(f"{where} gives no token, it answers {shown}{hint}", certain=is_ours)
 
 
 def _reason(body: bytes) -> str:
-    """RFC 6749 5.2: the error's name, never its description."""
+    """The error's name (RFC 6749 5.2), never its description."""
     try:
         reason = _refused(body).error
     except (msgspec.DecodeError, RecursionError):
@@ -158,5 +160,5 @@ def _reason(body: bytes) -> str:
 
 
 def extensions_of(pairs: tuple[str, ...]) -> Mapping[str, str]:
-    """What is sent beside the token."""
+    """The SASL extensions by name."""
     return dict(pair.split("=", 1) for pair in pairs)

@@ -34,7 +34,7 @@ ZoneNumber = Annotated[
 ]
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The phone that reports, as in the interface: name is the operating system."""
 
     udid: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -45,21 +45,21 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     id_connector: int | None = None
 
 
-class KnownDevice(Device, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A device on its way out: as received, plus the `id` of its record where that is known."""
+class KnownDevice(ReceivedDevice, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The device of an outgoing message: as received, with the `id` of its record if known."""
 
     id: int | None = None
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`detections`: a device hears a beacon. One of proximity and rssi (dBm) is required."""
+    """`detections`: a device detected a beacon. One of proximity and rssi (dBm) is required."""
 
     uuid: Annotated[
         str, Meta(min_length=32, max_length=36, description="any case, with or without dashes")
     ]
     major: Unsigned16 | DigitString
     minor: Unsigned16 | DigitString
-    device: Device
+    device: ReceivedDevice
     proximity: ZoneName | ZoneNumber | None = None
     rssi: float | None = None
     tx_power: float | None = None
@@ -71,7 +71,7 @@ class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """`authentications`: a device opened the application that owns `api_key`."""
 
     api_key: Annotated[str, Meta(min_length=1)]
-    device: Device
+    device: ReceivedDevice
     authenticated_at: Timestamp | None = None
     ip: str | None = None
 
@@ -98,7 +98,7 @@ class VenueReference(msgspec.Struct, frozen=True, gc=False):
 
 
 class BeaconReference(msgspec.Struct, frozen=True, gc=False):
-    """The beacon that was heard; `uuid` in lower case with dashes."""
+    """The detected beacon; `uuid` in lower case with dashes."""
 
     id: int
     name: str
@@ -148,9 +148,9 @@ class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class ConnectorCall(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`connector-calls` (internal): a claimed notification that still wants its content.
+    """`connector-calls` (internal): a claimed notification that still needs its content.
 
-    `delay` is the campaign's, in seconds. Without a `connector` the company has none.
+    `delay` is the campaign's cache delay in seconds. `connector` is absent if the company has none.
     """
 
     delay: int

@@ -20,7 +20,7 @@ class BatchHandler(Protocol):
     """Handles the records of one partition for a role.
 
     `handle` returns when every record of the batch is decided and its results are acknowledged:
-    then the offset behind the batch may be committed. It retries temporary errors itself; an error
+    then the offset after the batch may be committed. It retries temporary errors itself; an error
     that it raises stops the process. A handler belongs to one assignment of one partition, and its
     memory ends with the assignment.
     """
@@ -105,7 +105,7 @@ class BatchWorker:
         self._arrived.set()
 
     async def finish(self, deadline: float) -> None:
-        """Finish the batch in hand, drop the queue, and end within `deadline` seconds.
+        """Finish the batch in flight, drop the queue, and end within `deadline` seconds.
 
         After the deadline the batch is abandoned: it is not done, so it is not committed.
         """
@@ -116,7 +116,7 @@ class BatchWorker:
         await self.abandon()
 
     async def abandon(self) -> None:
-        """End at once, without finishing the batch in hand. Does not raise the handler's error."""
+        """End at once, without finishing the batch. Does not raise the handler's error."""
         self._closing = True
         await cancel([self._task])
 

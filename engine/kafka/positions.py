@@ -89,7 +89,7 @@ class GroupOffsets:
     async def load(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Position]:
-        """The committed positions. Waits for brokers that are away."""
+        """The committed positions. Waits for brokers that are down."""
 
         async def ask() -> Mapping[TopicPartition, OffsetAndMetadata]:
             coordinator = self._consumer._coordinator  # noqa: SLF001  # committed() has no metadata
@@ -147,7 +147,7 @@ class Positioner:
         return found
 
     async def extent(self, partitions: Collection[TopicPartition]) -> Extent:
-        """The extent of partitions. Waits for brokers that are away."""
+        """The extent of partitions. Waits for brokers that are down."""
 
         async def ask() -> Extent:
             ids = await self.topic_ids({partition.topic for partition in partitions})
@@ -162,7 +162,7 @@ class Positioner:
 
     def note_skipped(self, partition: TopicPartition, missing: int) -> None:
         """Count and log records that were deleted before they were read."""
-        self._say("records are gone that were never read", partition, missing=missing)
+        self._log("records are gone that were never read", partition, missing=missing)
         self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
 
     def _position(
@@ -175,17 +175,17 @@ class Positioner:
         is_same = topic_id is not None and topic_id == known.topic_id
         if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
             event = "the topic is another one, reading it from its beginning"
-            self._say(event, partition, known_offset=known.offset)
+            self._log(event, partition, known_offset=known.offset)
             return Position(begin, topic_id)
         if known.offset > end:
             event = "the partition has lost its end, going on where it ends"
-            self._say(event, partition, known_offset=known.offset)
+            self._log(event, partition, known_offset=known.offset)
             return Position(end, topic_id)
         if known.offset < begin:
             self.note_skipped(partition, begin - known.offset)
             known = known._replace(offset=begin)
         return known._replace(topic_id=topic_id or known.topic_id)
 
-    def _say(self, event: str, partition: TopicPartition, **fields: int) -> None:
+    def _log(self, event: str, partition: TopicPartition, **fields: int) -> None:
         topic, number = partition
         log.error(event, role=self._role, topic=topic, partition=number, **fields)

@@ -4,16 +4,18 @@ import base64
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from engine.kafka.bounded_http import BoundedAddress, BoundedAnswer
-from engine.kafka.errors import AnswerTooLongError, NoHttpError, UnreadableSchemaError
-from engine.process.errors import SchemaRegistryError
+from engine.kafka.errors import UnreadableSchemaError
+from engine.process.bounded_http import BoundedAddress, BoundedAnswer
+from engine.process.errors import AnswerTooLongError, NoHttpError, SchemaRegistryError
 
 _ACCEPT = b"application/vnd.schemaregistry.v1+json, application/json"
 
 
 class RegistryAddress:
-    """Where a registry is, how it knows us, and what its answers may cost. `deadline` (seconds) is
-    for a whole request, `most_bytes` for the body of its answer."""
+    """The address of a registry with its login, and the limits of a request to it.
+
+    `deadline` (seconds) is for a whole request, `most_bytes` for the body of its answer.
+    """
 
     def __init__(
         self, url: str, *, ca_file: Path | None, deadline: float, most_bytes: int = 1024 * 1024
@@ -29,7 +31,7 @@ class RegistryAddress:
             self._headers.append((b"authorization", b"Basic " + base64.b64encode(user.encode())))
 
     async def get(self, target: str) -> BoundedAnswer:
-        """What the registry answers.
+        """Send a GET request. Returns the answer.
 
         Raises OSError, TimeoutError, SchemaRegistryError, and UnreadableSchemaError for an answer
         that is too long.

@@ -1,4 +1,4 @@
-"""Schemas by id or GUID, from a registry with Confluent's REST interface, remembered in bounds.
+"""Fetches schemas by id or GUID from a registry with Confluent's REST interface, and caches them.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
@@ -21,14 +21,14 @@ from engine.process.failures import describe
 from engine.process.retry import retry
 from engine.process.server_errors import ServerErrors
 
-# As records name schemas: the number that one registry gave it, or the same everywhere.
+# Records name a schema by its number in one registry, or by a GUID that is the same in all.
 SchemaId: TypeAlias = int | UUID
 
 _MOST_SCHEMAS = 1000
-_MOST_BYTES = 64 * 1024 * 1024  # of them together, before more are fetched
+_MOST_BYTES = 64 * 1024 * 1024  # of all cached schemas, before more are fetched
 _MOST_UNREADABLE = 10_000
 _MOST_REFERENCES = 32
-_FORGOTTEN = 60.0  # seconds after which what could not be read is asked for again
+_RETRY_UNREADABLE = 60.0  # seconds after which an unreadable schema is fetched again
 _FOUND, _NOT_FOUND = 200, 404
 
 
@@ -49,8 +49,11 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as registered. `kind` is AVRO, PROTOBUF or JSON; `references` are the texts of the
-    schemas that it needs, by the name by which it needs them, each behind those it needs itself."""
+    """A schema as registered. `kind` is AVRO, PROTOBUF or JSON.
+
+    `references` are the texts of the schemas that it refers to, by the name in the reference. A
+    referenced schema follows those that it refers to itself.
+    """
 
     kind: str
     text: str
@@ -58,7 +61,7 @@ class RegisteredSchema:
 
     @property
     def size(self) -> int:
-        """Characters, with those of its references."""
+        """Characters of the schema and of its references."""
         return len(self.text) + sum(map(len, self.references.values()))
 
 
@@ -68,8 +71,11 @@ class _Unreadable(NamedTuple):
 
 
 class SchemaRegistry:
-    """The schemas of one registry. `errors` counts and says its failures; without `errors` one that
-    fails raises. `form` is the form in which schemas are asked for, as in ?format=."""
+    """The schemas of one registry.
+
+    `errors` counts and logs failures of the registry, which are retried; without `errors` a failure
+    raises. `form` is the requested form of schemas, as in ?format=.
+    """
 
     def __init__(
         self,
@@ -89,32 +95,31 @@ class SchemaRegistry:
 
     @property
     def known(self) -> Collection[SchemaId]:
-        """The schemas that are remembered."""
+        """The ids of the cached schemas."""
         return self._schemas.keys()
 
     async def fetch(self, ids: Collection[SchemaId]) -> None:
-        """Until each of these few is known, or known to be unreadable. Waits for a registry that is
-        away.
+        """Fetch these few schemas, except those that are cached or known to be unreadable.
 
-        Without `errors` raises SchemaRegistryError instead.
+        Waits while the registry is down; without `errors` raises SchemaRegistryError instead.
         """
         self._forget_large()
         while missing := [id_ for id_ in ids if not self._knows(id_)]:
             for id_ in missing:
                 if self._errors is None:
-                    await self._ask_once(id_)
+                    await self._fetch_once(id_)
                 else:
-                    await retry(partial(self._ask, id_), self._errors, "schemas")
+                    await retry(partial(self._fetch_one, id_), self._errors, "schemas")
 
     def schema(self, id_: SchemaId) -> RegisteredSchema:
-        """What `fetch` has just found. Raises ValueError for what it could not."""
+        """A schema that `fetch` has just fetched. Raises ValueError for an unreadable one."""
         found = self._schemas.get(id_)
         if found is None:
             raise ValueError(f"schema {id_} of the registry: {self._unreadable[id_].why}")
         return found
 
     def _forget_large(self) -> None:
-        """The ones that were used longest ago, until the others have room."""
+        """Drop the least recently used schemas until the others are within the limit."""
         while self._size > _MOST_BYTES:
             self._forget_oldest()
 
@@ -135,21 +140,21 @@ class SchemaRegistry:
         found = self._unreadable.get(id_)
         return found is not None and self._clock() < found.until
 
-    async def _ask_once(self, id_: SchemaId) -> None:
+    async def _fetch_once(self, id_: SchemaId) -> None:
         try:
-            await self._ask(id_)
+            await self._fetch_one(id_)
         except (OSError, TimeoutError) as error:
-            told = f"the schema registry does not answer: {describe(error)}"
-            raise SchemaRegistryError(told) from error
+            message = f"the schema registry does not answer: {describe(error)}"
+            raise SchemaRegistryError(message) from error
 
-    async def _ask(self, id_: SchemaId) -> None:
+    async def _fetch_one(self, id_: SchemaId) -> None:
         try:
             kind = "guids" if isinstance(id_, UUID) else "ids"
             answer = await self._get(f"/schemas/{kind}/{id_}")
             references: dict[str, str] = {}
             await self._add_references(answer, references, _MOST_REFERENCES)
         except UnreadableSchemaError as error:
-            self._unreadable[id_] = _Unreadable(str(error), self._clock() + _FORGOTTEN)
+            self._unreadable[id_] = _Unreadable(str(error), self._clock() + _RETRY_UNREADABLE)
             self._unreadable.move_to_end(id_)
             if len(self._unreadable) > _MOST_UNREADABLE:
                 self._unreadable.popitem(last=False)
@@ -158,7 +163,7 @@ class SchemaRegistry:
             self._remember(id_, schema)
 
     async def _add_references(self, answer: _Answer, found: dict[str, str], depth: int) -> None:
-        """Those that others need first. Raises UnreadableSchemaError for too many."""
+        """Fetch the referenced schemas, depth first. Raises UnreadableSchemaError for too many."""
         for each in answer.references:
             if each.name in found:
                 continue
@@ -170,13 +175,13 @@ class SchemaRegistry:
             found[each.name] = referred.schema
 
     async def _get(self, target: str) -> _Answer:
-        """Raises UnreadableSchemaError for what the registry has not, or what is no schema."""
+        """An answer of the registry. Raises UnreadableSchemaError if it has no such schema."""
         answer = await self._address.get(f"{target}{self._query}")
         if answer.status == _NOT_FOUND:
-            raise UnreadableSchemaError("it has none of this id")
+            raise UnreadableSchemaError("it has no schema of this id")
         if answer.status != _FOUND:
             raise SchemaRegistryError(f"the schema registry answers {answer.status} to {target}")
         try:
             return _decode(answer.body)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise UnreadableSchemaError(f"no answer of a registry: {error}") from error
+            raise UnreadableSchemaError(f"the answer is not a registry's: {error}") from error

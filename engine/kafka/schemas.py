@@ -1,4 +1,4 @@
-"""The published schemas: JSON Schema for each message and one AsyncAPI document.
+"""Writes the published schemas: a JSON Schema for each message and one AsyncAPI document.
 
 Generated from the types that decode and encode the messages, so they cannot drift:
 `python -m engine.kafka.schemas docs/schemas` writes them, and a test compares.
@@ -12,7 +12,13 @@ from typing import Any
 import msgspec
 
 from engine.kafka.dead_letters import DeadLetterReason
-from engine.kafka.messages import Authentication, ConnectorCall, Detection, Notification
+from engine.kafka.messages import (
+    Authentication,
+    ConnectorCall,
+    Detection,
+    Notification,
+    ReceivedDevice,
+)
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MESSAGES: dict[str, tuple[type[msgspec.Struct], str]] = {
@@ -21,13 +27,15 @@ _MESSAGES: dict[str, tuple[type[msgspec.Struct], str]] = {
     "notifications": (Notification, "send"),
     "connector-calls": (ConnectorCall, "send"),
 }
+# A class that the published schemas name differently, because `Device` is a table of the catalog.
+_PUBLISHED_NAMES = {ReceivedDevice.__name__: "Device"}
 _TRACE = {
     "traceparent": {
         "type": "string",
         "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
-        "description": "W3C trace context, if there is one: passed on to what this leads to",
+        "description": "W3C trace context, if there is one; copied to the messages that follow",
     },
-    "tracestate": {"type": "string", "maxLength": 512, "description": "goes with traceparent"},
+    "tracestate": {"type": "string", "maxLength": 512, "description": "belongs to traceparent"},
 }
 _DETECTION_HEADERS = {"type": "object", "properties": _TRACE}
 _NOTIFICATION_HEADERS = {
@@ -44,16 +52,16 @@ _DEAD_LETTER_HEADERS = {
     "required": ["reason", "detail", "topic", "partition", "offset", "failed_at"],
     "properties": {
         "reason": {"type": "string", "enum": [reason.value for reason in DeadLetterReason]},
-        "detail": {"type": "string", "description": "for a person"},
-        "topic": {"type": "string", "description": "where the original lies"},
+        "detail": {"type": "string", "description": "for people"},
+        "topic": {"type": "string", "description": "the topic of the original record"},
         "partition": {"type": "string", "pattern": "^[0-9]+$"},
         "offset": {"type": "string", "pattern": "^[0-9]+$"},
         "failed_at": {"type": "string", "examples": ["2026-11-20T10:00:00+0000"]},
     },
     "patternProperties": {
         "^original-": {
-            "description": "a header of the original, whose name stands behind: those of "
-            "CloudEvents, and of the trace"
+            "description": "a header of the original record, whose name follows the prefix: "
+            "those of CloudEvents, of the MQTT topic, of the schema and of the trace"
         }
     },
 }
@@ -62,19 +70,28 @@ _DEAD_LETTER_HEADERS = {
 def json_schemas() -> dict[str, dict[str, Any]]:
     """A JSON Schema (2020-12) by topic name, without the prefix."""
     schemas = {
-        name: {"$schema": _DIALECT, **msgspec.json.schema(type_)}
+        name: {"$schema": _DIALECT, **_with_published_names(msgspec.json.schema(type_))}
         for name, (type_, _) in _MESSAGES.items()
     }
     _require_proximity_or_rssi(schemas["detections"]["$defs"])
     return schemas
 
 
+def _with_published_names(schema: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps(schema)
+    for name, published in _PUBLISHED_NAMES.items():
+        text = text.replace(name, published)
+    renamed: dict[str, Any] = json.loads(text)
+    return renamed
+
+
 def asyncapi(version: str) -> dict[str, Any]:
-    """The AsyncAPI 3 document of all topics. Topic names carry the default prefix."""
+    """The AsyncAPI 3 document of all topics, with the default prefix of topic names."""
     types = [type_ for type_, _ in _MESSAGES.values()]
     _, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
+    components = _with_published_names(components)
     _require_proximity_or_rssi(components)
     return {
         "asyncapi": "3.0.0",
@@ -83,8 +100,8 @@ def asyncapi(version: str) -> dict[str, Any]:
             "version": version,
             "description": (
                 "Beacon detections in, campaign notifications out. The key of every message is "
-                "the device's udid. TOPIC_PREFIX (proximity. by default) stands in front of "
-                "every topic."
+                "the device's udid. Every topic name begins with TOPIC_PREFIX (proximity. by "
+                "default)."
             ),
         },
         "defaultContentType": "application/json",

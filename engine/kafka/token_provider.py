@@ -1,5 +1,7 @@
-"""Hands aiokafka's connections the token of a login by OAUTHBEARER: fetched once for a whole
-process, and again before it expires."""
+"""Provides aiokafka's connections with the token for a login by OAUTHBEARER.
+
+A process fetches one token for all connections, and renews it before it expires.
+"""
 
 import asyncio
 import time
@@ -17,11 +19,11 @@ from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-# A token is renewed when this share of its time is over, as Kafka's own clients do.
+# A token is renewed after this share of its lifetime, as Kafka's own clients do it.
 _RENEWED_AFTER = 0.8
-# While the old one is good a failed renewal is tried again so late.
+# The pause after a failed renewal, while the old token is still valid.
 _PAUSE = 5.0
-_SAID_AGAIN = 60.0
+_LOG_EVERY = 60.0
 
 
 class _Held(NamedTuple):
@@ -30,8 +32,10 @@ class _Held(NamedTuple):
 
 
 class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """One client's token. Callers who ask at once share one request. The loops of several threads
-    share the token: it is replaced in one step."""
+    """Provides the token of one client. Concurrent callers share one request.
+
+    The event loops of several threads share the token, which is replaced atomically.
+    """
 
     def __init__(
         self,
@@ -45,17 +49,17 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         self._clock = clock
         self._held = _Held(LoginToken("", 0.0), float("-inf"))
         self._not_before = float("-inf")
-        self._said = float("-inf")
+        self._logged_at = float("-inf")
         self._asking: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, asyncio.Task[LoginToken]
         ] = weakref.WeakKeyDictionary()
 
     def extensions(self) -> dict[str, str]:
-        """What is sent beside the token."""
+        """The SASL extensions that are sent beside the token."""
         return self._extensions
 
     async def token(self) -> str:
-        """One that is good. Raises LoginTokenError, within the endpoint's deadline."""
+        """A valid token. Raises LoginTokenError, within the endpoint's deadline."""
         token, since = self._held
         age = self._clock() - since
         is_fresh = age < token.seconds * _RENEWED_AFTER
@@ -64,7 +68,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         try:
             return (await self._shared()).text
         except LoginTokenError as error:
-            # The endpoint has taken its time: the old one may have expired meanwhile.
+            # The old token may have expired while the endpoint was slow.
             left = since + token.seconds - self._clock()
             if left <= 0:
                 raise
@@ -76,7 +80,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         task = self._asking.get(loop)
         if task is None or task.done():
             task = loop.create_task(self._fetch(), name="kafka login token")
-            # Whoever asked may be gone when it fails.
+            # The callers may have been cancelled when the request fails.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._asking[loop] = task
         return await asyncio.shield(task)
@@ -90,8 +94,8 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
     def _put_off(self, error: LoginTokenError, left: float) -> None:
         now = self._clock()
         self._not_before = now + _PAUSE
-        if now - self._said >= _SAID_AGAIN:
-            self._said = now
+        if now - self._logged_at >= _LOG_EVERY:
+            self._logged_at = now
             log.warning(
                 "the token of the login at Kafka cannot be renewed; the old one is used",
                 error=str(error),
@@ -100,7 +104,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
 
 
 def token_client(settings: Settings) -> TokenClient:
-    """Who asks. Only for settings with OAUTHBEARER, which have all of it."""
+    """The client of the token request, from settings with OAUTHBEARER, which are complete."""
     secret = settings.kafka_sasl_oauth_client_secret
     return TokenClient(
         url=settings.kafka_sasl_oauth_token_url or "",
@@ -113,7 +117,7 @@ def token_client(settings: Settings) -> TokenClient:
 
 
 def token_provider(settings: Settings) -> SharedTokenProvider:
-    """The same one for all clients of a process."""
+    """The token provider, the same one for all Kafka clients of a process."""
     return _shared_provider(token_client(settings), settings.kafka_sasl_oauth_extensions)
 
 

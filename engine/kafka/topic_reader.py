@@ -1,4 +1,4 @@
-"""Reading a topic beside the roles: as no member of any group, so it disturbs nobody."""
+"""Reads topics for commands, outside any consumer group, so that the roles are not disturbed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
@@ -22,7 +22,7 @@ FetchedRecords = dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]
 
 
 class OffsetRange(NamedTuple):
-    """The first record that a partition still has, and the offset behind its last one."""
+    """The offset of a partition's first record, and the offset after its last one."""
 
     begin: int
     end: int
@@ -38,7 +38,7 @@ class TopicReader:
     async def ranges(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetRange]:
-        """What each partition has now. Raises KafkaError or TimeoutError."""
+        """The offsets that each partition has now. Raises KafkaError or TimeoutError."""
         if not partitions:
             return {}
         async with asyncio.timeout(self._deadline):
@@ -49,16 +49,16 @@ class TopicReader:
     async def first_since(
         self, ranges: Mapping[TopicPartition, OffsetRange], instant: float
     ) -> dict[TopicPartition, int | None]:
-        """The first record of each partition that is dated `instant` (epoch s) or later, within its
-        range; the range's end where there is none.
+        """The first offset of each partition, within its range, with a timestamp of `instant`
+        (epoch s) or later; the range's end if there is no such record.
 
-        None where the broker does not know the times of its records (the embedded one). Raises
+        None if the broker does not know the timestamps of records (the embedded broker). Raises
         KafkaError or TimeoutError.
         """
         filled = [tp for tp, each in ranges.items() if each.begin < each.end]
         dated = await self._offsets_at(filled, max(0, round(instant * 1000)))
         silent = [tp for tp in filled if dated[tp] is None]
-        # Every record is dated 0 or later, if records are dated at all.
+        # A broker that knows timestamps finds a record for 0, because none is earlier.
         knows = await self._offsets_at(silent, 0)
         found: dict[TopicPartition, int | None] = {tp: each.end for tp, each in ranges.items()}
         for tp in filled:
@@ -80,7 +80,7 @@ class TopicReader:
         return {tp: None if found.get(tp) is None else found[tp].offset for tp in partitions}
 
     async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """The ids of those topics that exist, where the brokers know ids.
+        """The ids of those topics that exist, if the brokers support ids.
 
         Raises KafkaError, OSError or TimeoutError.
         """
@@ -92,7 +92,7 @@ class TopicReader:
     ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
         """Every record from `begins` up to `ends`, in lists of one partition each, in its order.
 
-        Raises KafkaError, and TimeoutError when nothing comes for the deadline.
+        Raises KafkaError, and TimeoutError if no record arrives within the deadline.
         """
         positions = {tp: begins[tp] for tp in ends}
         open_ = {tp for tp in ends if positions[tp] < ends[tp]}
@@ -110,7 +110,7 @@ class TopicReader:
     async def follow(
         self, begins: Offsets
     ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
-        """Every record from `begins` on, without an end, in lists of one partition each.
+        """Every record from `begins` on, in lists of one partition each. Never ends.
 
         Raises KafkaError.
         """
@@ -120,7 +120,7 @@ class TopicReader:
                 yield records
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit for the group that the reader was opened with, of partitions that it is reading.
+        """Commit offsets of partitions that are being read, for the group of the reader.
 
         Raises KafkaError or TimeoutError.
         """
@@ -135,7 +135,7 @@ class TopicReader:
     async def _progress(
         self, partitions: set[TopicPartition], positions: dict[TopicPartition, int]
     ) -> FetchedRecords:
-        """Fetch until a position moves, which it also does over control records and gaps."""
+        """Fetch until a position moves. It moves over control records and gaps too."""
         async with asyncio.timeout(self._deadline):
             while True:
                 fetched: FetchedRecords
@@ -149,7 +149,7 @@ class TopicReader:
 def _before(
     records: list[ConsumerRecord[bytes, bytes]], end: int
 ) -> list[ConsumerRecord[bytes, bytes]]:
-    """Those of a partition that lie before an offset."""
+    """The records of a partition before an offset."""
     if not records or records[-1].offset < end:
         return records
     return [record for record in records if record.offset < end]
@@ -165,8 +165,8 @@ async def open_topic_reader(
 ) -> AsyncIterator[TopicReader]:
     """A reader of any topic. Raises KafkaError or TimeoutError.
 
-    `missing` says what becomes of records that are deleted before they are read. With `group`
-    the reader may commit. Lists have at most `largest_list` records.
+    `missing` says how to handle records that are deleted before they are read. With `group` the
+    reader may commit. Lists have at most `largest_list` records.
     """
     deadline = settings.kafka_request_timeout
     fetch_structs()
@@ -191,7 +191,7 @@ async def open_topic_reader(
 
 @asynccontextmanager
 async def open_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A client for questions about the cluster; all of them together have one deadline.
+    """A client for requests about the cluster; all its requests together have one deadline.
 
     Raises KafkaError or TimeoutError.
     """

@@ -128,6 +128,6 @@ def _refused(name: str, code: int, settings: Settings) -> KafkaError:
         )
     elif code == _INVALID_REPLICATION:
         setting, replicas = variable_name("topic_replication"), settings.topic_replication
-        fault += f": {setting} is {replicas}, which there are too few brokers for"
+        fault += f": {setting} is {replicas}, and there are fewer brokers"
     error: KafkaError = for_code(code)(fault)
     return error

@@ -1,7 +1,7 @@
-"""W3C trace context in the headers of Kafka records: found, checked, passed on. Pure.
+"""Finds and checks the W3C trace context in the headers of Kafka records. Pure.
 
-What comes from outside goes to other people's services, so only what has the standard's form is
-passed on. `traceparent` is a random number; `tracestate` may say more, and stays within Kafka.
+Headers from outside reach customers' services, so only a context of the standard's form is passed
+on. `traceparent` is a random number. `tracestate` may contain more, so it stays within Kafka.
 """
 
 import re
@@ -15,12 +15,12 @@ TRACESTATE = "tracestate"
 
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _STATE = re.compile(rb"[\x20-\x7e]{1,512}")
-_MOST_HEADERS = 64  # looked at: a record may bring a hundred thousand
+_MOST_HEADERS = 64  # examined, because a record may have a hundred thousand
 _ID = slice(3, 35)  # in the text of a traceparent
 
 
 def trace_headers(headers: Iterable[tuple[str, bytes]]) -> Headers:
-    """The trace context among a record's first headers; empty without one of the right form."""
+    """The trace context among a record's first headers; empty if there is no valid one."""
     first = islice(headers, _MOST_HEADERS)
     found = {name: value for name, value in first if name in (TRACEPARENT, TRACESTATE)}
     parent, state = found.get(TRACEPARENT), found.get(TRACESTATE)
@@ -33,11 +33,11 @@ def trace_headers(headers: Iterable[tuple[str, bytes]]) -> Headers:
 
 
 def traceparent_of(headers: Iterable[tuple[str, bytes]]) -> str | None:
-    """The traceparent of headers that `trace_headers` or a span gave."""
+    """The traceparent in headers from `trace_headers` or from a span."""
     return next((value.decode() for name, value in headers if name == TRACEPARENT), None)
 
 
 def trace_id_of(headers: Iterable[tuple[str, bytes]]) -> str | None:
-    """Its trace id, by which a trace is found."""
+    """The trace id in headers from `trace_headers` or from a span."""
     parent = traceparent_of(headers)
     return None if parent is None else parent[_ID]

@@ -1,8 +1,8 @@
-"""Spans of OpenTelemetry, for those who ask for them (OTEL_ENDPOINT) and have the extra `otel`.
+"""Spans of OpenTelemetry, if OTEL_ENDPOINT is set and the extra `otel` is installed.
 
-A span is made for a record that brings a sampled trace context, and for no other: whoever sends
-detections decides how many there are. Without an endpoint nothing of OpenTelemetry is imported, and
-contexts are passed on as they came (trace_context.py).
+Only a record that has a sampled trace context gets a span, so the sender of detections decides how
+many spans there are. Without an endpoint OpenTelemetry is not imported, and trace contexts are
+passed on unchanged (trace_context.py).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _MISSING = (
 
 
 class Span(Protocol):
-    """Work of this process in somebody's trace. `headers` go on with what it leads to."""
+    """Work of this process in a trace. Messages that follow from the work carry `headers`."""
 
     @property
     def headers(self) -> Headers: ...
@@ -42,7 +42,7 @@ class Tracer(Protocol):
 
 
 class PassedOn:
-    """No span: the context as it came. Implements Span."""
+    """No span: the trace context, passed on unchanged. Implements Span."""
 
     __slots__ = ("headers",)
 
@@ -50,14 +50,14 @@ class PassedOn:
         self.headers = headers
 
     def end(self, outcome: str) -> None:
-        """Nothing ends."""
+        """Do nothing, because there is no span."""
 
 
 class PassingTracer:
-    """Makes no spans. Implements Tracer."""
+    """Passes trace contexts on without spans. Implements Tracer."""
 
     def begin(self, name: str, headers: Headers, attributes: Attributes) -> Span:  # noqa: ARG002
-        """The context, passed on."""
+        """The trace context, passed on unchanged."""
         return PassedOn(trace_headers(headers))
 
 
@@ -71,13 +71,13 @@ class OtelSpan:
         self.headers = headers
 
     def end(self, outcome: str) -> None:
-        """It ends now."""
+        """End the span now."""
         self._span.set_attribute("proximity.outcome", outcome)
         self._span.end()
 
 
 class OtelTracer:
-    """Spans in the traces of those who sent the records. Implements Tracer.
+    """Makes spans in the traces of the senders of records. Implements Tracer.
 
     `tracer` is OpenTelemetry's, whose sampler follows the parent.
     """
@@ -92,7 +92,7 @@ class OtelTracer:
         self._propagator = TraceContextTextMapPropagator()
 
     def begin(self, name: str, headers: Headers, attributes: Attributes) -> Span:
-        """A span where the context is sampled, else the context as it came."""
+        """A span if the trace context is sampled, else the unchanged context."""
         passed = trace_headers(headers)
         if not passed:
             return PassedOn(passed)
@@ -110,7 +110,10 @@ class OtelTracer:
 
 @asynccontextmanager
 async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
-    """What the settings ask for; spans that wait are sent at the end. Raises SettingsError."""
+    """The tracer that the settings choose. Sends the remaining spans at the end.
+
+    Raises SettingsError.
+    """
     if settings.otel_endpoint is None:
         yield PassingTracer()
         return
@@ -121,7 +124,7 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
     try:
         yield OtelTracer(provider.get_tracer("proximity"))
     finally:
-        # In a thread that nobody waits for longer: an endpoint may hang.
+        # In a thread, which is abandoned after the deadline: an endpoint may hang.
         closing = threading.Thread(target=provider.shutdown, daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, _CLOSE_SECONDS)
@@ -135,7 +138,7 @@ def _provider(endpoint: str) -> Any:
     from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 
     resource = Resource.create({"service.name": "proximity", "service.version": engine_version()})
-    # Without a parent there is no span: this product begins no traces.
+    # A record without a trace context gets no span: this product begins no traces.
     provider = TracerProvider(
         sampler=ParentBased(ALWAYS_OFF), resource=resource, shutdown_on_exit=False
     )

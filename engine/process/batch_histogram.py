@@ -11,16 +11,19 @@ _EXEMPLAR_SECONDS = 5.0  # from one to the next: Prometheus reads them less ofte
 
 
 class BatchHistogram(Histogram):
-    """Each `observe` takes a lock and searches the buckets, too slow for every notification."""
+    """A histogram whose values come in batches.
+
+    The library's `observe` takes a lock and searches the buckets, too slow for every notification.
+    """
 
     _next_exemplar = 0.0
 
     def wants_exemplar(self, now: float) -> bool:
-        """Whether it is time for another one, at `now` (epoch s)."""
+        """Whether it is time for another exemplar, at `now` (epoch s)."""
         return now >= self._next_exemplar
 
     def put_exemplar(self, value: float, labels: Mapping[str, str], now: float) -> None:
-        """Put it beside the bucket of `value`, which was observed; shown in OpenMetrics only."""
+        """Add an exemplar to the bucket of the observed `value`; only OpenMetrics shows it."""
         self._next_exemplar = now + _EXEMPLAR_SECONDS
         bucket = self._buckets[bisect_left(self._upper_bounds, value)]
         bucket.set_exemplar(Exemplar(dict(labels), value, now))

@@ -53,7 +53,7 @@ class ClockSkew:
         return min(skews, key=abs)
 
     def agrees_within(self, seconds: float) -> bool:
-        """Whether this clock is not known to be wrong by more than so many seconds."""
+        """Whether this clock is not known to be wrong by more than these seconds."""
         return abs(self.agreed()) <= seconds
 
     async def measure(self, server: str) -> None:
@@ -68,7 +68,7 @@ class ClockSkew:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the servers."""
         return tuple(self._read)
 
     def _note(self, server: str, skew: float) -> None:

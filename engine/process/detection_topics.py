@@ -6,8 +6,8 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
-# A format a row: its name, and what it is. Each is a module of engine/kafka/formats of that name,
-# which is imported when a topic has the format (docs/decisions/0076).
+# The name of each format, and its meaning. engine/kafka/formats has a module of the same name, to
+# be imported when a topic has the format (docs/decisions/0076).
 FORMATS = {
     "own": "this project's own detections (docs/schemas/detections.schema.json)",
     "minew": "Minew gateways, JSON arrays",
@@ -19,9 +19,9 @@ FORMATS = {
     "kontakt-cloud": "telemetry of Kontakt.io's cloud (Kio Cloud)",
     "avro": "this project's own detections in Avro, Confluent's wire format",
     "protobuf": "the same in Protobuf",
-    "json-schema": "the same in JSON behind the id of a JSON Schema",
+    "json-schema": "the same in JSON, after the id of a JSON Schema",
 }
-# Those that need SCHEMA_REGISTRY_URL. Their modules have `compiled` in the place of `read`.
+# The formats that need SCHEMA_REGISTRY_URL. Their modules have `compiled` instead of `read`.
 REGISTERED_FORMATS = frozenset({"avro", "protobuf", "json-schema"})
 _ENVELOPE = "cloudevents+"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -37,12 +37,15 @@ class DetectionTopic(NamedTuple):
     in_cloudevents: bool = False
 
     def __str__(self) -> str:
-        """As it is written in the setting."""
+        """The topic as the setting writes it."""
         return f"{self.name}={_ENVELOPE * self.in_cloudevents}{self.format}"
 
 
 def parse_detection_topics(value: object) -> object:
-    """The topics that the setting's text names; what is no text goes through. Raises ValueError."""
+    """The topics that the setting's text names; another type is returned as it is.
+
+    Raises ValueError.
+    """
     if not isinstance(value, str):
         return value
     topics = [_topic(part.strip()) for part in value.split(",") if part.strip()]

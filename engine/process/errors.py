@@ -1,4 +1,4 @@
-"""The errors of this room. Each message is for people, on one line, and names what to change."""
+"""The errors of this package. Each message has one line, for people, and names what to change."""
 
 
 class ProcessError(Exception):
@@ -21,7 +21,7 @@ class PortInUseError(ProcessError):
 
 
 class ServiceDiedError(ProcessError):
-    """A background service ended although nothing told it to; the message names the service."""
+    """A background service ended before it was cancelled; the message names the service."""
 
 
 class SchemaRegistryError(ProcessError):
@@ -29,3 +29,15 @@ class SchemaRegistryError(ProcessError):
 
     A role retries; a command ends.
     """
+
+
+class BoundedHttpError(Exception):
+    """An HTTP request got no usable answer. Callers turn it into an error of their own."""
+
+
+class NoHttpError(BoundedHttpError):
+    """A server's answer is not valid HTTP, or is cut off."""
+
+
+class AnswerTooLongError(BoundedHttpError):
+    """A server's answer is larger than the limit."""

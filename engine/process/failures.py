@@ -20,8 +20,8 @@ _REFUSALS_THAT_PASS = (
     redis_errors.NoScriptError,
 )
 # Refusals for which redis-py has no class, or that Redis 6.2 wraps in a script's error: cannot
-# write to disk, too few replicas, in the middle of a script, out of memory, a replica by now. They
-# pass with time, or when a person mends Redis.
+# write to disk, too few replicas, busy with a script, out of memory, has become a replica. They end
+# by themselves, or when a person repairs Redis.
 _CODES_THAT_PASS = ("MISCONF ", "NOREPLICAS ", "BUSY ", "-OOM ", "-READONLY ")
 
 
@@ -32,9 +32,9 @@ def describe(error: BaseException) -> str:
 
 
 def kafka_may_recover(error: Exception) -> bool:
-    """Whether a retry may succeed. Refused rights, a fenced producer and a message that is too
+    """Whether a retry may succeed.
 
-    large are permanent.
+    Missing rights, a fenced producer and a message that is too large are permanent errors.
     """
     if isinstance(error, KafkaError):
         return bool(error.retriable) or isinstance(error, KafkaTimeoutError)
@@ -44,8 +44,8 @@ def kafka_may_recover(error: Exception) -> bool:
 def registry_may_recover(error: Exception) -> bool:
     """Whether a schema registry may answer later.
 
-    Any answer but a schema (no permission, an error of its own) can be mended by a person while the
-    role retries.
+    A person can correct any refusal (a missing permission, an error of the registry) while the role
+    retries.
     """
     return isinstance(error, OSError | TimeoutError | SchemaRegistryError)
 

@@ -1,6 +1,6 @@
-"""The metrics port: /metrics, /healthz (the loop turns), /readyz (able to do the work).
+"""The metrics port: /metrics, /healthz (the event loop runs), /readyz (the process can work).
 
-Whether a server answers is asked when somebody wants to know; no answer is remembered.
+Each request to /readyz checks the servers again; no result is cached.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from engine.process.settings import PREFIX
 Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-PROBE = "question"  # the kind of call (see ServerErrors) that a probe is, where it writes nothing
+PROBE = "probe"  # the kind of call (see ServerErrors) of a probe that writes nothing
 _HEAD_SECONDS = 5.0
 _CHECK_SECONDS = 2.0
 _PROBE_SECONDS = 1.5
 
 
 class ServerProbe:
-    """Asks one server whether it does its work. Callers who ask at once share one request.
+    """Checks whether one server works. Concurrent callers share one request.
 
-    `ask` raises when the server does not. `deadline` in seconds.
+    `ask` sends the request, and raises if the server does not work. `deadline` in seconds.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ServerProbe:
         self._asking: asyncio.Task[bool] | None = None
 
     async def answers(self) -> bool:
-        """Whether the server does its work now. Raises nothing."""
+        """Whether the server works now. Raises nothing."""
         if self._asking is None:
             self._asking = asyncio.create_task(self._answer(), name=f"probe {self._what}")
         return await asyncio.shield(self._asking)
@@ -66,7 +66,10 @@ class ServerProbe:
 
 
 async def ask_all(checks: Mapping[str, Check]) -> dict[str, bool]:
-    """The answers by name, asked at once; a check that raises or takes longer than 2 s says no."""
+    """The results by name. The checks run concurrently.
+
+    A check that raises, or takes longer than 2 s, counts as failed.
+    """
     answers = await asyncio.gather(*(_passes(check) for check in checks.values()))
     return dict(zip(checks, answers, strict=True))
 
@@ -79,10 +82,9 @@ async def _passes(check: Check) -> bool:
 
 
 class HealthServer:
-    """Serves the metrics port in the loop it reports on.
+    """Serves the metrics port in the event loop that it reports on.
 
-    `checks` by name: each says whether what it stands for is ready. /readyz is 200 when all are,
-    else 503, and names each.
+    `checks` are named. /readyz answers 200 if all pass, else 503, and lists each result.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class HealthServer:
         port: int,
         listener: socket.socket | None = None,
     ) -> None:
-        """Opens the port, so that a taken one is known at once. Raises PortInUseError.
+        """Open the port at once, to find out whether it is in use. Raises PortInUseError.
 
         `listener` is a port that is open already, to be served instead.
         """

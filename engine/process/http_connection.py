@@ -203,7 +203,7 @@ class BoundedProtocol(HttpToolsProtocol):
             # In the middle of a body, whose request is answered or will not be.
             self.transport.close()
         else:
-            # Waiting requests are dropped: the answer in hand is the last.
+            # Waiting requests are dropped: the current answer is the last.
             self.flow.pause_reading()
             self.pipeline.clear()
 

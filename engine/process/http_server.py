@@ -27,7 +27,7 @@ def listen(host: str, port: int, *, setting: str) -> socket.socket:
     Raises PortInUseError.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, because asyncio turns off Nagle's delay (40 ms an answer) only for what says it is TCP.
+    # asyncio turns off Nagle's delay (40 ms an answer) only for a socket whose protocol is TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""Which settings of Kafka's security cannot work with each other, and why."""
+"""Finds settings of Kafka's security that contradict each other."""
 
 _OAUTH = "OAUTHBEARER"
 _OF_OAUTH = "kafka_sasl_oauth_"
@@ -7,16 +7,17 @@ _REQUIRED_BY_OAUTH = tuple(_OF_OAUTH + name for name in ("token_url", "client_id
 
 
 def kafka_security_fault(protocol: str, given: dict[str, object]) -> tuple[str, str] | None:
-    """The setting that cannot work with the others, and why. `given` by name: those that were
-    set, without a prefix, and nothing for those that were not."""
+    """The setting that contradicts the others, and why; None if there is none.
+
+    `given` has the settings that were set, by their names without the prefix.
+    """
     tls, sasl = "SSL" in protocol.split("_"), protocol.startswith("SASL")
     of_sasl = [name for name in given if name.startswith("kafka_sasl_")]
     of_tls = [name for name in given if name.startswith("kafka_ssl_")]
     if not sasl and of_sasl:
         also = "SASL_SSL" if tls or of_tls else "SASL_SSL or SASL_PLAINTEXT"
-        return of_sasl[
-            0
-        ], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
+        why = f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
+        return of_sasl[0], why
     if not tls and of_tls:
         also = "SASL_SSL" if sasl else "SSL or SASL_SSL"
         return of_tls[0], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"

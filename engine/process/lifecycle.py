@@ -2,7 +2,7 @@
 
 A shutdown has these steps (docs/architecture.md numbers them too):
 1. SIGTERM or SIGINT sets `stop`; /readyz says no.
-2. Each consumer stops fetching; the batches in hand finish within DRAIN_TIMEOUT.
+2. Each consumer stops fetching; the batches in flight finish within DRAIN_TIMEOUT.
 3. Their offsets are committed and the group is left.
 4. Background services (index watch, outbox drain) are cancelled.
 5. The publisher closes; then Redis and SQL, each within a deadline.
@@ -14,8 +14,10 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 from collections.abc import Coroutine, Iterator
 from types import FrameType
+from typing import NamedTuple, Self
 
 import structlog
 
@@ -32,8 +34,11 @@ _LOOK_SECONDS = 0.5
 
 
 def tune_garbage_collector() -> None:
-    """Call once everything is imported: what stands now is never looked at again, and the rest
-    seldom. Records hold no cycles, so reference counts free them without the collector."""
+    """Exclude the present objects from garbage collection, and collect seldom.
+
+    Call it once everything is imported. Records are in no reference cycles, so they are freed
+    without the collector.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, _OLDER, _OLDER)
@@ -41,7 +46,7 @@ def tune_garbage_collector() -> None:
 
 @contextlib.contextmanager
 def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
-    """Set `stop` at the first SIGTERM or SIGINT; die of the second one."""
+    """Set `stop` at the first SIGTERM or SIGINT; the second one ends the process."""
     loop = asyncio.get_running_loop()
 
     def on_signal(number: signal.Signals) -> None:
@@ -64,14 +69,26 @@ def _die(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+class ParentProcess(NamedTuple):
+    """The parent of a worker: its process id, and the socket that it opened for the worker."""
+
+    pid: int
+    listener: socket.socket
+
+    @classmethod
+    def of(cls, words: str) -> Self:
+        """Parse the text `pid:descriptor`. Raises ValueError, OSError."""
+        pid, _, descriptor = words.partition(":")
+        return cls(int(pid), socket.socket(fileno=int(descriptor)))
+
+
 async def stop_without_parent(parent: int, stop: asyncio.Event) -> None:
-    """Set `stop` when the process `parent`, which started this one, is gone: a worker is not left
-    behind."""
-    while os.getppid() == parent:  # noqa: ASYNC110  # the system tells of it in no other way
+    """Set `stop` when the process `parent` ends, so that none of its workers is left running."""
+    while os.getppid() == parent:  # noqa: ASYNC110  # the system has no event for it
         await asyncio.sleep(_LOOK_SECONDS)
     log.error("the parent of this worker is gone, stopping", parent=parent)
     stop.set()
-    await asyncio.Event().wait()  # it is cancelled, as all of the background
+    await asyncio.Event().wait()  # until cancelled, like every background service
 
 
 async def run_services(
@@ -84,7 +101,7 @@ async def run_services(
 
     Foreground services end by themselves once `stop` is set. The first error of any service
     sets `stop`, lets the foreground drain, and is raised. A background service that ends
-    without being told is an error too.
+    before it is cancelled is an error too.
     """
     front = {asyncio.create_task(work, name=name) for name, work in foreground.items()}
     back = {asyncio.create_task(work, name=name) for name, work in background.items()}

@@ -19,7 +19,7 @@ _QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic"
 class RepeatFilter(logging.Filter):
     """Passes the same message of a library once in 10 seconds; of aiokafka, once in 2 minutes.
 
-    While a broker is away, aiokafka logs so many times a second, for as long as it lasts.
+    While a broker is down, aiokafka logs many times a second.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,10 +34,10 @@ class RepeatFilter(logging.Filter):
         key, now = (record.name, str(record.msg)), self._clock()
         is_kafka = record.name.startswith("aiokafka")
         seconds = _KAFKA_REPEAT_SECONDS if is_kafka else _REPEAT_SECONDS
-        is_news = now - self._last.get(key, float("-inf")) >= seconds
-        if is_news:
+        is_due = now - self._last.get(key, float("-inf")) >= seconds
+        if is_due:
             self._last[key] = now
-        return is_news
+        return is_due
 
 
 def configure_logs(settings: Settings) -> None:

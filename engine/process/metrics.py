@@ -46,7 +46,7 @@ def engine_version() -> str:
 
 
 class Metrics:
-    """The registry and its metrics. Labels are closed sets: never a udid, never a url."""
+    """The registry and its metrics. Labels have closed sets of values: never a udid or a url."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series a counter
@@ -67,18 +67,18 @@ class Metrics:
         )
         self.decisions = self._counter(
             "proximity_decisions_total",
-            "Decisions: one for a detection that reached no campaign, else one a campaign",
+            "Decisions: one per campaign, or one for a detection that reached no campaign",
             "reason",
         )
         self.notifications = self._counter(
             "proximity_notifications_total", "Notifications published, by format", "format"
         )
         self.connector_handovers = self._counter(
-            "proximity_connector_handovers_total", "Calls handed over to the connector role"
+            "proximity_connector_handovers_total", "Calls published for the connector role"
         )
         self.latency = BatchHistogram(
             "proximity_detection_to_notification_seconds",
-            "From detected_at to the broker's acknowledgement of the notification",
+            "Time from detected_at to the broker's acknowledgement of the notification",
             registry=self.registry,
             buckets=_LATENCY,
         )
@@ -101,22 +101,22 @@ class Metrics:
         )
         self.kafka_errors = self._server_errors(
             "kafka",
-            "Requests to Kafka that failed and are tried again: questions, commits, publishing",
+            "Requests to Kafka that failed and are retried: metadata, commits, publishing",
             kafka_may_recover,
         )
         self.registry_errors = self._server_errors(
             "registry",
-            "Requests to the schema registry that failed and are tried again",
+            "Requests to the schema registry that failed and are retried",
             registry_may_recover,
         )
         self.records_skipped = self._counter(
             "proximity_records_skipped_total",
-            "Records that were never read: retention (they were gone before)",
+            "Records that were never read: retention (they were deleted before)",
             "role",
             "cause",
         )
         self.dead_letters = self._counter(
-            "proximity_dead_letters_total", "Records put into dead-letters", "topic", "reason"
+            "proximity_dead_letters_total", "Records published to dead-letters", "topic", "reason"
         )
 
     def _recorder(self) -> None:
@@ -130,28 +130,28 @@ class Metrics:
         )
         self.recorder_skipped = self._counter(
             "proximity_recorder_skipped_total",
-            "Records that count nothing: malformed (detections), or a notification's repeat",
+            "Records that are not counted: malformed detections, repeated notifications",
             "reason",
         )
         self.sql_errors = self._server_errors(
-            "sql", "Calls to SQL that failed and are tried again", database_may_recover
+            "sql", "Calls to SQL that failed and are retried", database_may_recover
         )
 
     def _connectors(self) -> None:
         self.connector_calls = self._counter(
             "proximity_connector_calls_total",
-            "Calls to customers' services: published, declined, retried (a try that another one "
-            "follows), or the reason of the dead letter",
+            "Calls to customers' services: published, declined, retried (a failed try that is "
+            "retried), or the reason of the dead letter",
             "outcome",
         )
         self.connector_call_seconds = self._histogram(
             "proximity_connector_call_seconds",
-            "Time of one try, from the look-up of the name to the end of the reply",
+            "Time of one try, from the name resolution to the end of the reply",
             buckets=_LATENCY,
         )
         self.connector_breakers = self._gauge(
             "proximity_connector_breakers",
-            "Companies called lately, by how their breaker stands",
+            "Companies that were called lately, by the state of their breaker",
             "state",
         )
 
@@ -168,23 +168,23 @@ class Metrics:
             "outcome",
         )
         self.redis_errors = self._server_errors(
-            "redis", "Calls to Redis that failed and are tried again", redis_may_recover
+            "redis", "Calls to Redis that failed and are retried", redis_may_recover
         )
         self.redis_memory = self._gauge(
             "proximity_redis_memory_ratio",
-            "Memory that Redis uses, as a part of its maxmemory; 0 without one",
+            "Memory that Redis uses, as a share of its maxmemory; 0 without a maxmemory",
         )
         self.redis_evicts = self._gauge(
             "proximity_redis_evicts",
-            "1 when Redis may throw keys of ours away: maxmemory-policy is not noeviction",
+            "1 if Redis may evict keys: its maxmemory-policy is not noeviction",
         )
         self.index_lag = self._gauge(
             "proximity_index_generation_lag",
-            "Writes to the index, in generations, that SQL knows of and Redis lacks",
+            "Writes to the index that are in SQL and not yet in Redis, in generations",
         )
         self.clock_skew = self._gauge(
             "proximity_clock_skew_seconds",
-            "How far this process's clock is ahead of the server's",
+            "Seconds by which this process's clock is ahead of the server's",
             "server",
         )
 
@@ -207,8 +207,10 @@ class Metrics:
 
 
 class StepTimer:
-    """Times the steps of a role's batches: `with step("decode"): ...`. One that raises is not
-    counted."""
+    """Times the steps of a role's batches: `with step("decode"): ...`.
+
+    A step that raises is not counted.
+    """
 
     def __init__(
         self, metrics: Metrics, role: str, clock: Callable[[], float] = time.perf_counter
@@ -225,7 +227,7 @@ class StepTimer:
 
 
 def finished_work(registry: CollectorRegistry) -> dict[str, int]:
-    """What the process has done, for its last line of log; zeros are left out."""
+    """Counts of what the process has done, for its last log line; zeros are left out."""
     counts: Tally[str] = Tally()
     for family in registry.collect():
         for sample in family.samples:

@@ -55,7 +55,7 @@ async def retry(
     The caller's partition waits meanwhile, which is backpressure and loses nothing. So `call` must
     be idempotent, and each try needs a bound: `deadline` (seconds), or the call's own. `errors`
     sorts the errors of its server (unless `may_recover` does), and logs once that the server is
-    away and once that it is back; `what` names the kind of call. Raises permanent errors. A
+    down and once that it is back; `what` names the kind of call. Raises permanent errors. A
     cancellation takes effect at once.
     """
     backoff = backoff or Backoff()

@@ -18,7 +18,7 @@ _MOST_BYTES = 65_536
 
 
 def secret_settings() -> Iterator[str]:
-    """The names of the settings that are secrets."""
+    """The names of the secret settings."""
     for name, field in Settings.model_fields.items():
         if SecretStr in (field.annotation, *get_args(field.annotation)):
             yield name

@@ -38,7 +38,7 @@ class ServerErrors:
         self._failing: dict[str, float] = {}
         self._since = 0.0
         self._failures = 0
-        self._said = False
+        self._is_logged = False
         self._back_at = float("-inf")
 
     def inc(self) -> None:
@@ -55,11 +55,11 @@ class ServerErrors:
         """As `failed`, for a call that is counted already."""
         now = self._clock()
         if not self._failing:
-            self._since, self._failures, self._said = now, 0, False
+            self._since, self._failures, self._is_logged = now, 0, False
         self._failing[what] = now
         self._failures += 1
-        if not self._said and now >= self._back_at + _QUIET_SECONDS:
-            self._said = True
+        if not self._is_logged and now >= self._back_at + _QUIET_SECONDS:
+            self._is_logged = True
             log.error("server failed, trying again", server=self._server, what=what, error=error)
 
     def answered(self, what: str) -> None:
@@ -72,7 +72,7 @@ class ServerErrors:
                 del self._failing[kind]
         if self._failing:
             return
-        if self._said:
+        if self._is_logged:
             self._back_at = now
             log.warning(
                 "server answers again",

@@ -32,7 +32,7 @@ _OTHER_TOPICS = ("authentications", "notifications", "connector-calls", "dead-le
 
 
 class Settings(BaseSettings):
-    """What one process is told. Durations are seconds unless the name says otherwise."""
+    """The settings of one process. Durations are in seconds unless the name says otherwise."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
@@ -50,15 +50,15 @@ class Settings(BaseSettings):
     kafka_sasl_oauth_token_url: TokenUrl | None = setting(
         None, "https://host/path, the OIDC provider's token endpoint; for OAUTHBEARER"
     )
-    kafka_sasl_oauth_client_id: str | None = setting(None, "client that asks for the token")
+    kafka_sasl_oauth_client_id: str | None = setting(None, "client id of the token request")
     kafka_sasl_oauth_client_secret: SecretStr | None = setting(None, "secret of this client")
     kafka_sasl_oauth_scope: str | None = setting(
-        None, "scope of the token, where the provider wants one"
+        None, "scope of the token, if the provider needs one"
     )
     kafka_sasl_oauth_extensions: Extensions = setting(
-        (), "what the brokers want beside the token: name=value, comma-separated"
+        (), "SASL extensions that the brokers need: name=value, comma-separated"
     )
-    kafka_sasl_oauth_timeout: Seconds = setting(5.0, "deadline of one request for a token")
+    kafka_sasl_oauth_timeout: Seconds = setting(5.0, "deadline of one token request")
     kafka_sasl_oauth_ca_file: ReadableFile | None = setting(
         None, "PEM file that verifies the token endpoint"
     )
@@ -68,25 +68,26 @@ class Settings(BaseSettings):
     kafka_ssl_password: SecretStr | None = setting(None, "password of the key file")
     kafka_request_timeout: Seconds = setting(20.0, "deadline of one request to a broker")
     kafka_session_timeout: Seconds = setting(
-        10.0, "silence after which the group gives a member up"
+        10.0, "time without a heartbeat after which the group removes a member"
     )
     kafka_fetch_wait: Seconds = setting(
-        0.5, "how long a broker may hold the answer when it has nothing new"
+        0.5, "longest time that a broker delays the answer to a fetch when it has no new records"
     )
-    topic_prefix: TopicPrefix = setting("proximity.", "in front of every topic name")
+    topic_prefix: TopicPrefix = setting("proximity.", "prefix of every topic name")
     topic_partitions: int = setting(
-        6, "partitions of the topics that a start has to create", ge=1, le=10_000
+        6, "partitions of the topics that a starting role creates", ge=1, le=10_000
     )
     topic_replication: int = setting(
         -1, "replicas of created topics; -1: the broker's default", ge=-1, le=15
     )
     detection_topics: DetectionTopics = setting(
         (),
-        "topics of detections beside <prefix>detections, or another format for it: "
-        "topic=format, comma-separated; the formats are those of docs/formats.md",
+        "more topics with detections, or another format for <prefix>detections: "
+        "topic=format, comma-separated; docs/formats.md lists the formats",
     )
     schema_registry_url: RegistryUrl | None = setting(
-        None, "http:// or https://, [user:password@]host; for avro and its kin"
+        None,
+        "http:// or https://, [user:password@]host; for the formats avro, protobuf and json-schema",
     )
     schema_registry_timeout: Seconds = setting(
         5.0, "deadline of one request to the schema registry"
@@ -94,27 +95,27 @@ class Settings(BaseSettings):
     schema_registry_ca_file: ReadableFile | None = setting(
         None, "PEM file that verifies the schema registry"
     )
-    group_prefix: str = setting("proximity-", "in front of every consumer group")
+    group_prefix: str = setting("proximity-", "prefix of every consumer group")
 
     redis_url: RedisUrl = setting(
         SecretStr("redis://localhost:6379/0"),
         "redis://, rediss://, redis+cluster:// or redis+sentinel://; rediss is TLS",
     )
-    redis_prefix: str = setting("proximity:", "in front of every Redis key")
+    redis_prefix: str = setting("proximity:", "prefix of every Redis key")
     redis_timeout: Seconds = setting(5.0, "deadline of one call to Redis")
     database_url: DatabaseUrl = setting(
         SecretStr("sqlite:///proximity.sqlite3"), "postgresql:// or sqlite:///"
     )
     secret_key: SecretStr | None = setting(
-        None, "encrypts connector parameters at rest; several, comma-separated, to rotate"
+        None,
+        "key that encrypts connector parameters at rest; to rotate it: the new key, a comma, "
+        "the old key",
     )
 
     metrics_host: str = setting("127.0.0.1", "address of the metrics port")
-    metrics_port: Port = setting(
-        9464, "port of metrics and health, of all workers together; 0: any"
-    )
+    metrics_port: Port = setting(9464, "port of metrics and health, one for all workers; 0: any")
     otel_endpoint: EndpointUrl | None = setting(
-        None, "OTLP over HTTP, where spans of sampled traces go; needs the extra otel"
+        None, "OTLP collector over HTTP that gets the spans of sampled traces; needs the extra otel"
     )
     api_host: str = setting("127.0.0.1", "address of the management interface")
     api_port: Port = setting(8000, "port of the management interface")
@@ -123,31 +124,37 @@ class Settings(BaseSettings):
         "127.0.0.1", "address of the management interface's metrics port"
     )
     api_trusted_proxies: Networks = setting(
-        (), "networks whose X-Forwarded-For is believed, comma-separated"
+        (), "networks of proxies whose X-Forwarded-For is trusted, comma-separated"
     )
     api_cors_origins: Texts = setting(
-        (), "sites whose pages may call the interface, comma-separated"
+        (), "origins whose pages may call the interface, comma-separated"
     )
     console: bool = setting(True, "serve the console at /console beside the management interface")
-    api_max_body: int = setting(1024 * 1024, "bytes of a request's body", ge=1024)
+    api_max_body: int = setting(1024 * 1024, "most bytes of a request's body", ge=1024)
     campaign_content_bytes: int = setting(
-        65_536, "of a campaign's texts, nfcs and qrcodes together", ge=1024
+        65_536, "most bytes of a campaign's texts, nfcs and qrcodes together", ge=1024
     )
-    venue_campaigns: Count = setting(1000, "campaigns of a venue")
-    venue_beacons: Count = setting(10_000, "beacons of a venue")
-    beacon_open_campaigns: Count = setting(100, "active campaigns of a beacon whose dates overlap")
-    api_body_timeout: Seconds = setting(15.0, "for a request's body to arrive")
+    venue_campaigns: Count = setting(1000, "most campaigns of a venue")
+    venue_beacons: Count = setting(10_000, "most beacons of a venue")
+    beacon_open_campaigns: Count = setting(
+        100, "most active campaigns of a beacon whose dates overlap"
+    )
+    api_body_timeout: Seconds = setting(15.0, "time for a request's body to arrive")
     api_answer_timeout: Seconds = setting(
-        30.0, "for an answer to begin, and then for each piece of it"
+        30.0, "time for an answer to begin, and then for the client to read each piece of it"
     )
-    api_list_timeout: Seconds = setting(600.0, "for a whole answer, however long a list it is")
-    api_connections: Count = setting(500, "connections to the management interface at once")
-    api_head_timeout: Seconds = setting(10.0, "for a request's head, from its first byte")
-    api_idle_timeout: Seconds = setting(30.0, "for which a connection may be open with no request")
+    api_list_timeout: Seconds = setting(600.0, "time for a whole answer, also for a long list")
+    api_connections: Count = setting(500, "most open connections to the management interface")
+    api_head_timeout: Seconds = setting(
+        10.0, "time for a request's head to arrive, from its first byte"
+    )
+    api_idle_timeout: Seconds = setting(
+        30.0, "time for which a connection may stay open without a request"
+    )
     login_attempts_account: Count = setting(
-        10, "failed logins of an account from one network in LOGIN_WINDOW, then 429 there"
+        10, "failed logins of an account from one network in LOGIN_WINDOW, after which it gets 429"
     )
-    login_window: Seconds = setting(300.0, "over which failed logins are counted")
+    login_window: Seconds = setting(300.0, "period in which failed logins are counted")
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "debug, info, warning or error"
     )
@@ -157,30 +164,30 @@ class Settings(BaseSettings):
 
     max_detection_age: float = setting(
         300.0,
-        "older, or as far in the future, triggers nothing; at most a week",
+        "a detection that is older, or further in the future, triggers nothing; at most a week",
         gt=0,
-        le=7 * 86_400,  # the index keeps what an ended campaign sends for longer
+        le=7 * 86_400,  # the index keeps the content of an ended campaign for longer
     )
     clock_skew_limit: Seconds = setting(
-        30.0, "seconds by which clocks of servers may differ without an error"
+        30.0, "seconds by which the clocks of servers may differ without an error"
     )
     notification_lifetime: Seconds = setting(
-        300.0, "from detected_at to a notification's expires_at"
+        300.0, "time from detected_at to a notification's expires_at"
     )
-    path_loss_exponent: float = setting(2.0, "n of the rssi to distance formula", gt=0, le=10)
+    path_loss_exponent: float = setting(2.0, "n in the formula from rssi to distance", gt=0, le=10)
 
-    batch_records: Count = setting(5000, "most records that one step of a partition takes")
+    batch_records: Count = setting(5000, "most records in one batch of a partition")
     in_flight_records: Count = setting(
-        20_000, "records fetched and not finished at which fetching pauses"
+        20_000, "records in flight (fetched and not finished) at which fetching pauses"
     )
     in_flight_bytes: int = setting(
         64 * 1024 * 1024,
-        "bytes of them at which the trigger stops fetching; messages are composed in "
-        "pieces of a small part of it",
+        "bytes of records in flight at which the trigger pauses fetching; it composes messages "
+        "in pieces of a small part of it",
         ge=1024 * 1024,
     )
     commit_interval: float = setting(
-        0.0, "least time between two offset commits; 0: what is done, at once", ge=0
+        0.0, "least time between two offset commits; 0: commit finished records at once", ge=0
     )
     delivery: Literal["at_least_once", "exactly_once"] = setting(
         "at_least_once",
@@ -188,39 +195,40 @@ class Settings(BaseSettings):
         "that read committed",
     )
     transactional_producers: Count = setting(
-        100, "partitions of a process with DELIVERY=exactly_once"
+        100, "most partitions of a process with DELIVERY=exactly_once"
     )
-    drain_timeout: Seconds = setting(20.0, "to finish what is begun when stopping")
-    index_cache_beacons: Count = setting(200_000, "beacons remembered per process")
+    drain_timeout: Seconds = setting(20.0, "time to finish the records in flight at shutdown")
+    index_cache_beacons: Count = setting(200_000, "most beacons that a process caches")
     index_cache_bytes: int = setting(
-        128 * 1024 * 1024, "bytes of what campaigns send that are remembered with them", ge=1024
+        128 * 1024 * 1024, "most bytes of campaign content that a process caches", ge=1024
     )
-    index_cache_age: Seconds = setting(300.0, "a remembered beacon is read again")
+    index_cache_age: Seconds = setting(300.0, "age at which a cached beacon is read again")
     held_claims: Count = setting(
-        250_000, "claims (of a campaign on a device) remembered per process"
+        250_000, "most claims (of a campaign on a device) that a process remembers"
     )
     recent_decisions: int = setting(
         10,
-        "decisions of each device, but for repeats, kept in Redis for a day; 0: none",
+        "last decisions of each device, without repeats, kept in Redis for a day; 0: none",
         ge=0,
         le=100,
     )
     dead_letter_share: float = setting(
         0.5,
-        "share of 1000 keys understood before that fail now, past which a role stops; 1: never",
+        "a role stops when records fail for more than this share of the last 1000 keys that "
+        "succeeded before; 1: never",
         gt=0,
         le=1,
     )
     dead_letter_run: Count = setting(
         1000,
-        "different keys that fail, with no good record for 10 s, at which a role "
-        "stops; above 100000: never",
+        "a role stops when so many different keys fail and no record has succeeded for 10 s; "
+        "above 100000: never",
     )
 
     trace: Literal["all", "changes", "none"] = setting(
         "all",
-        "detections that leave a trace row: all; changes of the zone at a beacon, and "
-        "one a minute; none",
+        "detections that get a trace row: all; changes (of the zone at a beacon, and one a "
+        "minute); none",
     )
     trace_retention: int = setting(
         30, "days for which traces and receptions are kept", ge=1, le=3650
@@ -228,34 +236,34 @@ class Settings(BaseSettings):
     recorder_timeout: Seconds = setting(30.0, "deadline of one transaction of the recorder")
 
     connector_allow_networks: Networks = setting(
-        (), "networks a connector may lead to besides public ones, comma-separated"
+        (), "networks that connectors may call besides public ones, comma-separated"
     )
 
     connector_ca_file: Path | None = setting(
-        None, "PEM file of authorities that verify connectors, besides the known ones"
+        None, "PEM file of authorities that verify connectors, besides the well-known ones"
     )
     connector_connect_timeout: Seconds = setting(
-        1.0, "to look a connector's name up and connect to it, TLS included"
+        1.0, "time to resolve a connector's name and connect, TLS included"
     )
-    connector_call_timeout: Seconds = setting(3.0, "for a whole call to a connector")
-    connector_reply_bytes: Count = setting(
-        65_536, "a connector's reply is read up to so many bytes"
-    )
+    connector_call_timeout: Seconds = setting(3.0, "time for a whole call to a connector")
+    connector_reply_bytes: Count = setting(65_536, "most bytes of the body of a connector's reply")
     connector_reply_steps: Count = setting(
-        1000, "events of the parser, reads and header lines that a reply may take"
+        1000, "most parser events, reads and header lines of a connector's reply"
     )
-    connector_company_calls: Count = setting(32, "calls of a company in flight")
-    connector_calls: Count = setting(512, "calls of a process in flight")
+    connector_company_calls: Count = setting(32, "most calls of a company in flight")
+    connector_calls: Count = setting(512, "most calls of a process in flight")
     connector_pending: int = setting(
-        50_000, "calls a process holds; one company may hold half of them", ge=2
+        50_000, "most calls that a process holds, at most half of them of one company", ge=2
     )
-    connector_tries: Count = setting(3, "tries of a call, while it is fresh")
+    connector_tries: Count = setting(3, "tries of a call, while its detection is fresh")
     connector_breaker_window: Count = setting(
-        20, "last calls of a company that its breaker looks at"
+        20, "last calls of a company that its breaker considers"
     )
-    connector_breaker_failures: Count = setting(10, "failures among them at which it opens")
+    connector_breaker_failures: Count = setting(
+        10, "failures among these calls at which the breaker opens"
+    )
     connector_breaker_pause: Seconds = setting(
-        10.0, "how long an open breaker waits before it tries a call"
+        10.0, "time that an open breaker waits before a trial call"
     )
 
     @model_validator(mode="after")
@@ -263,7 +271,7 @@ class Settings(BaseSettings):
         of_the_engine = {f"{self.topic_prefix}{name}" for name in _OTHER_TOPICS}
         for topic in self.detection_topics:
             if topic.name in of_the_engine:
-                text = f"{variable_name('detection_topics')}: {topic.name} holds something else"
+                text = f"{variable_name('detection_topics')}: {topic.name} has other messages"
                 raise PydanticCustomError("setting", "{text}", {"text": text})
             if topic.format in REGISTERED_FORMATS and self.schema_registry_url is None:
                 text = f"{variable_name('schema_registry_url')} is required by {topic}"

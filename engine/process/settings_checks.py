@@ -1,4 +1,4 @@
-"""Types of settings that check their value, so that nothing is opened with one that cannot work."""
+"""Types of settings. Each checks its value, so that nothing is opened with an invalid one."""
 
 import re
 import socket
@@ -27,7 +27,7 @@ def bootstrap_addresses(servers: str) -> list[tuple[str, int]]:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """A host alone has Kafka's usual port; an IPv6 address with a port stands in brackets."""
+    """Host and port; the port is Kafka's by default. An IPv6 address with a port has brackets."""
     fault = ValueError(f"{text[:80]!r} is no address; accepted: host:port, comma-separated")
     if "/" in text or "@" in text:
         raise fault
@@ -87,8 +87,8 @@ def _check_registry_url(value: SecretStr) -> SecretStr:
 
 
 def _check_token_url(url: str) -> str:
-    """Raise ValueError if a token cannot be asked for there."""
-    accepted = "http:// or https://, host[:port][/path]; the client has settings of its own"
+    """Raise ValueError if the URL cannot be a token endpoint."""
+    accepted = "http:// or https://, host[:port][/path]; other settings name the client"
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -103,13 +103,13 @@ def _check_token_url(url: str) -> str:
 
 
 def _check_extensions(pairs: tuple[str, ...]) -> tuple[str, ...]:
-    """Names and values as RFC 7628 has them; `auth` is the token's own."""
+    """Names and values must be as in RFC 7628; the name `auth` is reserved for the token."""
     for pair in pairs:
         name, _, value = pair.partition("=")
         if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth":
-            raise ValueError("accepted: name=value, comma-separated; a name is of letters")
+            raise ValueError("accepted: name=value, comma-separated; a name consists of letters")
         if not re.fullmatch(r"[\x20-\x7e]+", value):
-            raise ValueError(f"{name}: a value is of printable characters")
+            raise ValueError(f"{name}: a value consists of printable characters")
     return pairs
 
 
@@ -135,7 +135,7 @@ def _split_networks(value: object) -> object:
 
 
 def _network(text: str) -> str:
-    """Raise ValueError for what is no network, with the one that is meant if there is one."""
+    """The text, if it is a network. The ValueError suggests the network that is probably meant."""
     try:
         ip_network(text)
     except ValueError:

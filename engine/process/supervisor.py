@@ -1,8 +1,8 @@
-"""Several processes of one role under one parent: started together, stopped together, one port.
+"""Runs several processes (workers) of one role under one parent, with one metrics port.
 
-A worker that ends by itself takes the others down: whoever started the parent (systemd,
-Kubernetes) starts all of them again, from the committed offsets. The parent serves METRICS_PORT
-for all (workers_page.py); each worker serves a port on loopback that the parent has opened.
+If a worker ends by itself, the parent stops the others and ends; systemd or Kubernetes then starts
+the parent again, and all continue from the committed offsets. The parent serves METRICS_PORT for
+all (workers_page.py); each worker serves a port on loopback that the parent has opened.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ log = structlog.get_logger(__name__)
 _GRACE = 10.0  # seconds beyond the workers' own drain
 _HEAD_SECONDS = 5.0
 _PORT_SETTING = f"{PREFIX}METRICS_PORT"
-# The second is that of a worker told to stop before it had begun.
+# The second is the status of a worker that was stopped before it had begun.
 _ENDED_WELL = (0, -int(signal.SIGTERM))
 
 
 async def supervise(role: str, workers: int, settings: Settings, env_file: Path | None) -> int:
-    """Run `workers` processes until one ends or a signal comes; the exit status.
+    """Run `workers` processes until one ends or a signal arrives. Returns the exit status.
 
     Raises PortInUseError.
     """
@@ -96,8 +96,8 @@ async def _start(
     file_option = ["--env-file", str(env_file)] if env_file else []
     link = ["--worker-of", f"{os.getpid()}:{listener.fileno()}"]
     command = [sys.executable, "-m", "engine.cli", *file_option, "run", "--role", role, *link]
-    # In a group of its own: Ctrl-C reaches the parent alone, whose SIGTERM is then the first signal
-    # that the worker sees, and not the second, of which it would die undrained.
+    # In a process group of its own, so that Ctrl-C reaches only the parent. The parent's SIGTERM is
+    # then the first signal of the worker; a second signal would end it without a drain.
     return await asyncio.create_subprocess_exec(
         *command,
         env=os.environ | {f"{PREFIX}LOG_FORMAT": settings.log_format},
@@ -113,7 +113,7 @@ def _terminate(processes: Sequence[Process]) -> None:
 
 
 async def _reap(processes: Sequence[Process], seconds: float) -> list[int]:
-    """The exit statuses. Kills what has not ended in time."""
+    """The exit statuses. Kills processes that have not ended in time."""
     deadline = asyncio.get_running_loop().time() + seconds
     statuses = []
     for process in processes:

@@ -1,7 +1,7 @@
-"""The metrics port of several workers: what each of them says, on one page.
+"""The metrics port of several workers: one page with the metrics of all.
 
-Each series gets the label `worker`, so that nothing is added up that has no sum: a gauge stays that
-of its process, a counter is one process's from its start to its end (decision 0103).
+Each series gets the label `worker`, because not every metric can be summed: a gauge belongs to its
+process, and a counter begins and ends with it (decision 0103).
 """
 
 import asyncio
@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from engine.process.bounded_http import BoundedAddress, BoundedAnswer
+from engine.process.errors import BoundedHttpError
 from engine.process.health import Send, reply
-from engine.process.worker_link import WorkerAnswer, ask_worker
 
 WORKER_UP = "proximity_worker_up"
 _UP_HEAD = (
@@ -22,17 +23,24 @@ _UP_HEAD = (
 _PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _END = "# EOF"
 _END_OF_NAME = re.compile(r"[{ ]")
+_SECONDS = 4.0  # longer than a worker's checks take, shorter than the timeout of a scrape
+_MOST_BYTES = 32 * 1024 * 1024
 
 
 class WorkersPage:
     """Answers /metrics, /healthz and /readyz for the workers that listen on these ports.
 
-    A worker that does not answer is left out of /metrics, where proximity_worker_up names it, and
-    is a no in the others.
+    If a worker does not answer, /metrics lacks its series and proximity_worker_up names it, and
+    /healthz and /readyz fail.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
-        self._ports = ports
+        self._workers = [
+            BoundedAddress(
+                f"http://127.0.0.1:{port}", ca_file=None, deadline=_SECONDS, most_bytes=_MOST_BYTES
+            )
+            for port in ports
+        ]
 
     async def __call__(self, scope: dict[str, Any], _receive: Any, send: Send) -> None:
         """An ASGI application."""
@@ -47,17 +55,17 @@ class WorkersPage:
     async def _show_metrics(self, headers: Mapping[bytes, bytes], send: Send) -> None:
         accepted = headers.get(b"accept", b"text/plain").decode("latin-1")
         answers = await self._ask("/metrics", accepted)
-        answered = {n: each for n, each in enumerate(answers) if each is not None and each.ok}
+        answered = {n: each for n, each in enumerate(answers) if each is not None and each.is_ok}
         pages = {number: each.body.decode() for number, each in answered.items()}
         types = {each.content_type for each in answered.values()} or {_PLAIN}
         head = [(b"content-type", min(types).encode()), (b"cache-control", b"no-store")]
-        body = merged(pages, len(self._ports)).encode()
+        body = merged(pages, len(self._workers)).encode()
         await send({"type": "http.response.start", "status": 200, "headers": head})
         await send({"type": "http.response.body", "body": body})
 
     async def _show_health(self, path: str, send: Send) -> None:
         answers = await self._ask(path, "application/json")
-        good = all(answer is not None and answer.ok for answer in answers)
+        good = all(answer is not None and answer.is_ok for answer in answers)
         workers: list[dict[str, Any]] = [
             {"status": "no answer"} if answer is None else msgspec.json.decode(answer.body)
             for answer in answers
@@ -70,16 +78,23 @@ class WorkersPage:
             body["checks"] = {name: all(each.get(name, True) for each in checks) for name in names}
         await reply(send, 200 if good else 503, body)
 
-    async def _ask(self, path: str, accepted: str) -> list[WorkerAnswer | None]:
-        """The answers of all workers, in their order; None for one that gives none."""
-        return await asyncio.gather(*(ask_worker(port, path, accepted) for port in self._ports))
+    async def _ask(self, path: str, accepted: str) -> list[BoundedAnswer | None]:
+        """The answers of all workers, in order; None for a worker that does not answer."""
+        return await asyncio.gather(*(_answer(each, path, accepted) for each in self._workers))
+
+
+async def _answer(worker: BoundedAddress, path: str, accepted: str) -> BoundedAnswer | None:
+    try:
+        return await worker.ask(path, [(b"accept", accepted.encode("latin-1"))])
+    except (OSError, TimeoutError, BoundedHttpError):
+        return None
 
 
 def merged(pages: Mapping[int, str], workers: int) -> str:
-    """One page of those of the workers, by number: each family once, each sample with its worker.
+    """Merge the pages of the workers, by number: each family once, each sample with its worker.
 
-    Both formats, Prometheus' own and OpenMetrics, head a family with lines of comment, and want its
-    samples in one place.
+    In both formats, Prometheus' own and OpenMetrics, a family begins with comment lines, and all
+    its samples must follow them.
     """
     heads: dict[str, list[str]] = {}
     samples: dict[str, list[str]] = {}
@@ -101,7 +116,7 @@ def merged(pages: Mapping[int, str], workers: int) -> str:
 
 
 def _lines(page: str) -> Iterator[tuple[str, bool, str]]:
-    """Each line with the family that it stands in, and whether it is of the family's head."""
+    """Each line with its family, and whether it belongs to the family's head."""
     family = ""
     for line in _filled(page.split("\n")):
         is_head = line.startswith("# ")

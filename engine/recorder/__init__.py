@@ -1,1 +1,1 @@
-"""Turns batches of records into rows in SQL: what is counted, and how it is written."""
+"""The role `recorder`: counts batches of records, and writes the counts and traces to SQL."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from engine.kafka.decoding import Record
-from engine.kafka.messages import Device
+from engine.kafka.messages import ReceivedDevice
 from engine.recorder.rows import (
     AuthenticationRow,
     DetectionRow,
@@ -55,7 +55,7 @@ class Statistics:
 class NewRows(NamedTuple):
     """The rows that a batch adds to SQL besides its devices.
 
-    With `only_changes` a detection leaves a row only if it says something new (see
+    With `only_changes` a detection gets a row only if it differs from the last one (see
     rows_of_changes).
     """
 
@@ -67,11 +67,11 @@ class NewRows(NamedTuple):
 
 
 def update_device(
-    updates: ChangesByDevice, identity: DeviceIdentity, facts: Device
+    updates: ChangesByDevice, identity: DeviceIdentity, facts: ReceivedDevice
 ) -> DeviceChanges:
-    """The device's update, with the facts that a message has about it and SQL can store.
+    """The device's update, with the facts of a message that SQL can store.
 
-    A push token is stored whole or not at all, because a shortened token would lead to no device.
+    A push token is stored whole or not at all, because a shortened token is useless.
     """
     update = updates.get(identity)
     if update is None:

@@ -60,7 +60,7 @@ class AuthenticationReader:
         self._rule = rule
 
     async def read(self, records: Records) -> list[AcceptedAuthentication]:
-        """Decode the records. A record whose key is no application's becomes a dead letter."""
+        """Decode the records. A record with the key of no application becomes a dead letter."""
         decoded, dead, _ = decode_records(records, _decode_authentication, self._limit)
         keys = {message.api_key for _, message, _ in decoded}
         applications = await self._ledger.applications(keys)
@@ -72,7 +72,7 @@ class AuthenticationReader:
                 accepted.append(AcceptedAuthentication(message, at, arrived, application))
             else:
                 # The message never quotes the key, because people read dead letters.
-                detail = "the api_key opens no application that is active and not expired"
+                detail = "the api_key belongs to no application that is active and not expired"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
         await self._dead_letters.publish(dead)
         return accepted
@@ -80,7 +80,7 @@ class AuthenticationReader:
     async def count(
         self, _transaction: LedgerTransaction, batch: list[AcceptedAuthentication]
     ) -> "CountedAuthentications":
-        """All of them."""
+        """All authentications of the batch count."""
         return CountedAuthentications(batch, self._rule)
 
 

@@ -66,7 +66,7 @@ def local_day(instant: float, time_zone: str | None) -> date:
 
 @lru_cache(maxsize=1024)
 def _known_clock(time_zone: str) -> LocalClock | None:
-    """The clock, or None if this host lacks the zone: one venue must not stop the recorder."""
+    """The local time, or None if this host lacks the zone: one venue must not stop the recorder."""
     try:
         return zone_clock(time_zone)
     except ValueError:

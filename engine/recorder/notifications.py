@@ -9,7 +9,7 @@ from prometheus_client import Counter
 from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher, DeadLetterReason
 from engine.kafka.decoding import Record, decode_records
-from engine.kafka.messages import Device, Timestamp
+from engine.kafka.messages import ReceivedDevice, Timestamp
 from engine.kafka.partition_worker import Records
 from engine.kafka.timestamps import parse
 from engine.recorder.aggregate import (
@@ -50,7 +50,7 @@ class PublishedNotification(msgspec.Struct, frozen=True, kw_only=True, gc=False)
     company: Reference
     venue: Reference
     beacon: Reference
-    device: Device
+    device: ReceivedDevice
     detected_at: Timestamp
 
 

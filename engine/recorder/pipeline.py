@@ -1,8 +1,8 @@
-"""The role `recorder`: from the topics to exact figures in SQL.
+"""The role `recorder`: from the topics to exact counters in SQL.
 
 records -> read (decode, dead letters, look-ups) -> one transaction: move the partition's offset,
 count, aggregate, write. The offset moves only from the value that this recorder knows. If another
-recorder has advanced it, only the records behind the new offset are written.
+recorder has advanced it, only the records after the new offset are written.
 """
 
 import time
@@ -139,7 +139,7 @@ class PartitionRecorder:
         self._next, self._knows_next = found, True
 
     async def _record(self, records: Records) -> None:
-        """Read and write the records, with retries while SQL is away. Raises ReadAgainError."""
+        """Read and write the records, with retries while SQL is down. Raises ReadAgainError."""
         sql, end = self._shared.sql, records[-1].offset + 1
         with self._step("read"):
             batch = await sql.until_answered(lambda: self._reader.read(records))
@@ -190,7 +190,7 @@ async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> 
 async def _only_changes(
     transaction: LedgerTransaction, rows: Sequence[DetectionRow]
 ) -> list[DetectionRow]:
-    """The rows that say something new; they are stored as the last rows."""
+    """The rows that differ from the last rows; they are stored as the new last rows."""
     states = await transaction.presences({PresenceKey(r.device_id, r.beacon_id) for r in rows})
     kept = rows_of_changes(rows, states)
     changed = {PresenceKey(row.device_id, row.beacon_id) for row in kept}

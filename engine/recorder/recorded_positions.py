@@ -10,7 +10,7 @@ from engine.recorder.pipeline import Recorder
 
 
 class RecordedPositions:
-    """Implements PositionStore with the table recorder_offset. Waits while SQL is away."""
+    """Implements PositionStore with the table recorder_offset. Waits while SQL is down."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._ledger = recorder.ledger

@@ -127,9 +127,9 @@ class Retention:
     async def _skew(self, ask: Clock) -> timedelta:
         """How far this process's clock is ahead, at least; the answer's delay is no skew."""
         began = self._clock()
-        theirs = await ask()
+        server_time = await ask()
         ended = self._clock()
-        return max(began - theirs, timedelta()) or min(ended - theirs, timedelta())
+        return max(began - server_time, timedelta()) or min(ended - server_time, timedelta())
 
 
 def _midnight(day: date) -> datetime:

@@ -29,7 +29,7 @@ class SqlRetry:
     async def until_answered(
         self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
     ) -> Result:
-        """The result of `call`, with retries and backoff while SQL is away or reports a conflict.
+        """The result of `call`, with retries and backoff while SQL is down or reports a conflict.
 
         The partition waits meanwhile, which is backpressure and loses nothing. If a call that
         `may_be_split` times out several times, TransactionTooSlowError is raised.

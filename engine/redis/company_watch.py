@@ -1,7 +1,7 @@
-"""Watches the decisions about one company for whoever asks again and again, as a page does.
+"""Watches the decisions about one company for clients that poll, such as a page.
 
-All who ask about a company share one watcher and its stream, in whatever process they ask: the
-first asks a moment's work of triggers, the others nothing. It ends when nobody asks any more.
+All clients of a company share one watcher and its stream, also across processes, so only the first
+client costs the triggers anything. The watcher ends when no client polls any more.
 """
 
 import time
@@ -19,14 +19,14 @@ from rules.model import Zone
 
 _MOST_AT_ONCE = 200
 _NAME = "company-"
-# Signs of life are in seconds of the clocks of several hosts.
+# Heartbeats are epoch seconds of several hosts, whose clocks may differ.
 _GONE_SECONDS = 30
-# The first to ask sees what others have had passed on just before.
+# A first request also gets the decisions that were passed on for other clients just before.
 _BACK_SECONDS = 5
 
 
 class CompanyWatch:
-    """Reads what triggers pass on. `clock` in epoch seconds.
+    """Reads the decisions that triggers pass on. `clock` in epoch seconds.
 
     Raises RedisError, OSError or TimeoutError.
     """
@@ -36,7 +36,7 @@ class CompanyWatch:
         self._clock = clock
 
     async def decisions(self, company_id: int, after: str | None) -> LiveDecisions | None:
-        """What came behind a place; None while too many companies are watched."""
+        """The decisions after a position; None while too many companies are watched."""
         now = self._clock()
         name = f"{_NAME}{company_id}"
         if not await self._has_room(name, await self._store.watchers(), now):
@@ -47,18 +47,18 @@ class CompanyWatch:
         return LiveDecisions(place.after, [_live(each) for each in found])
 
     async def _has_room(self, name: str, watchers: Mapping[str, TailFilter], now: float) -> bool:
-        """Whether triggers would look at one more; those of companies that went are removed."""
-        gone = [each for each, wanted in watchers.items() if _is_gone(each, wanted, now)]
-        for each in gone:
+        """Whether triggers would serve one more watcher. Removes watchers without a heartbeat."""
+        dead = [each for each, wanted in watchers.items() if _has_no_heartbeat(each, wanted, now)]
+        for each in dead:
             await self._store.leave(each)
-        return name in watchers or _fewer(watchers, gone)
+        return name in watchers or _is_below_limit(watchers, dead)
 
 
-def _fewer(watchers: Collection[str], gone: Collection[str]) -> bool:
-    return len(watchers) - len(gone) < MOST_WATCHERS
+def _is_below_limit(watchers: Collection[str], dead: Collection[str]) -> bool:
+    return len(watchers) - len(dead) < MOST_WATCHERS
 
 
-def _is_gone(name: str, wanted: TailFilter, now: float) -> bool:
+def _has_no_heartbeat(name: str, wanted: TailFilter, now: float) -> bool:
     return name.startswith(_NAME) and abs(now - wanted.beat) > _GONE_SECONDS
 
 

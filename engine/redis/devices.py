@@ -18,8 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.chunks import chunked
 from catalog.database import Database
-from engine.kafka.messages import Device as ReceivedDevice
-from engine.kafka.messages import KnownDevice
+from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
 from engine.redis.device_copies import (
@@ -41,9 +40,9 @@ __all__ = [
     "completed_device",
 ]
 
-_COPY_SECONDS = 3600  # how long a copy may be used while SQL is away
+_COPY_SECONDS = 3600  # how long a copy may be used while SQL is down
 _DEADLINE = 0.5
-_DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as away
+_DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as down
 _PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
 _LARGEST_QUERY = 1000
 
@@ -100,7 +99,7 @@ class DeviceLookup:
         self._asking = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> DeviceRecords:
-        """The record of each key, among others; None if the catalog has no such device.
+        """The records of the keys, and of others; None if the catalog has no such device.
 
         NO_ANSWER stands for a record that could not be read in time.
         """

@@ -38,8 +38,8 @@ class RedisInspection:
         except ResponseError as error:  # not allowed, or not known here
             if not self._is_blind:
                 log.warning(
-                    "Redis does not answer INFO to this user: nobody notices that it is nearly "
-                    "full, or throws keys away",
+                    "Redis does not answer INFO to this user: it cannot be reported that Redis is "
+                    "nearly full or evicts keys",
                     error=str(error),
                 )
             self._is_blind = True
@@ -62,12 +62,12 @@ class RedisInspection:
         self._metrics.redis_evicts.set(bool(policies))
         if policies and policies != self._policies:
             log.warning(
-                "Redis throws keys away when it is full: claims get lost, and devices receive "
+                "Redis evicts keys when it is full: claims get lost, and devices receive "
                 "campaigns again; set maxmemory-policy noeviction",
                 policy=", ".join(sorted(policies)),
             )
         elif self._policies and not policies:
-            log.info("Redis throws no keys away any more", policy=_NO_EVICTION)
+            log.info("Redis evicts no keys any more", policy=_NO_EVICTION)
         self._policies = policies
 
     def _note_memory(self, nodes: Iterable[Mapping[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from engine.trigger.standing import StandingDecision
 from rules.model import CampaignSnapshot
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
@@ -52,6 +53,10 @@ class RememberedClaims:
     Belongs to one assignment of one partition and ends with it: a record that is delivered again
     after a rebalance must ask Redis, which knows that the record owns the claim. For the same
     reason a claim that was only read denies only later detections (docs/decisions/0085).
+
+    `standing` has, by device, what was decided from its claims. That ends when one of them is
+    forgotten (more claims throttle no less), and with their generation: the claims of a device that
+    stays are made young again.
     """
 
     def __init__(self, memory: ClaimMemory) -> None:
@@ -59,6 +64,7 @@ class RememberedClaims:
         self._young: dict[str, dict[int, float]] = {}
         self._old: dict[str, dict[int, float]] = {}
         self._brief: deque[tuple[float, str, int]] = deque()
+        self.standing: dict[str, StandingDecision] = {}
 
     def of(self, udid: str) -> Mapping[int, float]:
         """The claims of one device."""
@@ -135,6 +141,7 @@ class RememberedClaims:
     def grow_old(self) -> None:
         """Start a generation. Unused claims of the last one are forgotten at the next start."""
         self._old, self._young = self._young, {}
+        self.standing.clear()
 
     def close(self) -> None:
         """Forget all claims, because the assignment has ended.
@@ -145,6 +152,7 @@ class RememberedClaims:
         self._memory.forget(self, sum(map(len, self._young.values())))
         self._young, self._old = {}, {}
         self._brief.clear()
+        self.standing.clear()
 
     def _of_young(self, udid: str) -> dict[int, float]:
         """The device's claims, made young again, to be changed."""
@@ -153,6 +161,7 @@ class RememberedClaims:
 
     def _forget_first(self) -> None:
         _, udid, campaign_id = self._brief.popleft()
+        self.standing.pop(udid, None)
         for generation in (self._young, self._old):
             claims = generation.get(udid)
             if claims is not None and claims.pop(campaign_id, None) is not None:

@@ -16,6 +16,7 @@ from engine.redis.claims import ClaimRequest, ClaimUpdate
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
+from engine.trigger.standing import standing_decision
 from rules.decision import Decision, decide
 from rules.model import CampaignSnapshot
 
@@ -91,16 +92,36 @@ class GrantMessage(msgspec.Struct, frozen=True, gc=False):
 def decider(
     now: float, max_age: float, remembered: RememberedClaims
 ) -> Callable[[DecodedDetection, IndexedBeacon | None], Decision]:
-    """Decides detections at `now` (epoch s), with the claims that are remembered then."""
+    """Decides detections at `now` (epoch s), with the claims that are remembered then.
+
+    A device that stays where it is throttled costs no `decide`: see engine/trigger/standing.py.
+    """
     remembered.forget_expired(now)
+    oldest, newest = now - max_age, now + max_age
+    standing, standing_of = remembered.standing, remembered.standing.get
     claims_of, forbidding = remembered.of, remembered.forbidding
 
     def decision_on(detection: DecodedDetection, beacon: IndexedBeacon | None) -> Decision:
-        target = None if beacon is None else beacon.target
         zone, at, udid = detection.zone, detection.detected_at, detection.message.device.udid
-        decision = decide(target, zone, at, now, max_age, claims_of(udid))
-        if decision.granted and (read := forbidding(udid, decision.granted, at)):
-            return decide(target, zone, at, now, max_age, {**claims_of(udid), **read})
+        if beacon is None:
+            return decide(None, zone, at, now, max_age, {})
+        target = beacon.target
+        stands, phase = standing_of(udid), target.current
+        if (
+            stands is not None
+            and stands.phase is phase.mark
+            and stands.zone is zone
+            and phase.since <= at < stands.until
+            and oldest <= at <= newest
+        ):
+            return phase.none_granted
+        claims = claims_of(udid)
+        decision = decide(target, zone, at, now, max_age, claims)
+        if decision.granted:
+            if read := forbidding(udid, decision.granted, at):
+                return decide(target, zone, at, now, max_age, {**claims, **read})
+        elif decision.throttled:
+            standing[udid] = standing_decision(target.phase_at(at), zone, claims)
         return decision
 
     return decision_on

@@ -48,9 +48,9 @@ Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
 
 class ApiServer(BoundedServer):
-    """Serves one application until told to stop.
+    """Serves one application until it is stopped.
 
-    Opens its port at once, so that a taken one is known. Raises PortInUseError.
+    Opens its port at once, to find out whether it is in use. Raises PortInUseError.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -65,7 +65,7 @@ class ApiServer(BoundedServer):
         )
 
     async def serve_until(self, stop: asyncio.Event) -> None:
-        """Serve; at `stop` finish the requests in hand within DRAIN_TIMEOUT."""
+        """Serve; at `stop` finish the requests in flight within DRAIN_TIMEOUT."""
         serving = asyncio.create_task(self.serve(sockets=[self._socket]))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +80,7 @@ async def serve_api(
     *,
     on_started: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Serve until `stop` is set. Raises what stopped it otherwise.
+    """Serve until `stop` is set. Raises the error that stops it earlier.
 
     `on_started` is called with the port and the metrics port once both are open.
     """
@@ -129,7 +129,7 @@ def build_services(
     revision: AccessRevision,
     passwords: Passwords,
 ) -> Services:
-    """What the operations work with. Raises SecretKeyError and CertificatesError."""
+    """The services that operations use. Raises SecretKeyError and CertificatesError."""
     key = settings.secret_key
     if key is None:
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
@@ -200,8 +200,10 @@ def _company_watch(settings: Settings, stores: Stores) -> CompanyWatch:
 
 
 def _egress(settings: Settings) -> EgressGuard:
-    """One guard for the process: how many names it looks up at once is bounded, and it does so
-    beside the loop's threads, in which SQL and Redis look up theirs."""
+    """One guard for the process, which bounds the number of concurrent name look-ups.
+
+    It has threads of its own, so that slow look-ups do not delay those of SQL and Redis.
+    """
     return EgressGuard(
         allow_networks=settings.connector_allow_networks,
         deadline=settings.connector_connect_timeout,
@@ -210,7 +212,7 @@ def _egress(settings: Settings) -> EgressGuard:
 
 def _http_limits(settings: Settings) -> HttpLimits:
     return HttpLimits(
-        # One byte a chunk takes six.
+        # A chunk of one byte takes six bytes.
         message_bytes=8 * settings.api_max_body,
         connections=settings.api_connections,
         head_seconds=settings.api_head_timeout,

@@ -53,7 +53,7 @@ def open_caller(settings: Settings) -> ServiceCaller:
     except OSError as error:
         raise CertificatesError(
             f"PROXIMITY_CONNECTOR_CA_FILE {settings.connector_ca_file}: "
-            f"{error.strerror or 'holds no certificate in PEM'}"
+            f"{error.strerror or 'contains no certificate in PEM'}"
         ) from None
     egress = EgressGuard(
         allow_networks=settings.connector_allow_networks,

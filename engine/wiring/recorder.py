@@ -79,10 +79,6 @@ def _readers(
     )
     rule = DayRule(settings.max_detection_age, settings.trace_retention * _DAY_SECONDS)
 
-    def limit() -> DeadLetterLimit:
-        """One a topic, over all its partitions: one with little traffic is soon full of junk."""
-        return DeadLetterLimit(share=settings.dead_letter_share, run=settings.dead_letter_run)
-
     detections = {
         topic: DetectionReader(
             decoder=decoder, trace=settings.trace, skipped=metrics.recorder_skipped, rule=rule
@@ -94,12 +90,15 @@ def _readers(
         topics.notifications: NotificationReader(
             ledger=ledger,
             dead_letters=dead_letters,
-            limit=limit(),
+            limit=DeadLetterLimit.from_settings(settings),
             skipped=metrics.recorder_skipped,
             rule=rule._replace(max_age=_oldest_delivery(settings)),
         ),
         topics.authentications: AuthenticationReader(
-            ledger=ledger, dead_letters=dead_letters, limit=limit(), rule=rule
+            ledger=ledger,
+            dead_letters=dead_letters,
+            limit=DeadLetterLimit.from_settings(settings),
+            rule=rule,
         ),
     }
 

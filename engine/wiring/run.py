@@ -1,14 +1,13 @@
-"""The roles of a process, run until it is told to stop."""
+"""Runs the roles of a process until it is stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from engine.kafka.tracing import open_tracer
 from engine.process.health import Check, HealthServer
-from engine.process.lifecycle import run_services, stop_without_parent
+from engine.process.lifecycle import ParentProcess, run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.process.worker_link import ParentProcess
 from engine.redis.inspection import RedisInspection
 from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher
@@ -35,10 +34,10 @@ async def run_roles(
     metrics: Metrics | None = None,
     parent: ParentProcess | None = None,
 ) -> None:
-    """Run the roles of these `names` until `stop` is set. Raises what stopped them otherwise.
+    """Run the roles of these `names` until `stop` is set. Raises the error that stops them earlier.
 
-    `on_started` is called with the metrics port once everything is connected. `parent` is that of
-    one of several workers.
+    `on_started` is called with the metrics port once everything is connected. `parent` is set if
+    this process is one of several workers.
     """
     metrics = metrics or Metrics()
     async with (
@@ -58,14 +57,14 @@ async def run_roles(
             tracer=tracer,
         )
         roles = [BUILDERS[name](parts) for name in names]
-        questions = server_checks(settings, stores, probe, metrics)
+        checks = server_checks(settings, stores, probe, metrics)
         inspection = RedisInspection(
             redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
         )
-        watch = ServerWatch(questions=questions.values(), inspection=inspection, clocks=clocks)
+        watch = ServerWatch(probes=checks.values(), inspection=inspection, clocks=clocks)
         health = HealthServer(
             registry=metrics.registry,
-            checks=_checks(roles, questions, stop),
+            checks=_checks(roles, checks, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
             listener=None if parent is None else parent.listener,
@@ -88,16 +87,16 @@ async def run_roles(
 
 
 def _checks(
-    roles: Collection[Role], questions: Mapping[str, Check], stop: asyncio.Event
+    roles: Collection[Role], servers: Mapping[str, Check], stop: asyncio.Event
 ) -> dict[str, Check]:
-    """Those of all roles; a name that several have stands for all of them."""
+    """The checks of all roles. A check that several roles have passes if it does for all."""
     by_name: dict[str, list[Callable[[], bool]]] = {"running": [lambda: not stop.is_set()]}
     for role in roles:
         for name, check in role.checks.items():
             by_name.setdefault(name, []).append(check)
     answering: dict[str, Check] = {name: _answering(found) for name, found in by_name.items()}
     needed = {"kafka", "redis", *(name for role in roles for name in role.needs)}
-    return answering | {name: ask for name, ask in questions.items() if name in needed}
+    return answering | {name: check for name, check in servers.items() if name in needed}
 
 
 def _answering(checks: Collection[Callable[[], bool]]) -> Callable[[], Awaitable[bool]]:

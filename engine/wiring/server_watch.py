@@ -94,11 +94,11 @@ class ServerWatch:
     def __init__(
         self,
         *,
-        questions: Collection[Check],
+        probes: Collection[Check],
         inspection: RedisInspection,
         clocks: ClockSkew,
     ) -> None:
-        self._questions = questions
+        self._probes = probes
         self._inspection = inspection
         self._clocks = clocks
 
@@ -110,7 +110,7 @@ class ServerWatch:
         )
 
     async def _ask(self) -> None:
-        await asyncio.gather(*(question() for question in self._questions))
+        await asyncio.gather(*(probe() for probe in self._probes))
 
     async def _look(self) -> None:
         looks = [self._inspection.look, *map(self._measure, self._clocks.servers)]

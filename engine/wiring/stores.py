@@ -83,7 +83,7 @@ async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
 async def refuse_old_schema(stores: Stores) -> None:
     """Raise SchemaError if SQL answers and lacks migrations.
 
-    SQL that is away, or hangs, is no obstacle.
+    SQL that is down, or hangs, is no obstacle.
     """
     try:
         missing = await within(_SCHEMA_SECONDS, pending_on(stores.database.engine))

@@ -17,7 +17,7 @@ def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
     assert (process.returncode, error) == (0, "")
     assert "25,419 real readings, taken by 6 phones" in output
     counts = dict(re.findall(r"^ *([\d,]+)  (\S.*?)  ", output, re.MULTILINE)[::-1])
-    heard = re.search(r"What was heard\n(.*?)\n\n", output, re.DOTALL)
+    heard = re.search(r"What was detected\n(.*?)\n\n", output, re.DOTALL)
     assert heard is not None
     numbers = re.findall(r"^ *([\d,]+)", heard[1], re.MULTILINE)
     assert sum(int(number.replace(",", "")) for number in numbers) == 25_419

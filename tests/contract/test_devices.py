@@ -9,8 +9,7 @@ from sqlalchemy import update
 from catalog.database import Database, open_database
 from catalog.models import Device
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.kafka.messages import Device as ReceivedDevice
-from engine.kafka.messages import KnownDevice
+from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.metrics import Metrics
 from engine.redis.devices import (
     NO_ANSWER,

@@ -29,7 +29,7 @@ async def test_more_replicas_than_brokers_are_named(
     settings = load_settings(
         kafka_bootstrap_servers=kafka_bootstrap, topic_replication=3, topic_prefix=topic_prefix
     )
-    told = "PROXIMITY_TOPIC_REPLICATION is 3, which there are too few brokers for"
+    told = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
     with pytest.raises(InvalidReplicationFactorError, match=told):
         await ensure_topics(settings, (f"{topic_prefix}three",))
     found = {each.what: each for each in await check_kafka(settings)}

@@ -10,7 +10,7 @@ from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueN
 from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.file_source import FileRecord
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.trigger.beacon_cache import IndexedBeacon
 from rules.decision import decide
 from rules.model import CampaignSnapshot, Reason, Zone
@@ -81,7 +81,7 @@ def catalog(visit: Visit) -> ReplayedCatalog:
 
 def decoded(seen: Seen) -> DecodedDetection:
     record: Any = FileRecord(b"", 1, timestamp=(seen.at + seen.late) * 1000)
-    message = Detection(uuid=UUID, major=1, minor=1, device=Device(udid=seen.udid))
+    message = Detection(uuid=UUID, major=1, minor=1, device=ReceivedDevice(udid=seen.udid))
     return DecodedDetection(record, message, seen.key, seen.zone, seen.at)
 
 

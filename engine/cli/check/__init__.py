@@ -1,1 +1,1 @@
-"""`proximity check`: tests beforehand all that a start needs, and changes nothing."""
+"""`proximity check`: tests everything that a process needs at its start, and changes nothing."""

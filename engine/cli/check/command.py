@@ -1,4 +1,4 @@
-"""`proximity check`: one table of all that a start would meet."""
+"""`proximity check`: prints one table of all checks."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
@@ -25,12 +25,12 @@ def check(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Look at everything that a start needs, before anything starts, and change nothing.
+    """Check everything that a process needs at its start, and change nothing.
 
-    Kafka: reachable, topics, partitions, what the login may do; its token, where it has one. Redis:
-    version, memory and its policy, persistence. SQL: migrations, rights. Their clocks; the secret,
-    egress, ports; the schema registry, where a topic needs it. Exit status 1 if anything is bad;
-    warnings alone are no failure.
+    Kafka: whether it is reachable, topics, partitions, the rights of the login, and its token if it
+    uses one. Redis: version, memory, eviction policy, persistence. SQL: migrations, rights. Also
+    the clocks of the servers, the secret key, egress, ports, and the schema registry if a topic
+    needs it. The exit status is 1 if a check fails; warnings alone are no failure.
     """
     settings = begin_quietly(context)
     found = asyncio.run(_check_all(settings))

@@ -39,7 +39,7 @@ def warning(part: str, what: str, told: str) -> Finding:
 
 
 def bad(part: str, what: str, told: str) -> Finding:
-    """The subject keeps the engine from its work."""
+    """The subject prevents the engine from working."""
     return Finding(part, what, State.BAD, told)
 
 

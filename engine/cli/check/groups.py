@@ -55,7 +55,7 @@ class GroupState(NamedTuple):
 async def check_groups(settings: Settings) -> list[Finding]:
     """Ask for all groups concurrently; each takes at most some 15 s.
 
-    A cluster that never had a group creates its topic of offsets now, as it would at a start.
+    A cluster that never had a group creates its offsets topic now, as it would at a role's start.
     """
     return list(await asyncio.gather(*(_check(settings, role) for role in ROLES)))
 

@@ -27,7 +27,7 @@ _PART = "Kafka"
 
 
 async def check_kafka(settings: Settings) -> list[Finding]:
-    """Bounded by the deadlines of what is asked, and of `diagnose`."""
+    """Check Kafka. Bounded by the deadlines of the requests and of `diagnose`."""
     topics = Topics.of(settings)
     try:
         cluster = await ask_cluster(settings, topics.all())
@@ -74,7 +74,7 @@ def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
 
 
 def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
-    # (Only `publish` writes detections, and only your pipeline writes authentications.)
+    # Only `publish` writes detections, and only your pipeline writes authentications.
     wanted = {
         **dict.fromkeys(topics.all_detections, (READ,)),
         topics.authentications: (READ,),

@@ -36,7 +36,9 @@ def _secret(settings: Settings) -> Finding:
     except SecretKeyError as error:
         return bad(_PART, "SECRET_KEY", str(error))
     if is_published(key.get_secret_value()):
-        return warning(_PART, "SECRET_KEY", "the one that everybody knows: choose your own")
+        return warning(
+            _PART, "SECRET_KEY", "the key that is published with this project: choose your own"
+        )
     return ok(_PART, "SECRET_KEY", "set")
 
 

@@ -49,7 +49,7 @@ async def check_redis(settings: Settings) -> list[Finding]:
 
 
 async def _info(client: Redis) -> Mapping[str, Any] | None:
-    """None where this user may not ask."""
+    """The content of INFO; None if this user may not use it."""
     try:
         info: Mapping[str, Any] = await client.info()
     except ResponseError:

@@ -15,7 +15,7 @@ _decode = msgspec.json.Decoder(list[str]).decode
 
 
 async def check_registry(settings: Settings) -> list[Finding]:
-    """Bounded by SCHEMA_REGISTRY_TIMEOUT."""
+    """Check the registry. Bounded by SCHEMA_REGISTRY_TIMEOUT."""
     url = settings.schema_registry_url
     if url is None or not any(
         topic.format in REGISTERED_FORMATS for topic in settings.detection_topics

@@ -23,7 +23,7 @@ _RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
 
 
 async def check_sql(settings: Settings) -> list[Finding]:
-    """Bounded by 10 s a statement."""
+    """Check SQL. Each statement takes at most 10 s."""
     where = shown(settings.database_url)
     found: list[Finding] = []
     try:
@@ -72,7 +72,7 @@ async def _rights(session: AsyncSession) -> Finding:
             ask = text("SELECT has_table_privilege(current_user, :table, :right)")
             if not await session.scalar(ask, {"table": table, "right": right}):
                 lacking.append(f"{right} on {table}")
-    # The recorder makes the partitions of the traces' days.
+    # The recorder creates the day partitions of the traces.
     create = text("SELECT has_schema_privilege(current_user, current_schema(), 'CREATE')")
     if not await session.scalar(create):
         lacking.append("CREATE in the schema")

@@ -1,4 +1,4 @@
-"""The token of the login at Kafka, where KAFKA_SASL_MECHANISM is OAUTHBEARER."""
+"""Checks the token of the login at Kafka, if KAFKA_SASL_MECHANISM is OAUTHBEARER."""
 
 from engine.cli.check.finding import Finding, bad, ok
 from engine.kafka.client_options import OAUTHBEARER
@@ -11,7 +11,7 @@ _PART, _WHAT = "Kafka", "token"
 
 
 async def check_token(settings: Settings) -> list[Finding]:
-    """Bounded by KAFKA_SASL_OAUTH_TIMEOUT."""
+    """Request a token. Bounded by KAFKA_SASL_OAUTH_TIMEOUT."""
     if settings.kafka_sasl_mechanism != OAUTHBEARER:
         return []
     client = token_client(settings)

@@ -1,7 +1,7 @@
-"""DELIVERY=exactly_once: whether the login may use the transactional ids of the roles.
+"""DELIVERY=exactly_once: checks whether the login may use the transactional ids of the roles.
 
-Nothing is made. A broker looks at the rights first, and then refuses the lifetime of no time that
-the question gives: which of the two it says is the answer.
+Nothing is created. The request has an invalid transaction timeout. A broker checks the rights first
+and the timeout second, so its error says whether the rights are missing.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _TIME_REFUSED, _FORBIDDEN = 50, 53
 
 
 async def check_transactions(settings: Settings) -> list[Finding]:
-    """One question for each role and topic. Each takes 5 s at most."""
+    """Send one request for each role and topic. Each takes at most 5 s."""
     if settings.delivery != "exactly_once":
         return []
     try:
@@ -36,7 +36,7 @@ async def check_transactions(settings: Settings) -> list[Finding]:
 
 
 def _ids(settings: Settings) -> Iterator[tuple[str, str]]:
-    """The ids of a role for a topic, as one names them, and the first of them."""
+    """A text that names the ids of a role for a topic, and the first of the ids."""
     topics = Topics.of(settings)
     read = [("trigger", name) for name in topics.all_detections]
     for role, topic in (*read, ("connector", topics.connector_calls)):

@@ -1,4 +1,4 @@
-"""`proximity dead-letters`: look at what could not be processed, and put it back."""
+"""`proximity dead-letters`: lists dead letters, and puts them back."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,7 @@ _WIDTH_OF_A_FILE = 200
 
 T = TypeVar("T")
 
-ReasonOption = Annotated[str | None, typer.Option(help="Only those of this reason.")]
+ReasonOption = Annotated[str | None, typer.Option(help="Only dead letters with this reason.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -39,13 +39,15 @@ def register(app: typer.Typer) -> None:
 
 def list_letters(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most so many; all are counted.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Show at most this many; all are counted.")
+    ] = 100,
     reason: ReasonOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, keys and values in full.")
     ] = False,
 ) -> None:
-    """List dead letters, oldest first in each partition: where each came from, and why."""
+    """List dead letters with their origin and reason, the oldest first in each partition."""
     _check(reason)
     settings = begin_quietly(context)
     work = _read(settings, reason, limit, _print_json if json else None)
@@ -65,22 +67,22 @@ def list_letters(
 def replay(
     context: typer.Context,
     reason: ReasonOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Put back at most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Put back at most this many.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be put back, and change nothing.")
+        bool, typer.Option("--dry-run", help="Only show what would be put back.")
     ] = False,
     from_beginning: Annotated[
         bool,
-        typer.Option("--from-beginning", help="Also those that were put back before."),
+        typer.Option("--from-beginning", help="Also put back those that were put back before."),
     ] = False,
 ) -> None:
-    """Put dead letters back on the topics they came from: key, value and headers byte for byte.
+    """Publish dead letters again to their original topics: key, value and headers byte for byte.
 
-    How far it got is kept in Kafka, as the offsets of a group of its own, so that a second replay
-    puts nothing back twice, whatever reasons were asked for. Run one at a time. What fails again
-    becomes a dead letter again. Letters of topics that are not the engine's, those whose value was
-    left out for its size, and detections that are counted already (their notification was too
-    large) are named and passed by; then the exit status is 1.
+    The progress is kept in Kafka as the offsets of a consumer group, so a second replay puts no
+    dead letter back twice, whichever reasons are chosen. Run one replay at a time. A record that
+    fails again becomes a dead letter again. Some dead letters are named and left out, and the exit
+    status is 1: those of topics that are not the engine's, those without a value because of its
+    size, and detections that are already counted (their notification was too large).
     """
     from engine.cli.dead_letters.replay import PutBackRequest, ReplayCounts
 
@@ -168,7 +170,7 @@ async def _replay(
                 replayed=await replayed_by(settings, group, partitions),
                 request=request,
                 counts=counts,
-                on_left_out=_say_left_out,
+                on_left_out=_print_left_out,
             )
             await work.run()
     finally:
@@ -176,7 +178,7 @@ async def _replay(
             await publisher.close()
 
 
-def _say_left_out(letter: "Letter", obstacle: str) -> None:
+def _print_left_out(letter: "Letter", obstacle: str) -> None:
     place = f"dead letter {letter.place.partition}/{letter.offset}"
     typer.echo(for_terminal(f"{place} is not put back: {obstacle}"), err=True)
 

@@ -1,7 +1,7 @@
-"""Dead letters back on the topics they came from, byte for byte, none of them twice.
+"""Publishes dead letters again to their original topics, byte for byte, none of them twice.
 
-How far a replay has come is committed for a group: an offset for each partition, and beside it,
-as the commit's metadata, the offsets of reasons that are further.
+The progress is committed for a consumer group: an offset for each partition and, in the commit's
+metadata, the further offsets of single reasons.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,10 +26,10 @@ _decode = msgspec.json.Decoder(dict[str, int]).decode
 
 @dataclass
 class ReplayedOffsets:
-    """How far one partition is replayed: all letters below `everything`, and those of a reason
-    below its offset in `by_reason`.
+    """The progress in one partition: all letters below `everything` are replayed, and those of a
+    reason below its offset in `by_reason`.
 
-    So a replay of one reason leaves the letters of other reasons that it passed by to later ones.
+    So a replay of one reason does not mark the letters of other reasons that it skips.
     """
 
     everything: int = 0
@@ -37,7 +37,7 @@ class ReplayedOffsets:
 
     @classmethod
     def read(cls, committed: OffsetAndMetadata | None) -> "ReplayedOffsets":
-        """From a commit, whose metadata another program may have written."""
+        """Read a commit, whose metadata another program may have written."""
         if committed is None:
             return cls()
         try:
@@ -69,7 +69,7 @@ class ReplayedOffsets:
 
 
 class PutBackRequest(NamedTuple):
-    """The letters to put back: of one reason, at most `limit`, or also replayed ones."""
+    """Which letters to put back: of one reason, at most `limit`, or also replayed ones."""
 
     reason: str | None = None
     limit: int | None = None
@@ -85,11 +85,11 @@ class ReplayCounts:
 
 
 class DeadLetterReplay:
-    """Puts back what `request` asks for, and counts it in `counts`.
+    """Puts back the letters of `request`, and counts them in `counts`.
 
-    What is published is committed behind each batch: a crash between the two repeats that batch.
-    `on_left_out` is called with a letter that cannot be put back; it is not tried again.
-    Without a publisher nothing is published and nothing is committed.
+    Each batch is published and then committed: a crash between the two repeats the batch.
+    `on_left_out` is called with a letter that cannot be put back; it is not retried. Without a
+    publisher nothing is published and nothing is committed.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class DeadLetterReplay:
         self._on_left_out = on_left_out
 
     async def run(self) -> None:
-        """To the end that the topic had, or the limit.
+        """Replay up to the present end of the topic, or to the limit.
 
         Raises KafkaError, TimeoutError or MessageTooLargeError.
         """
@@ -171,7 +171,7 @@ async def replayed_by(
             try:
                 found = await admin.list_consumer_group_offsets(group, partitions=partitions)
             except KafkaError as error:
-                # A young cluster's first answer is that the group has no coordinator yet.
+                # A new cluster first answers that the group has no coordinator yet.
                 if not error.retriable:
                     raise
             else:

@@ -1,6 +1,6 @@
-"""The demo: real readings from a library, sent through the product, on servers of its own.
+"""The demo: real readings from a library, sent through the product on servers of its own.
 
-It uses the product's own ways: the catalog is loaded as by `catalog load`, the readings are
-published as by `publish`, the trigger runs as by `run`, and the results are read from outside, from
-the metrics port and the topics.
+The demo uses the product as users do: it loads the catalog like `catalog load`, publishes the
+readings like `publish`, runs the roles like `run`, and reads the results from the metrics port and
+the topics.
 """

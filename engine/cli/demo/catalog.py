@@ -1,6 +1,6 @@
 """The demo's catalog: data/catalog.json with its dates and times filled in.
 
-It is loaded as by `catalog load`, and read back in the form of the index.
+The catalog is loaded like `catalog load`, and read back in the form of the index.
 """
 
 import json

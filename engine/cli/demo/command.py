@@ -1,4 +1,4 @@
-"""`proximity demo`: real detections through the whole product, on servers of its own."""
+"""`proximity demo`: sends real detections through the whole product, on servers of its own."""
 
 import asyncio
 import contextlib
@@ -28,14 +28,14 @@ def demo(
     ] = False,
     seconds: Annotated[
         float,
-        typer.Option(min=1, max=800, help="Replay the 13 minutes of walking in so many seconds."),
+        typer.Option(min=1, max=800, help="Replay the 13 minutes of walking in this many seconds."),
     ] = 50.0,
 ) -> None:
     """Send real beacon readings from a library through Kafka, Redis and the engine.
 
-    Everything runs on this machine and is gone afterwards: an embedded Kafka broker, a Redis
-    server and an SQLite file, all roles, the interface and a customer's service, with a catalog
-    of 24 beacons and a dozen campaigns. It needs no settings and reads none.
+    Everything runs on this machine and is removed afterwards: an embedded Kafka broker, a Redis
+    server, an SQLite file, all roles, the interface and a customer's service, with a catalog of 24
+    beacons and a dozen campaigns. The demo needs no settings and reads none.
     """
     from rich.console import Console
 
@@ -55,7 +55,7 @@ def demo(
 
 
 async def _until_signal(console: "Console", seconds: float, directory: Path | None) -> None:
-    """The demo, until it ends or a signal asks it to: the first one drains, a second one kills."""
+    """Run the demo until it ends. A first signal drains it, a second one kills it."""
     from engine.process.lifecycle import stop_on_signals
 
     interrupted = asyncio.Event()

@@ -28,7 +28,7 @@ class EngineFigures:
 
     @property
     def decided(self) -> int:
-        """How many detections are decided."""
+        """The number of decided detections."""
         return sum(self.detections.values())
 
     def latency_quantile(self, q: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What the demo ends with: what to do next, or with --serve files and lines to paste."""
+"""The end of the demo's output: next steps, or with --serve files and commands to paste."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ import msgspec
 from engine.process.settings import PREFIX, Settings
 
 _UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
-# Entrance, study desk, lending desk: a template, html, and what the customer's service says.
+# Entrance, study desk, lending desk: a template, html, and content from the customer's service.
 _WAY = ((44, "far"), (23, "near"), (45, "immediate"))
 _ENV, _DETECTIONS = "env", "you.jsonl"
 _WIDTH = 80
@@ -25,7 +25,7 @@ _NEXT = (
 
 
 class RunningDemo(NamedTuple):
-    """What other commands need to use the demo: its settings, its ports, its account."""
+    """The data that other commands need to use the demo: its settings, ports and account."""
 
     settings: Settings
     metrics_port: int
@@ -35,7 +35,7 @@ class RunningDemo(NamedTuple):
 
 
 def command() -> str:
-    """The command `proximity` as it is typed in this directory."""
+    """The command `proximity` as the user types it in this directory."""
     beside = Path(sys.executable).with_name("proximity")
     if not beside.is_file():
         return f"{shlex.quote(sys.executable)} -m engine.cli"
@@ -44,17 +44,17 @@ def command() -> str:
 
 
 def env_file(directory: Path) -> Path:
-    """The file that other commands take for --env-file."""
+    """The file to pass to other commands as --env-file."""
     return directory / _ENV
 
 
 def next_steps() -> list[str]:
-    """What to do after a demo that has ended."""
+    """The next steps after a demo that has ended."""
     return [line.format(command=command()) for line in _NEXT]
 
 
 def write_files(settings: Settings, directory: Path) -> None:
-    """Complete the file of settings, and write detections of somebody who walks in."""
+    """Complete the file of settings, and write detections of a visitor to publish."""
     key = settings.secret_key.get_secret_value() if settings.secret_key else ""
     with env_file(directory).open("a", encoding="utf-8") as file:
         file.write(f"{PREFIX}SECRET_KEY={key}\n")
@@ -71,7 +71,7 @@ def _detection(minor: int, proximity: str) -> bytes:
 
 
 def instructions(demo: RunningDemo, directory: Path) -> list[str]:
-    """Where everything is, and commands to try, each of which can be pasted."""
+    """The addresses of the running demo, and commands that can be pasted."""
     with_file = ("--env-file", str(env_file(directory)))
     tries = (
         ("Walk in yourself:", ("publish", str(directory / _DETECTIONS), "--now")),
@@ -95,7 +95,7 @@ def instructions(demo: RunningDemo, directory: Path) -> list[str]:
 
 
 def _pasted(start: Sequence[str], words: Sequence[str]) -> list[str]:
-    """One line, or two with a backslash where one would be too long."""
+    """One line, or two joined by a backslash if one would be too long."""
     first, second = " ".join(start), shlex.join(words)
     whole = f"{first} {second}"
     return [whole] if len(whole) + 4 <= _WIDTH else [f"{first} \\", f"    {second}"]

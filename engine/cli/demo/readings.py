@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from engine.cli.publish.item import Item
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 
 # Fits the library (data/README.md): -59 dBm at 1 m, and 27 dB less for each tenfold distance.
 PATH_LOSS_EXPONENT = 2.7
@@ -47,6 +47,6 @@ def _item(row: dict[str, str], beacon: dict[str, Any]) -> Item:
         major=beacon["major"],
         minor=beacon["minor"],
         rssi=int(row["rssi"]),
-        device=Device(udid=udid, name="Android", model=row["phone"]),
+        device=ReceivedDevice(udid=udid, name="Android", model=row["phone"]),
     )
     return Item(udid.encode(), _encode(detection), float(row["seconds"]))

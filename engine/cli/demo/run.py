@@ -113,7 +113,7 @@ def _print(console: Console, *lines: str) -> None:
 
 
 def _print_whole(console: Console, lines: Iterable[str]) -> None:
-    """Lines to be pasted are not wrapped."""
+    """Print without wrapping, because the lines are to be pasted."""
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -135,19 +135,19 @@ class BackgroundService:
         self.task = asyncio.create_task(serve(self._stop), name=name)
 
     async def first(self, announced: "asyncio.Future[Any]") -> Any:
-        """The service's announcement at its start. Raises the error that kept it from starting."""
+        """The service's announcement at its start. Raises the error that prevented the start."""
         await asyncio.wait([self.task, announced], return_when=asyncio.FIRST_COMPLETED)
         if not announced.done():
             self.raise_its_end()
         return announced.result()
 
     def raise_its_end(self) -> None:
-        """Raise the error of a service that ended without being told to."""
+        """Raise the error of a service that ended before it was stopped."""
         self.task.result()
         raise ServiceDiedError(f"{self.name} ended by itself")
 
     async def stop(self) -> None:
-        """Tell the service to stop, and await its end."""
+        """Stop the service, and await its end."""
         self._stop.set()
         await asyncio.wait([self.task], timeout=_STOP_SECONDS)
         self.task.cancel()

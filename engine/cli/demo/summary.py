@@ -20,9 +20,9 @@ _NAMES = 23
 class DemoResults(NamedTuple):
     """The data of the summary.
 
-    `sends`, `phones` and `first` are by campaign id; `at` is the instant (epoch s) for which the
-    reasons hold, `walked` the recorded seconds; `recorded` has SQL's counts of detections of active
-    beacons and of notifications.
+    `sends`, `phones` and `first` are by campaign id; `at` is the instant (epoch s) to which the
+    reasons refer, `walked` the recorded seconds; `recorded` has SQL's counts of detections of
+    active beacons and of notifications.
     """
 
     campaigns: Sequence[DemoCampaign]
@@ -44,18 +44,18 @@ def print_summary(console: Console, results: DemoResults) -> None:
     aimed_at = {beacon.id for _, beacons in results.campaigns for beacon in beacons}
     if results.first:
         _print_example(console, results)
-    _say(
+    _print_lines(
         console,
         f"{figures.decided:,} real readings, taken by {results.walkers} phones in "
         f"{results.walked / 60:.0f} minutes of walking",
         f"through a university library, were replayed in {results.took:.0f} s. They came from",
         f"{results.beacons} beacons, {len(aimed_at)} of which have campaigns.",
     )
-    _print_table(console, "What was heard", heard(figures.detections))
-    _print_table(console, "What did not fire, and why", silent(results))
-    _print_table(console, "What fired", fired(results))
+    _print_table(console, "What was detected", detection_rows(figures.detections))
+    _print_table(console, "What did not fire, and why", silent_campaign_rows(results))
+    _print_table(console, "What fired", notification_rows(results))
     total = sum(results.sends.values())
-    _say(
+    _print_lines(
         console,
         f"{total:,} notifications; {figures.held_back:,} times a campaign was held back by its "
         "delay.",
@@ -66,12 +66,12 @@ def print_summary(console: Console, results: DemoResults) -> None:
 
 
 def _print_example(console: Console, results: DemoResults) -> None:
-    """Print one whole notification; that of the connector campaign, if there is one."""
+    """Print one whole notification, of the connector campaign if it has one."""
     formats = {campaign.id: campaign.format for campaign, _ in results.campaigns}
     of_connectors = [number for number in results.first if formats.get(number) == "connector"]
     number = (of_connectors or list(results.first))[0]
     source = " (the content is from the customer's service)" if of_connectors else ""
-    _say(console, f"A notification, as a push sender gets it{source}:", end=False)
+    _print_lines(console, f"A notification, as a push sender gets it{source}:", end=False)
     for line in _pretty(results.first[number]).splitlines():
         shown = Text(line)
         if console.is_terminal:
@@ -80,14 +80,14 @@ def _print_example(console: Console, results: DemoResults) -> None:
     console.print()
 
 
-def heard(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
-    """Rows of count, reason and what it means, the most frequent first."""
+def detection_rows(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    """Rows of count, reason and its meaning, the most frequent first."""
     ordered = sorted(detections.items(), key=lambda count: -count[1])
     return [(f"{count:,}", reason, WORDS[Reason(reason)]) for reason, count in ordered]
 
 
-def fired(results: DemoResults) -> list[tuple[str, str, str]]:
-    """Rows of count, campaign and to how many phones."""
+def notification_rows(results: DemoResults) -> list[tuple[str, str, str]]:
+    """Rows of count, campaign and number of phones."""
     rows = []
     for campaign, _ in results.campaigns:
         if count := results.sends.get(campaign.id, 0):
@@ -99,8 +99,8 @@ def fired(results: DemoResults) -> list[tuple[str, str, str]]:
     return rows
 
 
-def silent(results: DemoResults) -> list[tuple[str, str, str]]:
-    """Rows of campaigns that did not fire, and why."""
+def silent_campaign_rows(results: DemoResults) -> list[tuple[str, str, str]]:
+    """Rows of the campaigns that did not fire, with the reason."""
     return [
         ("0", each.campaign.name, why_silent(each, results.at))
         for each in results.campaigns
@@ -118,13 +118,13 @@ def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, st
     console.print(Text(title, style="bold"), table, Text(), sep="\n")
 
 
-def _say(console: Console, *lines: str, end: bool = True) -> None:
+def _print_lines(console: Console, *lines: str, end: bool = True) -> None:
     shown: list[RenderableType] = [Text(line) for line in lines]
     console.print(*shown, *([Text()] if end else []), sep="\n")
 
 
 def _pretty(value: bytes) -> str:
-    """A line for each field."""
+    """The message with one line per field."""
     fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     lines = [f'  "{name}": {bytes(raw).decode()}' for name, raw in fields.items()]
     return "{\n" + ",\n".join(lines) + "\n}"

@@ -1,1 +1,1 @@
-"""`proximity explain`: why a detection fires a campaign, or why not."""
+"""`proximity explain`: explains why a detection fires a campaign or does not."""

@@ -1,4 +1,4 @@
-"""`proximity explain`: each check of each campaign for one detection, made or supposed."""
+"""`proximity explain`: shows each check of each campaign for one detection, real or assumed."""
 
 import asyncio
 import time
@@ -9,8 +9,8 @@ import typer
 from engine.cli.errors import CommandError
 from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.moment import moment
 from engine.cli.servers import redis_reason, refuse_wrong_servers
+from engine.cli.time_option import moment
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,34 +29,38 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     context: typer.Context,
-    uuid: Annotated[str, typer.Option(help="The beacon's.")],
-    major: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's.")],
-    minor: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's.")],
+    uuid: Annotated[str, typer.Option(help="The beacon's UUID.")],
+    major: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's major.")],
+    minor: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's minor.")],
     udid: Annotated[
-        str | None, typer.Option(help="The device, whose claims are read; else a new one.")
+        str | None, typer.Option(help="The device whose claims are read; default: a new device.")
     ] = None,
     proximity: Annotated[
         str | None,
-        typer.Option(help="immediate, near, far or unknown; else the zone that the beacon needs."),
+        typer.Option(
+            help="immediate, near, far or unknown; default: the zone that the beacon needs."
+        ),
     ] = None,
     rssi: Annotated[
-        int | None, typer.Option(help="Instead of --proximity: the strength in dBm.")
+        int | None, typer.Option(help="Instead of --proximity: the signal strength in dBm.")
     ] = None,
-    tx_power: Annotated[int | None, typer.Option(help="Beside --rssi: dBm at 1 m.")] = None,
+    tx_power: Annotated[
+        int | None, typer.Option(help="With --rssi: the beacon's power at 1 m in dBm.")
+    ] = None,
     at: Annotated[
         str | None,
-        typer.Option(help="When it is detected, as 2026-11-21T23:30:00+0100; else now."),
+        typer.Option(help="The time of the detection, as 2026-11-21T23:30:00+0100; default: now."),
     ] = None,
     decided_at: Annotated[
-        str | None, typer.Option(help="When the engine decides it; else at once.")
+        str | None, typer.Option(help="The time at which the engine decides it; default: at once.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Say why a detection would fire each campaign of a beacon, or why not.
+    """Explain why a detection would fire each campaign of a beacon, or why not.
 
-    Every check with the values that it compares, the claim of the device if there is one, and the
-    next moment at which the campaign would fire. The index and the claims are those in Redis, as
-    triggers find them, and the decision is theirs. Nothing is taken, sent or written.
+    Shows every check with the values that it compares, the claim of the device if there is one, and
+    the next time at which the campaign would fire. The command uses the index and the claims in
+    Redis and the triggers' own rules. It takes no claim and sends or writes nothing.
     """
     from engine.cli.explain.lines import explained_fields, explained_lines
     from engine.cli.tables import echo_json

@@ -1,4 +1,4 @@
-"""An explanation as lines for people, and as one JSON object."""
+"""Formats an explanation as lines for people, and as one JSON object."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,12 +19,12 @@ def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection)
     beacon, question, explanation = explained
     written = _clock(beacon).written
     uuid, major, minor = supposed.key
-    heard: dict[str, Any] = {"uuid": uuid, "major": major, "minor": minor}
+    beacon_fields: dict[str, Any] = {"uuid": uuid, "major": major, "minor": minor}
     if beacon is not None:
-        heard = {"id": beacon.reference.id, "name": beacon.reference.name, **heard}
+        beacon_fields = {"id": beacon.reference.id, "name": beacon.reference.name, **beacon_fields}
     venue = None if beacon is None else beacon.venue_reference
     return {
-        "beacon": heard,
+        "beacon": beacon_fields,
         "venue": None if venue is None else {"id": venue.id, "name": venue.name},
         "company": None if beacon is None else {"id": beacon.company_reference.id},
         "device": None if supposed.udid is None else {"udid": supposed.udid},
@@ -79,8 +79,8 @@ def _campaign(explained: ExplainedCampaign) -> Iterator[str]:
 
 def _checks(checks: Iterable[ExplainedCheck]) -> Iterator[str]:
     for check, passed, (found, needed) in checks:
-        told = found if passed and found == needed else f"{found}; needed: {needed}"
-        yield f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {told}"
+        values = found if passed and found == needed else f"{found}; needed: {needed}"
+        yield f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}"
 
 
 def _place(beacon: IndexedBeacon) -> str:
@@ -88,6 +88,6 @@ def _place(beacon: IndexedBeacon) -> str:
 
 
 def _clock(beacon: IndexedBeacon | None) -> LocalClock:
-    """The venue's clock, or UTC."""
+    """The venue's local time, or UTC."""
     zone = None if beacon is None else beacon.target.venue.time_zone
     return zone_clock(zone or "UTC")

@@ -1,4 +1,4 @@
-"""`proximity notifications tail`: what leaves the engine, as it leaves."""
+"""`proximity notifications tail`: shows notifications as they are published."""
 
 import asyncio
 import shutil
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(
-        help="What the engine has published for push senders.", no_args_is_help=True
+        help="Notifications that the engine has published for push senders.", no_args_is_help=True
     )
     lines = (
         "notifications tail --from-beginning",
@@ -32,20 +32,26 @@ def register(app: typer.Typer) -> None:
 
 def tail(
     context: typer.Context,
-    udid: Annotated[str | None, typer.Option(help="Only to this device.")] = None,
-    campaign: Annotated[str | None, typer.Option(help="Only of this campaign: id or name.")] = None,
+    udid: Annotated[str | None, typer.Option(help="Only notifications to this device.")] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="Only notifications of this campaign: id or name.")
+    ] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Also those that the topic has already.")
+        bool,
+        typer.Option(
+            "--from-beginning", help="Also show notifications that are already in the topic."
+        ),
     ] = False,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="The whole message, a line each, as it was published.")
+        bool,
+        typer.Option("--json", help="Print each whole message as it was published, one a line."),
     ] = False,
 ) -> None:
-    """Show each notification as it comes, until Ctrl-C.
+    """Show each notification as it is published, until Ctrl-C.
 
-    A line each: the time, the campaign, the device, and what the phone shows. Reading disturbs
-    nobody: no consumer group is joined and nothing is committed.
+    Prints one line each: the time, the campaign, the device, and the text that the phone shows.
+    The command joins no consumer group and commits nothing.
     """
     from engine.cli.notifications.line import Selection
 
@@ -55,7 +61,7 @@ def tail(
 
 
 class _Shown:
-    """Prints what is selected; `full` once there are as many as were asked for."""
+    """Prints the selected notifications; `full` once it has printed `count` of them."""
 
     def __init__(self, selection: "Selection", json: bool, count: int | None) -> None:
         self._selection = selection
@@ -71,7 +77,7 @@ class _Shown:
 
         notification = read_notification(value)
         if notification is None:
-            typer.echo("a record that is no notification is passed by", err=True)
+            typer.echo("a record that is not a notification is skipped", err=True)
         elif self._selection.takes(notification):
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             text = compact(value or b"") if self._json else one_line(notification, width=width)

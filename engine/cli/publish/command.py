@@ -1,4 +1,4 @@
-"""`proximity publish`: detections from a file to the topic, as an ingestion pipeline would."""
+"""`proximity publish`: publishes detections from a file, as an ingestion pipeline would."""
 
 import asyncio
 import sys
@@ -34,37 +34,38 @@ def register(app: typer.Typer) -> None:
 def publish(
     context: typer.Context,
     file: Annotated[
-        Path, typer.Argument(help="JSON Lines, a JSON array, or CSV; - reads standard input.")
+        Path, typer.Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")
     ],
     form: Annotated[
         Format | None,
         typer.Option(
-            "--format", help="Else by suffix: .jsonl, .ndjson, .json or .csv; - is jsonl."
+            "--format", help="Default: by suffix, .jsonl, .ndjson, .json or .csv; - is jsonl."
         ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Detections a second; else as fast as it goes.")
+        float | None,
+        typer.Option(min=0.001, help="Detections a second; default: as fast as possible."),
     ] = None,
     speed: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Keep the distances of detected_at, this much faster."),
+        typer.Option(min=0.001, help="Keep the intervals of detected_at, this many times faster."),
     ] = None,
     now: Annotated[
         bool, typer.Option("--now", help="Set detected_at to the time of publishing.")
     ] = False,
     as_is: Annotated[
         bool,
-        typer.Option("--as-is", help="JSON Lines: publish every line, also what is not JSON."),
+        typer.Option("--as-is", help="JSON Lines: publish every line, even if it is not JSON."),
     ] = False,
 ) -> None:
     """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
 
-    Every detection is checked as the engine checks it, before it is sent. JSON goes out byte for
-    byte: a detection a line, or one array of them. CSV needs a header; its columns: uuid, major,
-    minor, proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector,
-    detected_at, ip. Required are uuid, major, minor, udid, and one of proximity and rssi; an
-    empty cell is an absent field. The first line that cannot be published ends the run: what
-    stands before it is published (of an array nothing), nothing behind it.
+    Every detection is checked with the engine's own checks before it is sent. JSON is published
+    byte for byte: one detection per line, or one array. CSV needs a header; its columns are uuid,
+    major, minor, proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector,
+    detected_at and ip. uuid, major, minor, udid, and one of proximity and rssi are required; an
+    empty cell is an absent field. The first line that is not valid ends the run: the lines before
+    it are published (of an array none), the lines after it are not.
     """
     if rate is not None and speed is not None:
         raise typer.BadParameter(

@@ -8,7 +8,7 @@ import msgspec
 
 from engine.cli.publish.item import Item
 from engine.kafka.detections import canonical_uuid
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.kafka.timestamps import parse
 from rules.proximity import parse_zone
 
@@ -159,4 +159,4 @@ def _value(name: str, cell: str) -> Any:
 def _detection(values: dict[str, Any]) -> Detection:
     device = {name: value for name, value in values.items() if name in _DEVICE}
     fields = {name: value for name, value in values.items() if name not in _DEVICE}
-    return Detection(device=Device(**device), **fields)
+    return Detection(device=ReceivedDevice(**device), **fields)

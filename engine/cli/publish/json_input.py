@@ -1,6 +1,6 @@
-"""JSON: a detection a line (JSON Lines), or one array of detections, as people export them.
+"""Reads JSON Lines (a detection a line) or one JSON array of detections.
 
-Each detection is checked as the engine will check it, and published byte for byte.
+Each detection is checked with the engine's own checks, and published byte for byte.
 """
 
 import re
@@ -25,13 +25,13 @@ _CUT = (
     "the line ends within a detection: JSON Lines has a whole one on each line "
     "(jq -c . FILE writes it so); a file may also be one array, [...]"
 )
-# How msgspec ends what it says of a field.
+# The end of msgspec's messages about a field.
 _PLACE = re.compile(r"(.*) - at `\$\.([\w.]+)`$")
 _LONGEST_SHOWN = 60
 _HIGHEST = 65535
 _LARGEST_ARRAY = 64 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Nothing here asks for the zone that an rssi leads to.
+# The zone that follows from an rssi is not used here.
 _ANY_EXPONENT = 2.0
 
 
@@ -49,10 +49,10 @@ _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class JsonLines:
-    """Reads a detection a line; blank lines are none.
+    """Reads one detection per line; blank lines are skipped.
 
-    With `recorded` every line must have its time in detected_at. With `as_is` a line may be
-    anything: one without a udid is published without a key, as a pipeline would.
+    With `recorded` every detection must have detected_at. With `as_is` a line may be anything; a
+    line without a udid is published without a key, as a pipeline would do it.
     """
 
     def __init__(self, *, recorded: bool = False, as_is: bool = False) -> None:
@@ -68,7 +68,7 @@ class JsonLines:
         return json_item(line, recorded=self._recorded)
 
     def finish(self) -> list[Item]:
-        """Nothing is left over: lines are whole in themselves."""
+        """No further items: `read` has returned the item of every line."""
         return []
 
 
@@ -92,7 +92,7 @@ class JsonArray:
         return None
 
     def finish(self) -> Sequence[Item]:
-        """The items of the whole array. Raises PlacedError for the first that is at fault."""
+        """The items of the whole array. Raises PlacedError for the first faulty one."""
         whole = b"\n".join(self._lines)
         try:
             parts = _decode_array(whole)
@@ -138,7 +138,7 @@ class JsonInput:
         if not line.lstrip().startswith(b"["):
             return JsonLines(recorded=self._recorded)
         array = JsonArray(recorded=self._recorded)
-        for blank in self._before:  # so that the lines keep their numbers
+        for blank in self._before:  # so that line numbers stay right
             array.read(blank)
         return array
 
@@ -146,7 +146,7 @@ class JsonInput:
 def json_item(value: bytes, *, recorded: bool) -> Item:
     """The item of one JSON object. Raises ValueError with what is accepted."""
     try:
-        _check_text(value)  # the decoder does not look into what it skips
+        _check_text(value)  # the decoder does not check fields that it skips
         message = _checked(value)
     except msgspec.DecodeError as error:
         if _is_truncated(value):
@@ -162,12 +162,12 @@ def json_item(value: bytes, *, recorded: bool) -> Item:
 
 
 def _with_field_in_front(value: bytes, error: msgspec.DecodeError) -> str:
-    """The message, beginning with the field and what the user wrote in it."""
+    """The message, which begins with the field and the user's value."""
     match = _PLACE.match(str(error))
     try:
         found = msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError):
-        match = None  # it is no JSON behind that field
+        match = None  # the rest of the line is not JSON
     if match is None:
         return str(error)
     words, path = match.groups()
@@ -218,7 +218,7 @@ def _checked(value: bytes) -> Detection:
 
 
 def _field_at_fault(message: Detection) -> str:
-    """Name and value of a text whose form the type does not say; empty if it is none of these."""
+    """Name and value of the field at fault, if it is one whose form its type does not check."""
     checks: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
         ("proximity", message.proximity, parse_zone),
         ("detected_at", message.detected_at, parse),

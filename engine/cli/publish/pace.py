@@ -49,7 +49,7 @@ class RecordedPace(Pace):
 class PaceKeeper:
     """Says how long to wait before each item. `clock` gives monotonic seconds.
 
-    A sender that is more than a second late (a broker was away) continues at the same pace from
+    A sender that is more than a second late (a broker was down) continues at the same pace from
     then on, so that it does not flood a broker that has just come back.
     """
 

@@ -1,4 +1,4 @@
-"""The input: lines of a file, a pipe or standard input, a block at a time, read into items."""
+"""Reads lines of a file, a pipe or standard input into items, a block at a time."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ class InputFaultError(ValueError):
 
 
 class Source:
-    """Bytes to read. `name` is for messages; `size` is None where it cannot be known."""
+    """Bytes to read. `name` is for messages; `size` is None if it is unknown."""
 
     def __init__(self, stream: FileIO, name: str) -> None:
         status = os.fstat(stream.fileno())
@@ -39,11 +39,11 @@ class Source:
         self.close()
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Close the stream."""
         self._stream.close()
 
     async def blocks(self) -> AsyncIterator[bytes]:
-        """The bytes as they come. A writer may take its time: this wait has no deadline."""
+        """The bytes as they arrive. There is no deadline, because a pipe's writer may be slow."""
         if not self._waits:
             while block := self._stream.read(BLOCK):
                 yield block
@@ -69,9 +69,9 @@ class Input:
         self._reader = reader
 
     async def blocks(self) -> AsyncIterator[Iterable[Item]]:
-        """The items of a block of lines after the other, each read when it is asked for.
+        """The items of one block of lines after the other, read lazily.
 
-        A fault raises InputFaultError behind the items before it.
+        A fault raises InputFaultError after the items before it.
         """
         last = 0
         async for lines in numbered_lines(self._source):
@@ -107,7 +107,7 @@ def opened(path: Path) -> Source:
 
 
 async def numbered_lines(source: Source) -> AsyncIterator[Lines]:
-    """Lists of (line number, line without its end), a list a block.
+    """Lists of (line number, line without its end), one list per block.
 
     Raises InputFaultError for a line of more than LONGEST_LINE bytes.
     """
@@ -116,7 +116,7 @@ async def numbered_lines(source: Source) -> AsyncIterator[Lines]:
 
 
 async def line_blocks(source: Source) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """The number of the first line and the lines, a list a block; a carriage return stays.
+    """The number of the first line and the lines, per block. A carriage return is kept.
 
     Raises InputFaultError for a line of more than LONGEST_LINE bytes.
     """

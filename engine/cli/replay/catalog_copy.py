@@ -1,7 +1,7 @@
-"""A copy of SQL's catalog in a temporary file, for a document to be loaded over.
+"""Copies SQL's catalog into a temporary file, and loads catalog documents into copies.
 
-SQL itself is only read: a load in a transaction that is rolled back would hold its locks and use up
-its ids.
+SQL itself is only read: loading in a transaction that is rolled back would hold locks and use up
+ids.
 """
 
 import secrets
@@ -39,22 +39,22 @@ _TABLES: Sequence[Any] = (
     *(model.__table__ for model in (Company, Connector, Venue, Tag, Beacon, Geofence, Campaign)),
     *(beacon_tag, campaign_beacon, campaign_geofence, campaign_tag),
 )
-# What a document may hold beside the catalog, and what decides nothing.
+# Parts of a document that are not in the catalog, or have no effect on decisions.
 _NOT_PLACES = ("accounts", "applications", "devices")
 
 
 def url_of(path: Path) -> str:
-    """The url of a SQLite file."""
+    """The URL of an SQLite file."""
     return f"sqlite:///{path}"
 
 
 async def make_empty(path: Path) -> None:
-    """A file with the tables and nothing in them."""
+    """Make a file with empty tables."""
     await migrate(url_of(path))
 
 
 async def copy_catalog(source: Database, path: Path) -> None:
-    """The catalog of `source` at one moment, into a new file: no devices, accounts or traces.
+    """Copy the catalog of `source` to a new file, without devices, accounts or traces.
 
     Raises SQLAlchemyError or OSError.
     """
@@ -86,10 +86,10 @@ async def _copy_table(table: Table, reading: AsyncConnection, writing: AsyncConn
 
 @asynccontextmanager
 async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIterator[Database]:
-    """A database with a document loaded over the catalog in the file `base`, which stays as it is.
+    """A database with a document loaded over the catalog in the file `base`, which is not changed.
 
-    Accounts, applications and devices of the document are left out, and where a connector leads is
-    not looked up. Raises LoadError, SQLAlchemyError or OSError.
+    Accounts, applications and devices of the document are ignored, and the hosts of connectors are
+    not resolved. Raises LoadError, SQLAlchemyError or OSError.
     """
     path = base.with_name(f"{secrets.token_hex(4)}.sqlite3")
     shutil.copyfile(base, path)
@@ -102,13 +102,15 @@ async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIte
 
 
 def _any_cipher() -> Cipher:
-    """A cipher for secrets of the copy, which nobody will read."""
+    """A cipher with a random key, because nobody reads the secrets of the copy."""
     return open_cipher(secrets.token_urlsafe(32))
 
 
 def _places_only(raw: bytes) -> bytes:
-    """The document without accounts, applications and devices. One that cannot be read here is
-    returned as it is: the loader says what is wrong with it."""
+    """The document without accounts, applications and devices.
+
+    A document that cannot be parsed is returned unchanged: the loader reports its faults.
+    """
     try:
         document = orjson.loads(raw)
         for company in document["companies"]:

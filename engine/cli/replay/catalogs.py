@@ -62,12 +62,12 @@ class ReplayedCatalog:
 
 
 def venue_clock(venue: VenueSnapshot) -> LocalClock:
-    """The wall clock of a venue; UTC for one without a time zone, or with an unknown one."""
+    """The local time of a venue; UTC if it has no time zone or an unknown one."""
     return _clock(venue.time_zone)
 
 
 def campaign_clock(campaign: CampaignSnapshot) -> LocalClock:
-    """The wall clock that the rules use for a campaign."""
+    """The local time that the rules use for a campaign."""
     offset = campaign.start.utcoffset()
     if campaign.time_zone is None and offset is not None:
         return fixed_clock(offset)
@@ -92,9 +92,10 @@ async def read_catalog(
 ) -> ReplayedCatalog:
     """The whole catalog of a database.
 
-    `known` are the ids that SQL has given; None for all of them. Raises SQLAlchemyError or OSError.
+    `known` has the ids of campaigns that are in SQL; None means all of them. Raises SQLAlchemyError
+    or OSError.
     """
-    # Read at one moment, whatever is edited meanwhile, as SQLite's transactions do anyway.
+    # One snapshot, so that edits meanwhile do not matter; SQLite's transactions always have one.
     options: dict[str, Any] = {}
     if database.dialect == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}

@@ -1,4 +1,4 @@
-"""`proximity replay`: what recorded detections would have sent, by this catalog or another."""
+"""`proximity replay`: shows what recorded detections would have sent, with one catalog or two."""
 
 import asyncio
 import sys
@@ -11,9 +11,9 @@ import typer
 from engine.cli.errors import CommandError
 from engine.cli.examples import examples
 from engine.cli.invocation import begin_quietly
-from engine.cli.moment import moment
 from engine.cli.publish.form import Format, form_of
 from engine.cli.tables import echo_json
+from engine.cli.time_option import moment
 
 if TYPE_CHECKING:
     from engine.cli.replay.outcome import ReplayFindings
@@ -34,59 +34,62 @@ def replay(
     context: typer.Context,
     file: Annotated[
         Path | None,
-        typer.Argument(help="JSON Lines, a JSON array or CSV; - reads standard input. Else Kafka."),
+        typer.Argument(
+            help="JSON Lines, a JSON array or CSV; - is standard input. Default: Kafka."
+        ),
     ] = None,
     form: Annotated[
         Format | None,
         typer.Option(
-            "--format", help="Else by suffix: .jsonl, .ndjson, .json or .csv; - is jsonl."
+            "--format", help="Default: by suffix, .jsonl, .ndjson, .json or .csv; - is jsonl."
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", help="From this time on, 2026-11-20T10:00:00+0100; else all."),
+        typer.Option("--from", help="From this time on, 2026-11-20T10:00:00+0100; default: all."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="Up to, not including, this time; else all.")
+        str | None, typer.Option("--to", help="Up to, not including, this time; default: all.")
     ] = None,
     warm_up: Annotated[
-        str, typer.Option(help="How long before --from is replayed uncounted, for claims: 1 day.")
+        str, typer.Option(help="Time before --from to replay uncounted, for its claims: 1 day.")
     ] = "none",
     shift: Annotated[
-        str, typer.Option(help="Move every detection later by so much: 1 week, PT12H.")
+        str, typer.Option(help="Move every detection later by this time: 1 week, PT12H.")
     ] = "none",
     catalog: Annotated[
-        Path | None, typer.Option(help="A catalog file, as if it had been loaded.")
+        Path | None, typer.Option(help="A catalog file, as if it had been loaded into SQL.")
     ] = None,
     compare: Annotated[
         Path | None,
         typer.Option(help="Another catalog file: show both, and what only one of them sends."),
     ] = None,
     without_sql: Annotated[
-        bool, typer.Option("--without-sql", help="The files alone are the catalogs.")
+        bool,
+        typer.Option("--without-sql", help="Do not use SQL: the files alone are the catalogs."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     csv_file: Annotated[
         Path | None, typer.Option("--csv", help="Write the hours as CSV; - is standard output.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write one page with plots, which needs no internet.")
+        Path | None, typer.Option(help="Write one HTML page with plots, which needs no internet.")
     ] = None,
     sends: Annotated[
         Path | None,
-        typer.Option(help="Write every notification as CSV; it names devices."),
+        typer.Option(help="Write every notification as CSV; the file names devices."),
     ] = None,
 ) -> None:
-    """Decide recorded detections again, and tell what would have been sent.
+    """Decide recorded detections again, and show what would have been sent.
 
-    The detections come from FILE, in each form that `publish` reads, or from the topic
-    detections. They are decided in their own time against the catalog in SQL as it is now, or
-    with --catalog as if that file had been loaded; by the trigger's own rules, with claims in
-    memory. Nothing is published, committed or written, in Kafka, Redis or SQL. The result is told
-    by campaign, hour (on the venue's clock) and reason. A company's service is not called: it is
-    taken to answer with something to send.
+    The detections come from FILE, in any form that `publish` reads, or from the detection topics.
+    Each is decided at its own time against the present catalog in SQL, or with --catalog as if
+    that file had been loaded. The rules are the trigger's; claims are in memory. Nothing is
+    published, committed or written, in Kafka, Redis or SQL. The result is grouped by campaign,
+    hour (in the venue's local time) and reason. Customers' services are not called; each is
+    assumed to answer with content.
 
-    Memory: about 400 bytes a device that is sent something, and 150 for each of its campaigns.
+    Memory: about 400 bytes a device that receives something, and 150 for each of its campaigns.
     """
     from engine.cli.replay.session import ReplayRequest, perform
     from engine.process.lifecycle import tune_garbage_collector
@@ -118,12 +121,12 @@ def replay(
         async def replaying() -> None:
             found.append(await perform(settings, request))
 
-        # (What a coroutine returns to asyncio.run is written out by Python's signal module, twice:
-        # of a year's findings that takes long.)
+        # The result is not returned to asyncio.run, because Python's signal module would format it
+        # twice, which takes long for the findings of a year.
         asyncio.run(replaying())
     (findings,) = found
     _write_files(findings, csv_file, html)
-    _tell(findings, json, csv_file)
+    _show(findings, json, csv_file)
 
 
 def _write_files(findings: "ReplayFindings", csv_file: Path | None, html: Path | None) -> None:
@@ -138,7 +141,7 @@ def _write_files(findings: "ReplayFindings", csv_file: Path | None, html: Path |
             stream.write(write_page(findings))
 
 
-def _tell(findings: "ReplayFindings", json: bool, csv_file: Path | None) -> None:
+def _show(findings: "ReplayFindings", json: bool, csv_file: Path | None) -> None:
     from engine.cli.replay.export import json_lines, write_csv
     from engine.cli.replay.text import print_findings
 
@@ -177,7 +180,7 @@ def _duration(text: str, option: str) -> int:
 
 
 def _refuse_unwritable(*files: Path | None) -> None:
-    """Before the work, not after it."""
+    """Check that output files can be written before the work begins."""
     for file in files:
         if file is None or str(file) == "-":
             continue

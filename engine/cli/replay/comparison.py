@@ -20,9 +20,9 @@ class SentHour(NamedTuple):
 
 
 class CatalogComparison:
-    """Compares what two replays grant for the same detections, detection by detection.
+    """Compares the grants of two replays, detection by detection.
 
-    `only` has, for each of the two, what the other does not send then.
+    `only` has, for each of the two, the grants that the other does not have.
     """
 
     def __init__(self, first: CatalogReplay, second: CatalogReplay) -> None:
@@ -50,8 +50,7 @@ class CatalogComparison:
         }
 
     def devices_only(self, number: int) -> dict[int, int]:
-        """How many devices each campaign of one of the two reaches that it does not reach in the
-        other, by its id."""
+        """By campaign id, the number of devices that a campaign reaches in only one replay."""
         mine, other = self._replays[number], self._replays[1 - number]
         ids = {campaign.key: id_ for id_, campaign in other.catalog.campaigns.items()}
         found = {}

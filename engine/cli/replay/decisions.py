@@ -1,11 +1,11 @@
-"""Detections decided against one catalog, in their own time: the trigger's steps, in memory.
+"""Decides detections against one catalog, each at its own time: the trigger's steps, in memory.
 
-Resolve looks into the whole catalog. Decide is `rules.decision.decide`, as live. Claims: all that
-this replay has granted is known, so what `decide` grants has its claim. (Live, Redis knows, and the
-process remembers a part of it.)
+Resolve looks in the whole catalog. Decide is `rules.decision.decide`, as in the trigger. Claims are
+all in memory, so everything that `decide` grants holds its claim. (In the trigger, Redis has the
+claims, and the process remembers some of them.)
 
-Most devices stay where they are. A decision that grants nothing stands for the device's next
-detections, too, until a time that is known when the decision is made (docs/decisions/0095).
+Most devices stay where they are. A decision that grants nothing is valid for the device's next
+detections too, until a time that is known when the decision is made (docs/decisions/0095).
 """
 
 import sys
@@ -31,8 +31,10 @@ _OF_ITS_AGE = (Reason.STALE, Reason.FUTURE)
 
 
 class _Standing(msgspec.Struct, gc=False):
-    """What a device's detections of this beacon and zone come to from `since` up to, not
-    including, `until`: they grant nothing, and are counted in `cell`."""
+    """A decision that is valid for a device's detections of one beacon and zone.
+
+    It grants nothing from `since` up to, not including, `until`; `cell` counts the detections.
+    """
 
     key: BeaconKey
     zone: Zone
@@ -42,12 +44,11 @@ class _Standing(msgspec.Struct, gc=False):
 
 
 class CatalogReplay:
-    """Decides detections in the order in which they are given. `max_age` and `shift`, by which
-    their times were moved, in seconds.
+    """Decides detections in the given order. `reached` has the devices of each campaign.
 
-    A detection is as old as its record was late: live, it would have been decided when it came.
-    One from a file has no record, and is never stale nor of the future. `reached` has the devices
-    of each campaign.
+    `max_age` is in seconds, and so is `shift`, by which the times of detections were moved. The age
+    of a detection is the delay of its record, because the trigger would have decided it on arrival.
+    A detection from a file has no record, and is never stale or in the future.
     """
 
     def __init__(self, catalog: ReplayedCatalog, *, max_age: float, shift: float = 0.0) -> None:
@@ -57,18 +58,21 @@ class CatalogReplay:
         self.sent = 0
         self._max_age = max_age
         self._shift = shift
-        # Without a bound: what were forgotten would be granted again.
+        # Not bounded, because a forgotten claim would be granted again.
         self._remembered = ClaimMemory(sys.maxsize).for_assignment()
         self._standing: dict[str, _Standing] = {}
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
-        """Decide, and take the claims of what is granted. Returns it, and counts all decisions;
-        or does neither where it is not `counted` (the time before the one that is asked for)."""
+        """Decide detections and take the claims of the grants. Returns the grants and counts all
+        decisions.
+
+        Detections of the warm-up are not `counted`: they take claims, but nothing is returned.
+        """
         standing_of, max_age, shift = self._standing.get, self._max_age, self._shift
         count, granting = int(counted), list[Grant]()
         for detection in detections:
             at, came = detection.detected_at, detection.record.timestamp
-            now = at if came < 0 else came / 1000 + shift  # not a number in a file: never too old
+            now = at if came < 0 else came / 1000 + shift  # in a file NaN: never too old
             standing = standing_of(detection.message.device.udid)
             if (
                 standing is not None
@@ -102,13 +106,13 @@ class CatalogReplay:
             grants = grants_of(detection, beacon, decision)
             self._claim(grants)
             return grants
-        since, until = _stands(beacon, decision, at, held)
+        since, until = _period_of(beacon, decision, at, held)
         since, until = max(since, quarter * _QUARTER), min(until, (quarter + 1) * _QUARTER)
         self._standing[udid] = _Standing(detection.key, detection.zone, since, until, cell)
         return []
 
     def _make_room(self) -> None:
-        """Forget what stands, and the cells that it is counted in, before they are too many."""
+        """Forget remembered decisions, and the cells that count them, before they are too many."""
         if self.tally.is_full or len(self._standing) > _MOST_STANDING:
             self._standing.clear()
             self.tally.forget_cells()
@@ -120,12 +124,14 @@ class CatalogReplay:
                 self._remembered.remember(grant.udid, grant.campaign.id, at)
 
 
-def _stands(
+def _period_of(
     beacon: IndexedBeacon | None, decision: Decision, at: float, held: Mapping[int, float]
 ) -> tuple[float, float]:
-    """From when until when the decision, which grants nothing, is that of every detection of the
-    same device, beacon and zone that is neither stale nor of the future. Claims are only taken by
-    what is granted."""
+    """The period in which a decision that grants nothing is valid.
+
+    In it every detection of the same device, beacon and zone gets the same decision, unless it is
+    stale or in the future. Only grants take claims, so the claims do not change in it.
+    """
     if decision.reason in _OF_ITS_AGE:
         return at, at
     if beacon is None or decision.reason in SHARED:

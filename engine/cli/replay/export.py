@@ -1,4 +1,4 @@
-"""The outcome for programs: JSON lines, and CSV; and every notification by itself."""
+"""Writes the outcome for programs, as JSON lines and CSV, and the list of all notifications."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ _SENT_COLUMNS = (
 
 
 def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
-    """One object a line; `kind` is the replay, a reason, a campaign or an hour."""
+    """One object a line; `kind` is replay, reason, campaign or hour."""
     yield {
         "kind": "replay",
         "source": findings.source,
@@ -91,7 +91,7 @@ def _cells(outcome: Outcome, row: HourRow) -> Sequence[Any]:
 
 
 def write_csv(findings: ReplayFindings, stream: TextIO) -> int:
-    """The hours, under a header; how many lines follow it."""
+    """Write the hours, after a header. Returns the number of lines after it."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_HOUR_COLUMNS)
     count = 0
@@ -103,7 +103,7 @@ def write_csv(findings: ReplayFindings, stream: TextIO) -> int:
 
 
 class SentCsv:
-    """Every notification, as CSV, while the replay goes on. It names devices: personal data."""
+    """Writes every notification as CSV during the replay. The file names devices: personal data."""
 
     def __init__(self, stream: TextIO, *, compared: bool) -> None:
         self._writer = csv.writer(stream, lineterminator="\n")

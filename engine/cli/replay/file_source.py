@@ -15,7 +15,7 @@ from engine.cli.publish.source import InputFaultError, Source, line_blocks
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.partition_worker import Records
 
-FILE_TOPIC = ""  # of records that come from no topic
+FILE_TOPIC = ""  # the topic of records from a file
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _time_of = attrgetter("detected_at")
 
@@ -23,7 +23,7 @@ _time_of = attrgetter("detected_at")
 class FileRecord(msgspec.Struct, gc=False):
     """The fields of a Kafka record that the decoder reads.
 
-    `offset` is the number of the line. There is no time of arrival.
+    `offset` is the number of the line. There is no timestamp.
     """
 
     value: bytes
@@ -37,8 +37,8 @@ class FileRecord(msgspec.Struct, gc=False):
 class FileSource:
     """The records of a file. `total` and `read` count bytes; `total` is None for a pipe.
 
-    JSON Lines go to the decoder as they are: a line that is no detection is counted, as it would be
-    on Kafka. CSV and an array must be right as a whole.
+    JSON Lines go to the decoder unchanged: a line that is not a detection is counted, as it would
+    be on Kafka. CSV and an array must be valid as a whole.
     """
 
     def __init__(self, source: Source, form: Format) -> None:
@@ -66,7 +66,7 @@ class FileSource:
             yield self._as_records(self._rest(self._reader, number))
 
     def check_times(self, detections: Sequence[DecodedDetection]) -> None:
-        """Raises InputFaultError for a detection without a time: it has no record's time."""
+        """Raises InputFaultError for a detection without detected_at: a line has no timestamp."""
         if not math.isnan(sum(map(_time_of, detections))):
             return
         untimed = next(each for each in detections if math.isnan(each.detected_at))
@@ -99,7 +99,7 @@ class FileSource:
         self._begun = True
         if first.lstrip().startswith(b"["):
             self._reader = JsonArray(recorded=True)
-            for _ in range(number - 1):  # blank lines of earlier blocks, for its numbers
+            for _ in range(number - 1):  # blank lines of earlier blocks, so that numbers are right
                 self._reader.read(b"")
 
     def _item(self, reader: LineReader, number: int, line: bytes) -> Item | None:

@@ -15,11 +15,11 @@ from engine.process.settings import Settings
 
 
 class KafkaSource:
-    """The records whose detections may lie in a period. `total` and `read` count offsets.
+    """The records whose detections may be in a period. `total` and `read` count offsets.
 
-    Records are found by their own times. A detection may come later than it was made, or from a
-    phone whose clock is ahead: so the topic is read from `max_age` before the period to `max_age`
-    behind it. What comes later still is stale. A device's records lie in one partition, in order.
+    Kafka finds records by their timestamps. A detection may arrive late, or have the time of a
+    phone whose clock is ahead, so the topic is read from `max_age` before the period to `max_age`
+    after it. Later records are stale. A device's records are in one partition, in order.
     """
 
     def __init__(self, settings: Settings, reader: TopicReader, period: ReplayPeriod) -> None:
@@ -51,7 +51,7 @@ class KafkaSource:
                 yield records
 
     def check_times(self, detections: Sequence[DecodedDetection]) -> None:
-        """Nothing to check, because every record has a time."""
+        """Do nothing, because every record has a timestamp."""
 
     async def _offsets(
         self, partitions: list[TopicPartition]
@@ -69,6 +69,6 @@ class KafkaSource:
     async def _first_since(
         self, ranges: dict[TopicPartition, OffsetRange], instant: float
     ) -> dict[TopicPartition, int]:
-        """The first offsets that are known; other partitions are read from their beginning."""
+        """The first offsets at `instant`. A partition without one is read from its beginning."""
         found = await self._reader.first_since(ranges, instant)
         return {tp: offset for tp, offset in found.items() if offset is not None}

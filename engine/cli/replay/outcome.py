@@ -15,9 +15,10 @@ _NOWHERE = VenueNames("", "")
 
 
 class HourRow(NamedTuple):
-    """Detections of an hour that had one reason, for a campaign, or at a venue without any.
+    """The detections of an hour with one reason, for a campaign, or at a beacon without one.
 
-    `only_here`: of what is sent, what the other catalog does not send; None without another one.
+    `only_here` counts the granted detections that the other catalog does not send; None if there is
+    no other catalog.
     """
 
     place: VenueNames
@@ -56,8 +57,10 @@ class Outcome(NamedTuple):
 
 
 class ReplayFindings(NamedTuple):
-    """Of the whole replay. `records` were read, of which `undecodable` are no detections;
-    `decided` lay in the period. `begins_cold`: claims of the time before it are not known.
+    """The results of the whole replay.
+
+    `records` were read, of which `undecodable` are not detections; `decided` were in the period.
+    `begins_cold`: the claims from before the period are unknown.
     """
 
     source: str
@@ -78,7 +81,7 @@ def _local(hour: LocalHour) -> datetime:
 def outcome_of(
     replay: CatalogReplay, comparison: CatalogComparison | None = None, number: int = 0
 ) -> Outcome:
-    """The outcome of a replay; in a comparison that of the first (0) or the second catalog (1)."""
+    """The outcome of a replay: of the first catalog (0) or, in a comparison, of the second (1)."""
     replay.tally.fold()
     only = None if comparison is None else comparison.only[number]
     devices_only = None if comparison is None else comparison.devices_only(number)

@@ -1,4 +1,4 @@
-"""The time that a replay is about, by when the detections were made."""
+"""The period of a replay, which is compared with the detections' own times."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -11,8 +11,8 @@ from engine.kafka.detections import DecodedDetection
 class ReplayPeriod(NamedTuple):
     """From `since` up to, not including, `until`, in epoch seconds.
 
-    What lies between `warm_up` and `since` is decided and not counted, so that claims stand as
-    they did.
+    Detections between `warm_up` and `since` are decided but not counted, so that their claims are
+    known.
     """
 
     since: float = -inf
@@ -32,7 +32,7 @@ class ReplayPeriod(NamedTuple):
     def parts(
         self, detections: list[DecodedDetection]
     ) -> Iterator[tuple[bool, Iterable[DecodedDetection]]]:
-        """The detections in their order, without those that lie outside; whether they count."""
+        """The detections of the period and its warm-up, in order, and whether they count."""
         if self.is_all:
             yield True, detections
             return

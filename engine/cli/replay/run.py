@@ -1,6 +1,6 @@
-"""The replay itself: decode a batch, decide it against each catalog, count.
+"""The replay itself: decodes a batch, decides it against each catalog, and counts.
 
-Nothing awaits once for each detection.
+There is no await per detection.
 """
 
 import time
@@ -21,12 +21,12 @@ from engine.kafka.detections import DecodedDetection
 from engine.kafka.partition_worker import Records
 from engine.trigger.grants import Grant
 
-# What a catalog sends for a part of the detections, and the positions of what only it sends.
+# The grants of a catalog for some detections, and the positions of those that only it sends.
 OnSent = Callable[[CatalogReplay, Sequence[Grant], set[int]], None]
 
 
 class ReplaySource(Protocol):
-    """A source of records. `read` is the progress towards `total` (None if that is unknown)."""
+    """A source of records. `read` counts towards `total` (None if the total is unknown)."""
 
     @property
     def name(self) -> str: ...
@@ -41,8 +41,9 @@ class ReplaySource(Protocol):
 class ReplayRun:
     """Replays a source against one catalog, or against two side by side.
 
-    `decoders` are those of the source's topics. `period` is that of the detections' own times;
-    afterwards they are moved by `shift` seconds. `on_sent` is told what each batch sends.
+    `decoders` are those of the source's topics. `period` is compared with the detections' own
+    times; after that the times are moved by `shift` seconds. `on_sent` receives the grants of each
+    batch.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class ReplayRun:
         self._records += records
         self._undecodable += len(batch.dead_letters)
         if batch.dead_letters and not self._first_fault:
-            self._first_fault = _told(self._source.name, batch.dead_letters[0])
+            self._first_fault = _place_and_fault(self._source.name, batch.dead_letters[0])
         self._source.check_times(batch.messages)
         for counted, part in self._period.parts(batch.messages):
             self._decide(list(part), counted)
@@ -121,7 +122,7 @@ class ReplayRun:
         )
 
 
-def _told(source: str, letter: DeadLetter) -> str:
+def _place_and_fault(source: str, letter: DeadLetter) -> str:
     record = letter.record
     place = f"/{record.partition}" if record.topic else ""
     return f"{source}{place}:{record.offset}: {letter.detail}"

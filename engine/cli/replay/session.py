@@ -1,4 +1,4 @@
-"""One call of the command, from its files and servers to its findings."""
+"""Runs one call of the command, from its files and servers to its findings."""
 
 import asyncio
 import sys
@@ -44,8 +44,11 @@ _LARGEST_LIST = 5000  # records a list from Kafka
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayRequest:
-    """What the options say. With `compares` the last of `catalogs` is the other one; without a
-    first one the catalog is SQL's as it is. Every notification goes to `sends`."""
+    """The options of a call.
+
+    With `compares` the last of `catalogs` is the second catalog. Without a first one the catalog in
+    SQL is used. Every notification is written to `sends`.
+    """
 
     file: Path | None
     form: Format
@@ -58,7 +61,7 @@ class ReplayRequest:
 
 
 async def perform(settings: Settings, request: ReplayRequest) -> ReplayFindings:
-    """The whole replay. Raises CommandError with the one line to show."""
+    """Run the whole replay. Raises CommandError with the line to show."""
     _refuse_unreadable(request.file)
     try:
         replays = [
@@ -68,7 +71,7 @@ async def perform(settings: Settings, request: ReplayRequest) -> ReplayFindings:
         async with _source(settings, request) as source:
             return await _run(settings, request, source, replays)
     except asyncio.CancelledError:
-        raise CommandInterruptedError("interrupted; nothing is told") from None
+        raise CommandInterruptedError("interrupted; no result is shown") from None
     except InputFaultError as error:
         raise CommandError(str(error)) from None
 
@@ -97,7 +100,7 @@ async def _run(
 
 
 def _refuse_unreadable(file: Path | None) -> None:
-    """Before the catalog is read, not after it."""
+    """Check that the file can be read, before the catalog is read."""
     if file is None or str(file) == "-":
         return
     try:
@@ -107,7 +110,7 @@ def _refuse_unreadable(file: Path | None) -> None:
 
 
 def _decoders(settings: Settings, request: ReplayRequest) -> Mapping[str, DetectionDecoder]:
-    """Of each topic; a file holds our own format."""
+    """The decoder of each topic; a file has our own format."""
     if request.file is None:
         return detection_decoders(settings)
     return {FILE_TOPIC: OwnFormatDecoder(path_loss_exponent=settings.path_loss_exponent)}
@@ -123,7 +126,7 @@ async def _source(settings: Settings, request: ReplayRequest) -> AsyncIterator[R
         with source:
             yield FileSource(source, request.form)
         return
-    with kafka_failures(settings, lambda: "nothing is replayed to the end"):
+    with kafka_failures(settings, lambda: "the replay did not finish"):
         await first_contact(settings, ensure_topics(settings, ()))
         async with open_topic_reader(
             settings, missing="skip", largest_list=_LARGEST_LIST
@@ -132,7 +135,7 @@ async def _source(settings: Settings, request: ReplayRequest) -> AsyncIterator[R
 
 
 async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:
-    """The catalog, and the other one where they are compared."""
+    """The catalog and, in a comparison, the second one."""
     contents = [(_name(file, request.catalogs), _content(file)) for file in request.catalogs]
     async with AsyncExitStack() as stack:
         database = None
@@ -149,7 +152,7 @@ async def _catalogs(settings: Settings, request: ReplayRequest) -> list[Replayed
 async def _loaded(
     settings: Settings, database: Database | None, contents: Sequence[tuple[str, bytes]]
 ) -> list[ReplayedCatalog]:
-    """Each file by itself over a copy of SQL's catalog, or over nothing."""
+    """Load each file by itself into a copy of SQL's catalog, or into an empty one."""
     known: frozenset[int] = frozenset()
     with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
         base = Path(directory) / "base.sqlite3"
@@ -169,7 +172,7 @@ async def _loaded(
 
 
 def _name(file: Path, files: Sequence[Path]) -> str:
-    """The short name, where it tells the file from the other one."""
+    """The file's short name if it differs from the other file's, else the whole path."""
     alone = [each.name for each in files].count(file.name) == 1
     return file.name if alone and file.name != _AS_IT_IS else str(file)
 

@@ -1,4 +1,4 @@
-"""Decisions, counted by campaign, local hour and reason."""
+"""Counts decisions by campaign, local hour and reason."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,20 +16,22 @@ _HOUR = 3600
 _MOST_CELLS = 100_000
 _NOWHERE = zone_clock("UTC")
 
-# Decisions are shared between detections, so few cells are different. A quarter of an hour lies
+# Many detections share a decision, so there are few different cells. A quarter of an hour lies
 # within one hour of every time zone that is in use.
 _Decided = tuple[IndexedBeacon | None, Decision, float]
 
 
 class TallyCell(msgspec.Struct, eq=False, gc=False):
-    """How many detections came to one decision at one beacon within a quarter of an hour."""
+    """The number of detections with one decision at one beacon within a quarter of an hour."""
 
     count: int = 0
 
 
 class LocalHour(NamedTuple):
-    """An hour of a wall clock. `wall` is its beginning in seconds since 1970-01-01 00:00 as if the
-    clock were in UTC, `offset` that from UTC in seconds. A repeated hour has two offsets.
+    """An hour of local time.
+
+    `wall` is its beginning, in seconds since 1970-01-01 00:00 local time. `offset` is the offset
+    from UTC in seconds: an hour that a clock change repeats has two.
     """
 
     wall: int
@@ -37,8 +39,10 @@ class LocalHour(NamedTuple):
 
 
 class TallyKey(NamedTuple):
-    """What is counted together. Where there is no campaign at the beacon, its venue; neither where
-    the beacon is not known."""
+    """The key under which detections are counted together.
+
+    Without a campaign at the beacon it has the venue; for an unknown beacon it has neither.
+    """
 
     campaign_id: int | None
     venue_id: int | None
@@ -47,8 +51,11 @@ class TallyKey(NamedTuple):
 
 
 class Tally:
-    """`counts` has decisions of campaigns, `detections` each detection once, by the furthest check
-    that any campaign reached, as the metric detections_total has it. Call `fold` before reading."""
+    """Counts decisions. Call `fold` before reading the counts.
+
+    `counts` has the decisions of campaigns. `detections` counts each detection once, by the
+    furthest check that any campaign reached, as the metric detections_total does.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[TallyKey] = Counter()
@@ -57,11 +64,11 @@ class Tally:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many cells as memory is meant for."""
+        """Whether the number of cells has reached the limit."""
         return len(self._cells) > _MOST_CELLS
 
     def cell(self, beacon: IndexedBeacon | None, decision: Decision, quarter: float) -> TallyCell:
-        """Where to count a decision, until the cells are forgotten."""
+        """The cell in which to count a decision, until the cells are forgotten."""
         decided = (beacon, decision, quarter)
         cell = self._cells.get(decided)
         if cell is None:
@@ -69,7 +76,7 @@ class Tally:
         return cell
 
     def fold(self) -> None:
-        """Multiply what is counted by decision out into campaigns."""
+        """Add the counts of the cells to the counts of campaigns."""
         for (beacon, decision, quarter), cell in self._cells.items():
             if not cell.count:
                 continue
@@ -80,13 +87,13 @@ class Tally:
             cell.count = 0
 
     def forget_cells(self) -> None:
-        """Fold them, and begin with new ones. What is counted in an old one is lost."""
+        """Fold the cells and begin with new ones. A later count in an old cell is lost."""
         self.fold()
         self._cells.clear()
 
 
 def _keys(beacon: IndexedBeacon | None, decision: Decision, instant: int) -> Iterator[TallyKey]:
-    """One for each campaign of the beacon, with its reason: its own, or the whole detection's."""
+    """A key for each campaign of the beacon, with the campaign's reason or the detection's."""
     if beacon is None:
         yield TallyKey(None, None, local_hour(_NOWHERE, instant), decision.reason)
     elif not beacon.campaigns:
@@ -100,7 +107,7 @@ def _keys(beacon: IndexedBeacon | None, decision: Decision, instant: int) -> Ite
 
 
 def local_hour(clock: LocalClock, instant: int) -> LocalHour:
-    """The hour of a wall clock in which an instant (epoch s) lies."""
+    """The hour of local time that contains an instant (epoch s)."""
     offset = clock.stretch_at(instant).offset
     wall = instant + offset
     return LocalHour(wall - wall % _HOUR, offset)

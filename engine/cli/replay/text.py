@@ -18,12 +18,12 @@ _DAY = 86_400
 
 def print_findings(findings: ReplayFindings) -> None:
     """Print all results; if there are many hours, by day."""
-    for line in told(findings):
+    for line in summary_lines(findings):
         typer.echo(for_terminal(line))
     first = findings.outcomes[0]
     for outcome in findings.outcomes:
         title = "" if len(findings.outcomes) == 1 else f", {outcome.name}"
-        _print_reasons(f"What was heard{title}", outcome)
+        _print_reasons(f"What was detected{title}", outcome)
     if len(findings.outcomes) == 1:
         _print_campaigns(first)
     else:
@@ -31,8 +31,8 @@ def print_findings(findings: ReplayFindings) -> None:
     _print_hours(findings.outcomes)
 
 
-def told(findings: ReplayFindings) -> Iterator[str]:
-    """The results in sentences."""
+def summary_lines(findings: ReplayFindings) -> Iterator[str]:
+    """Print the results in sentences."""
     rate = findings.decided / max(findings.seconds, 0.001)
     yield (
         f"replayed {findings.decided:,} detections of {findings.source} in "
@@ -43,17 +43,17 @@ def told(findings: ReplayFindings) -> Iterator[str]:
         yield f"{each.name}: {each.sent:,} notifications to {devices}"
     if findings.undecodable:
         yield (
-            f"{findings.undecodable:,} of {findings.records:,} records are no detections, the "
+            f"{findings.undecodable:,} of {findings.records:,} records are not detections, the "
             f"first: {findings.first_fault}"
         )
     if findings.begins_cold:
         yield (
-            "nothing is known of what was sent before: a campaign may show a notification that its "
+            "the claims from before are unknown: a campaign may show a notification that its "
             "cache delay forbade (--warm-up replays the time before)"
         )
     campaigns = (row for each in findings.outcomes for row in each.campaigns)
     if any(row.sent and row.campaign.format == "connector" for row in campaigns):
-        yield "a company's service is taken to answer every call with something to send"
+        yield "customers' services are assumed to answer every call with content"
 
 
 def _print_reasons(title: str, outcome: Outcome) -> None:
@@ -115,7 +115,7 @@ def _figures(mine: CampaignRow | None, other: CampaignRow | None) -> tuple[str, 
 
 
 def mostly(row: CampaignRow) -> str:
-    """The reason of most of its detections, besides sending and holding back."""
+    """The reason of most of the campaign's refused detections, except `throttled`."""
     for reason in row.reasons:
         if reason not in (Reason.GRANTED, Reason.THROTTLED):
             return reason.value
@@ -157,9 +157,9 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int
 
 
 def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """For a narrow screen: the names on a line, then the figures with their names."""
+    """For a narrow screen: the names on one line, then the numbers with their names."""
     for row in rows:
         named = list(zip(header, row, strict=True))
         yield ", ".join(cell for name, cell in named[:2] if cell)
-        told = (f"{name} {cell}" if name else cell for name, cell in named[2:] if cell)
-        yield "    " + ", ".join(told)
+        summary_lines = (f"{name} {cell}" if name else cell for name, cell in named[2:] if cell)
+        yield "    " + ", ".join(summary_lines)

@@ -1,4 +1,4 @@
-"""`proximity verify`: what the topics add up to, against what SQL says."""
+"""`proximity verify`: counts the topics again and compares the counts with SQL."""
 
 import asyncio
 import sys
@@ -31,28 +31,32 @@ def verify(
     context: typer.Context,
     passes: Annotated[
         int,
-        typer.Option(min=1, max=1000, help="Read the topics so often, each time for a share."),
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Read the topics this many times, each time for a share of the devices.",
+        ),
     ] = 1,
     limit: Annotated[
-        int, typer.Option(min=1, help="Show at most so many differences; all are counted.")
+        int, typer.Option(min=1, help="Show at most this many differences; all are counted.")
     ] = 1000,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail on differences that an edit may explain, too.")
+        bool, typer.Option("--strict", help="Also fail on differences that an edit may explain.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, every difference.")
+        bool, typer.Option("--json", help="One JSON object a line, with every difference.")
     ] = False,
 ) -> None:
-    """Count the topics again, from their beginning to where SQL is, and compare with SQL.
+    """Count the topics again, up to the offsets that SQL has recorded, and compare with SQL.
 
-    Compared are nb_beacon and nb_campaign of every device, and the rows of receptions, of
-    authentications and (where TRACE is all) of detections that TRACE_RETENTION keeps for sure.
-    SQL is read in one transaction that changes nothing and stays open until the end; recorders
-    may go on. Which beacons and keys count is taken from the catalog as it is now: a difference
-    that an edit of it may explain is marked. Memory: about 300 bytes a device and 100 a
-    notification of the topics; --passes 4 takes a quarter of it and four times as long. Exit
-    status 0: all is equal, but for what later edits of the catalog may explain (unless --strict);
-    1: there are differences, or nothing was recorded.
+    Compares nb_beacon and nb_campaign of every device, and the rows of receptions, of
+    authentications and (if TRACE is all) of detections that TRACE_RETENTION certainly keeps. SQL is
+    read in one read-only transaction, which stays open until the end; recorders may go on. The
+    present catalog decides which beacons and keys count, so a difference that a later edit may
+    explain is marked. Memory: about 300 bytes a device and 100 a notification of the topics;
+    --passes 4 needs a quarter of it and four times as long. Exit status 0: everything agrees,
+    except what later edits of the catalog may explain (unless --strict); 1: there are differences,
+    or nothing was recorded.
     """
     settings = begin_quietly(context)
     report = _Report(json, limit)
@@ -71,7 +75,7 @@ class _Report:
         self._kept: list[Difference] = []
 
     def add(self, difference: "Difference") -> None:
-        """One more."""
+        """Count a difference, and show or keep it."""
         self.count += 1
         self.explained += difference.may_be_edit
         if self._json:

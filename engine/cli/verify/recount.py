@@ -11,7 +11,7 @@ import msgspec
 
 from engine.kafka.decoding import UNDECODABLE, Record
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Authentication, Device, Timestamp
+from engine.kafka.messages import Authentication, ReceivedDevice, Timestamp
 from engine.kafka.timestamps import parse
 
 CompanyDevice: TypeAlias = tuple[int, str]  # company id, udid
@@ -30,7 +30,7 @@ class _Notification(msgspec.Struct):
     company: _Numbered
     venue: _Numbered
     beacon: _Numbered
-    device: Device
+    device: ReceivedDevice
     detected_at: Timestamp
 
 
@@ -45,7 +45,7 @@ class Interval(NamedTuple):
     until: float
 
     def has(self, instant: float) -> bool:
-        """Whether the instant lies in it."""
+        """Whether the range contains the instant."""
         return self.since <= instant < self.until
 
 
@@ -92,9 +92,9 @@ class DeviceCounts(msgspec.Struct):
 
     `traces`, `receptions` and `authentications` are for the time of which SQL keeps all rows.
     `uncounted` detections are at beacons that are inactive or deleted now, and `refused`
-    authentications have keys that are not valid now: both counted if that was otherwise when they
-    were recorded. `contested` detections (a part of `detections`) are at beacons that had another
-    owner before: they did not count if they were recorded then.
+    authentications have keys that are not valid now: both were counted if the beacon was active, or
+    the key valid, when they were recorded. `contested` detections (a part of `detections`) are at
+    beacons that had another owner before: they were not counted if they were recorded then.
     """
 
     detections: int = 0
@@ -186,7 +186,7 @@ class Recount:
             counts.refused += 1
 
     def _has_a_row(self, at: float, record: Record) -> bool:
-        """Whether a row is written: not if it is dated more than a day after its record."""
+        """Whether a row is written: not if its time is more than a day after its record's."""
         return self._kept.has(at) and at <= record.timestamp / 1000 + _DAY
 
     def _counts_of(self, company_id: int, udid: str) -> DeviceCounts:
@@ -208,7 +208,7 @@ def count_all(records: list[Record], count: Callable[[Record], None]) -> int:
     return malformed
 
 
-def _udid(device: Device) -> str:
+def _udid(device: ReceivedDevice) -> str:
     if "\0" in device.udid:
         raise ValueError("a udid has no NUL character")
     return device.udid

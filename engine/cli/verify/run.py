@@ -37,7 +37,7 @@ class RecordedRange(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many offsets there are to read."""
+        """The number of offsets to read."""
         return max(0, self.end - self.begin)
 
 
@@ -120,8 +120,8 @@ def _recorded_range(
     fault: str | None = None
     if not recorded.may_belong_to(topic_id):
         fault = (
-            f"{name}: the topic was made anew since SQL recorded it, and nothing of the new one "
-            "is recorded yet: let a recorder read it, and compare again"
+            f"{name}: the topic was created again since SQL recorded it, and nothing of the new "
+            "one is recorded yet: let a recorder read it, and compare again"
         )
         return RecordedRange(0, 0, fault, is_whole=False)
     last = recorded.offset

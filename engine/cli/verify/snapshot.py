@@ -1,4 +1,4 @@
-"""SQL at one moment: offsets, catalog and figures, read in one transaction that changes nothing."""
+"""Reads SQL at one moment, in one read-only transaction: offsets, catalog and figures."""
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -94,7 +94,7 @@ class SqlSnapshot:
                     yield RecordedDevice._make(row)
 
     async def _beacons(self) -> dict[BeaconKey, BeaconFact]:
-        # Deleted beacons are known, and not active; of several with a triple the living one counts.
+        # Deleted beacons are inactive. Of several with the same triple the undeleted one counts.
         living = and_(Beacon.deleted_at.is_(None), Venue.deleted_at.is_(None))
         active = and_(living, Beacon.active, Venue.active)
         query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
@@ -104,7 +104,7 @@ class SqlSnapshot:
             async for uuid, major, minor, company_id, is_active in rows:
                 key = BeaconKey(uuid, major, minor)
                 old = found.get(key)
-                # Of several with a triple the living one comes last.
+                # If several have the same triple, the undeleted one comes last.
                 before = frozenset() if old is None else old.former_companies | {old.company_id}
                 found[key] = BeaconFact(company_id, bool(is_active), before)
         return found

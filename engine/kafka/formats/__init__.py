@@ -1,1 +1,4 @@
-"""The formats of detections: a module each, with `read` (docs/formats.md, docs/decisions/0076)."""
+"""Formats of detections: each is a module with a function `read` (docs/formats.md, decision 0076).
+
+A format with schemas has `compiled` instead, which makes a schema's decoder.
+"""

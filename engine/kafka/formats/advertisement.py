@@ -1,6 +1,7 @@
-"""A Bluetooth advertisement as bytes: structures of length, type and data, one perhaps Apple's.
+"""Finds the iBeacon frame in the bytes of a Bluetooth advertisement.
 
-Bluetooth Core Specification, supplement, part A; Apple's "Proximity Beacon Specification".
+An advertisement is a sequence of structures of length, type and data. See the Bluetooth Core
+Specification, supplement, part A, and Apple's "Proximity Beacon Specification".
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ _LENGTH = 25
 
 
 class IBeaconFrame(NamedTuple):
-    """What an iBeacon says; `tx_power` in dBm at one metre."""
+    """The content of an iBeacon frame; `tx_power` in dBm at one metre."""
 
     uuid: str
     major: int
@@ -20,7 +21,7 @@ class IBeaconFrame(NamedTuple):
 
 
 def ibeacon_frame(advertisement: bytes) -> IBeaconFrame | None:
-    """The iBeacon of the advertisement, if it is one's. What is cut off is none."""
+    """The iBeacon frame of an advertisement, or None, also for an advertisement that is cut off."""
     at = 0
     while at < len(advertisement):
         end = at + 1 + advertisement[at]

@@ -1,4 +1,4 @@
-"""This project's own detection in Avro's binary encoding, by the schema that wrote it."""
+"""Decodes this project's own detection from Avro's binary encoding, with the writer's schema."""
 
 import io
 from collections.abc import Callable, Collection, Mapping
@@ -26,8 +26,8 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def _bounded(read: Callable[..., Decimal]) -> Callable[..., Decimal]:
-    """The library's reader of decimals, which takes the square of their length: two hundred
-    thousand bytes are seconds."""
+    """Limit the length of decimals. The library's reader takes time quadratic in the length:
+    seconds for two hundred thousand bytes."""
 
     def read_decimal(data: bytes, *schemas: Any) -> Decimal:
         if len(data) > _LONGEST_DECIMAL:
@@ -42,23 +42,26 @@ for _name in ("bytes-decimal", "fixed-decimal"):
 
 
 def compiled(schema: RegisteredSchema) -> Decode:
-    """The decoder of a schema's messages. Raises ValueError for a schema that is none, or by which
-    few bytes could take long to read."""
+    """The decoder of a schema's messages.
+
+    Raises ValueError for an invalid schema, and for one with which a few bytes could take long to
+    decode.
+    """
     named: dict[str, Any] = {}
     try:
         for text in schema.references.values():
             fastavro.parse_schema(_decode_json(text), named_schemas=named)
         parsed = fastavro.parse_schema(_decode_json(schema.text), named_schemas=named)
-    except Exception as error:  # fastavro raises what Python raises, too
-        raise ValueError(f"no schema of Avro: {error}") from error
-    _Types(named).least(parsed, ())
+    except Exception as error:  # fastavro also raises Python's own errors
+        raise ValueError(f"no valid Avro schema: {error}") from error
+    _MinimumSizes(named).of_value(parsed, ())
 
     def decode(message: bytes) -> object:
         stream = io.BytesIO(message)
         try:
             value = fastavro.schemaless_reader(stream, parsed, None)
-        except Exception as error:  # what it raises for bytes that are not by the schema
-            raise ValueError(f"the bytes are not by it ({type(error).__name__})") from error
+        except Exception as error:  # fastavro has no common base class of decoding errors
+            raise ValueError(f"the bytes do not match it ({type(error).__name__})") from error
         if stream.tell() != len(message):
             raise ValueError(f"{len(message) - stream.tell()} bytes are left over")
         return _plain(value)
@@ -66,76 +69,77 @@ def compiled(schema: RegisteredSchema) -> Decode:
     return decode
 
 
-class _Least(NamedTuple):
-    """Of a value: the fewest bytes that it takes, and how many values may be in those."""
+class _MinimumSize(NamedTuple):
+    """The fewest bytes that encode a value, and the most values that those bytes may encode."""
 
     bytes: int
     values: int
 
 
-class _Types:
-    """Works out what a value takes at least, over the `named` types of a schema.
+class _MinimumSizes:
+    """Computes the minimum size of values of a schema's types; `named` are its named types.
 
-    Raises ValueError for a type within itself, for a list of what takes next to no bytes (a few
-    bytes could say millions of values), and for a schema that is more than _MOST_TYPES when it is
-    written out.
+    Raises ValueError for a type that contains itself, for a list whose items take almost no bytes
+    (a few bytes could encode millions of values), and for a schema of more than _MOST_TYPES types,
+    repeated ones counted each time.
     """
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
         self._left = _MOST_TYPES
 
-    def least(self, schema: Any, within: Collection[str]) -> _Least:
-        """Of a value, inside of the types `within`."""
+    def of_value(self, schema: Any, within: Collection[str]) -> _MinimumSize:
+        """The minimum size of a value of `schema`, inside of the named types `within`."""
         self._left -= 1
         if self._left < 0 or len(within) > _MOST_DEPTH:
             raise ValueError("its types are too many, or nested too deep")
         if isinstance(schema, str):
             return self._of_name(schema, within)
         if isinstance(schema, list):
-            branches = [self.least(each, within) for each in schema]
-            least = min((each.bytes for each in branches), default=0)
-            return _Least(1 + least, 1 + max((each.values for each in branches), default=0))
+            branches = [self.of_value(each, within) for each in schema]
+            fewest = min((each.bytes for each in branches), default=0)
+            most = max((each.values for each in branches), default=0)
+            return _MinimumSize(1 + fewest, 1 + most)
         return self._of_type(schema, within)
 
-    def _of_type(self, schema: Any, within: Collection[str]) -> _Least:
+    def _of_type(self, schema: Any, within: Collection[str]) -> _MinimumSize:
         kind = schema["type"]
         if kind == "array":
-            return self._of_many(self.least(schema["items"], within))
+            return self._of_list(self.of_value(schema["items"], within))
         if kind == "map":
-            value = self.least(schema["values"], within)
-            return self._of_many(value._replace(bytes=value.bytes + 1))  # and its key
+            value = self.of_value(schema["values"], within)
+            return self._of_list(value._replace(bytes=value.bytes + 1))  # the key takes a byte
         if kind == "fixed":
-            return _Least(int(schema["size"]), 1)
+            return _MinimumSize(int(schema["size"]), 1)
         if kind in ("record", "error"):
             inner = (*within, schema["name"])
-            fields = [self.least(each["type"], inner) for each in schema["fields"]]
+            fields = [self.of_value(each["type"], inner) for each in schema["fields"]]
             values = 1 + sum(each.values for each in fields)
-            return _Least(sum(each.bytes for each in fields), values)
-        return _Least(1, 1) if kind == "enum" else self.least(kind, within)
+            return _MinimumSize(sum(each.bytes for each in fields), values)
+        return _MinimumSize(1, 1) if kind == "enum" else self.of_value(kind, within)
 
     @staticmethod
-    def _of_many(item: _Least) -> _Least:
-        """A list may be empty; its items pay for themselves, or it is refused."""
+    def _of_list(item: _MinimumSize) -> _MinimumSize:
+        """An empty list takes one byte. Items that take too few bytes are refused."""
         if item.values > _MOST_VALUES_A_BYTE * item.bytes:
-            raise ValueError("it has a list of what takes no bytes, or next to none")
-        return _Least(1, 1)
+            raise ValueError("it has a list whose items take almost no bytes")
+        return _MinimumSize(1, 1)
 
-    def _of_name(self, name: str, within: Collection[str]) -> _Least:
+    def _of_name(self, name: str, within: Collection[str]) -> _MinimumSize:
         if name in within:
-            raise ValueError(f"{name} holds itself")
+            raise ValueError(f"{name} contains itself")
         if name in self._named:
-            return self.least(self._named[name], within)
-        return _Least(0 if name == "null" else 1, 1)
+            return self.of_value(self._named[name], within)
+        return _MinimumSize(0 if name == "null" else 1, 1)
 
 
 def _plain(value: object) -> object:
-    """As JSON would have it: what logical types make of numbers, texts and bytes is undone."""
+    """The value as JSON has it. Undoes Avro's logical types of numbers, texts and bytes."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ValueError("a local timestamp says no instant")
+            raise ValueError("a local timestamp has no time zone")
         return round(value.timestamp() * 1000)
     if isinstance(value, UUID):
         return str(value)

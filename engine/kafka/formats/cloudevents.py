@@ -1,7 +1,7 @@
-"""CloudEvents 1.0 on Kafka, structured, binary or in batches: the envelope around any format.
+"""Removes the envelope of CloudEvents 1.0 (structured, binary or in batches) around any format.
 
 https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md
-The binding has no batches; clients that send one use the media type of the JSON format's
+The binding has no batches; clients that send batches use the media type of the JSON format
 (https://github.com/cloudevents/spec/blob/main/cloudevents/formats/json-format.md, section 4).
 """
 
@@ -35,10 +35,10 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 def unwrapped(report: Report) -> Sequence[Report]:
-    """The reports that the record's events carry, each dated by its event: one, or a batch's.
+    """The reports in the record's events (several in a batch), each with the time of its event.
 
-    The media type of `content-type` tells the modes apart, as the binding says. Raises
-    msgspec.DecodeError, RecursionError or ValueError.
+    The header `content-type` says which mode the record has. Raises msgspec.DecodeError,
+    RecursionError or ValueError.
     """
     content_type = (header(report, "content-type") or "").partition(";")[0].strip().lower()
     if content_type == _JSON:
@@ -47,7 +47,7 @@ def unwrapped(report: Report) -> Sequence[Report]:
         return _of_batch(report)
     if content_type.startswith(_STRUCTURED):
         raise ValueError(
-            f"of structured CloudEvents {_JSON} and {_BATCH} are read, not {content_type[:80]}"
+            f"structured CloudEvents must be {_JSON} or {_BATCH}, not {content_type[:80]}"
         )
     return (_binary(report),)
 
@@ -72,7 +72,7 @@ def _structured(report: Report, event: _Event) -> Report:
 
 
 def _data(data: bytes) -> bytes:
-    """JSON as it stands; of a JSON string, the text in it."""
+    """The content of `data`: the JSON itself, or the text in a JSON string."""
     return _decode_text(data).encode() if data.lstrip()[:1] == b'"' else data
 
 
@@ -81,7 +81,7 @@ def _binary(report: Report) -> Report:
     if version is None:
         raise ValueError(f"no CloudEvent: neither content-type {_JSON} nor a header ce_specversion")
     if version != "1.0":
-        raise ValueError(f"CloudEvents 1.0 is read, not {version[:80]}")
+        raise ValueError(f"CloudEvents must have version 1.0, not {version[:80]}")
     for name in ("ce_id", "ce_source", "ce_type"):
         if not header(report, name):
             raise ValueError(f"the CloudEvent has no header {name}")

@@ -1,7 +1,7 @@
-"""This project's own detection as JSON behind the id of a JSON Schema.
+"""Decodes this project's own detection from JSON that follows the id of a JSON Schema.
 
-The schema itself is not applied, as in Confluent's own consumers by default: a detection is held
-to this project's schema, which is stricter (docs/schemas/detections.schema.json).
+The message is not validated against that schema, as in Confluent's own consumers by default, but
+against this project's schema, which is stricter (docs/schemas/detections.schema.json).
 """
 
 import msgspec

@@ -1,6 +1,6 @@
-"""Kontakt.io gateways: events with the advertisement itself, of an iBeacon or of another packet.
+"""Kontakt.io gateways: events with the bytes of an advertisement, of an iBeacon or another packet.
 
-Version 3 has the advertisement in the event, version 4 in its object `ble`.
+In version 3 the event has the advertisement, in version 4 its object `ble`.
 """
 
 import base64
@@ -10,7 +10,7 @@ import msgspec
 
 from engine.kafka.formats.advertisement import ibeacon_frame
 from engine.kafka.formats.report import Report, Sighting, gateway
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 
 _VERSIONS = (3, 4)
 _LATEST_SECONDS = 2**31 - 1  # above it a gateway's timestamp is milliseconds, as in their parser
@@ -37,11 +37,11 @@ _decode = msgspec.json.Decoder(_Upload).decode
 
 
 def read(report: Report) -> Iterable[Sighting]:
-    """The iBeacons among the events; telemetry and other packets are none."""
+    """The iBeacons among the events; telemetry and other packets are ignored."""
     upload = _decode(report.value)
     if upload.version not in _VERSIONS:
-        raise ValueError("a gateway's events of version 3 or 4 are read - at `$.version`")
-    device = Device(udid=gateway(upload.source_id))
+        raise ValueError("the version must be 3 or 4 - at `$.version`")
+    device = ReceivedDevice(udid=gateway(upload.source_id))
     for index, event in enumerate(upload.events):
         packet = event.data if event.ble is None else event.ble.data
         frame = None if packet is None else ibeacon_frame(base64.b64decode(packet, validate=True))

@@ -1,7 +1,7 @@
-"""Kontakt.io's cloud (Kio Cloud): its stream of telemetry, as Event Hubs and bridges hand it on.
+"""Kontakt.io's cloud (Kio Cloud): its telemetry stream, as Event Hubs and bridges forward it.
 
-An event is what one gateway has heard of one beacon; those whose beacon advertises an iBeacon name
-its triple. Events of the other streams (position, occupancy, presence) name none.
+An event says that one gateway received one beacon. It has the triple if the beacon advertises an
+iBeacon. Events of the other streams (position, occupancy, presence) have no triple.
 """
 
 from collections.abc import Iterable
@@ -9,17 +9,17 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, milliseconds
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 
 class _Event(msgspec.Struct, gc=False):
-    """Of any stream. Without `uuid` it is about no iBeacon."""
+    """An event of any stream. Without `uuid` it is not about an iBeacon."""
 
     uuid: str | None = msgspec.field(name="iBeaconProximity", default=None)
 
 
 class _Page(msgspec.Struct, gc=False):
-    """What the interface GET /v3/telemetry answers."""
+    """An answer of the operation GET /v3/telemetry."""
 
     content: list[msgspec.Raw] | None = None
 
@@ -41,7 +41,7 @@ _decode_ibeacon = msgspec.json.Decoder(_IBeacon).decode
 
 
 def read(report: Report) -> Iterable[Sighting]:
-    """The iBeacons among the events: of one, of a list, or of a page."""
+    """The iBeacons in one event, in a list of events, or in a page of them."""
     found = _decode(report.value)
     events = found.content if isinstance(found, _Page) else found
     for index, event in enumerate([report.value] if events is None else events):
@@ -56,13 +56,13 @@ def read(report: Report) -> Iterable[Sighting]:
                 minor=beacon.minor,
                 rssi=beacon.rssi,
                 tx_power=beacon.reference,
-                detected_at=_heard_at(beacon),
-                device=Device(udid=gateway(beacon.source_id)),
+                detected_at=_received_at(beacon),
+                device=ReceivedDevice(udid=gateway(beacon.source_id)),
             ),
         )
 
 
-def _heard_at(beacon: _IBeacon) -> str | int | None:
+def _received_at(beacon: _IBeacon) -> str | int | None:
     """The gateway's time, else the cloud's; a number is epoch seconds."""
     at = beacon.timestamp if beacon.gateway_timestamp is None else beacon.gateway_timestamp
     return milliseconds(at) if isinstance(at, float) else at

@@ -1,6 +1,6 @@
-"""Minew gateways (G1 and its kin, JSON): an array of the gateway and of what it has heard.
+"""Minew gateways (the G1 and similar ones, JSON): an array of elements, one for each advertisement.
 
-The gateway tells of itself in an element of type Gateway, once a report; it is who hears.
+One element of a report has the type Gateway and describes the gateway, which is the receiver.
 """
 
 from collections.abc import Iterable
@@ -9,13 +9,13 @@ from typing import Literal
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, mqtt_topic
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 _STATUS_LEVELS = 3  # /gw/<mac>/status
 
 
 class _Element(msgspec.Struct, gc=False):
-    """`mac` is the sender's: of a gateway its own, of a beacon the beacon's."""
+    """An element of any type; `mac` is the address of the gateway or of the beacon."""
 
     type: str
     mac: str = ""
@@ -40,11 +40,11 @@ def read(report: Report) -> Iterable[Sighting]:
     """The iBeacons of the array."""
     parts = _decode(report.value)
     elements = [_decode_element(part) for part in parts]
-    heard = [index for index, element in enumerate(elements) if element.type == "iBeacon"]
-    if not heard:
+    ibeacons = [index for index, element in enumerate(elements) if element.type == "iBeacon"]
+    if not ibeacons:
         return
-    device = Device(udid=gateway(_gateway_of(elements, report)))
-    for index in heard:
+    device = ReceivedDevice(udid=gateway(_gateway_of(elements, report)))
+    for index in ibeacons:
         beacon = _decode_ibeacon(parts[index])
         yield Sighting(
             index,
@@ -61,7 +61,7 @@ def read(report: Report) -> Iterable[Sighting]:
 
 
 def _gateway_of(elements: list[_Element], report: Report) -> str:
-    """The mac of the report's gateway, else of its MQTT topic, /gw/<mac>/status."""
+    """The mac of the report's gateway, else the one in its MQTT topic, /gw/<mac>/status."""
     for element in elements:
         if element.type == "Gateway" and element.mac:
             return element.mac

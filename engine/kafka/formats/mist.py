@@ -1,6 +1,6 @@
-"""Juniper Mist: the webhooks asset-raw-rssi and discovered-raw-rssi, many events a message.
+"""Juniper Mist: the webhooks asset-raw-rssi and discovered-raw-rssi, with many events a message.
 
-An access point hears; `device_id` is its id.
+The receiver is an access point; `device_id` is its id.
 """
 
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, milliseconds
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 
 class _Event(msgspec.Struct, gc=False):
-    """Of no iBeacon without a uuid."""
+    """An event of any kind. Without a uuid it is not about an iBeacon."""
 
     ibeacon_uuid: str | None = None
 
@@ -38,7 +38,7 @@ _decode_ibeacon = msgspec.json.Decoder(_IBeacon).decode
 
 
 def read(report: Report) -> Iterable[Sighting]:
-    """The iBeacons of the events; other webhooks tell where an asset is, not what heard it."""
+    """The iBeacons of the events. Webhooks that report a position without a receiver have none."""
     webhook = _decode(report.value)
     if webhook.topic not in _RAW:
         return
@@ -55,6 +55,6 @@ def read(report: Report) -> Iterable[Sighting]:
                 minor=beacon.ibeacon_minor,
                 rssi=beacon.rssi,
                 detected_at=None if at is None else milliseconds(at),
-                device=Device(udid=gateway(beacon.device_id)),
+                device=ReceivedDevice(udid=gateway(beacon.device_id)),
             ),
         )

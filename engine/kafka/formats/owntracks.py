@@ -1,6 +1,6 @@
-"""OwnTracks: a phone that ranges beacons (iOS), a beacon a message.
+"""OwnTracks: an iPhone that ranges beacons, one beacon per message.
 
-Who it is says the MQTT topic, owntracks/<user>/<device>/beacon.
+The MQTT topic, owntracks/<user>/<device>/beacon, names the phone.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, milliseconds, mqtt_topic
-from engine.kafka.messages import Detection, Device, Unsigned16, ZoneNumber
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16, ZoneNumber
 
 _BEACON = "beacon"
 _LEVELS = 4  # owntracks/<user>/<device>/beacon
@@ -45,13 +45,13 @@ def read(report: Report) -> Iterable[Sighting]:
             proximity=beacon.prox,
             rssi=beacon.rssi,
             detected_at=None if beacon.tst is None else milliseconds(beacon.tst),
-            device=Device(udid=_phone_of(mqtt_topic(report))),
+            device=ReceivedDevice(udid=_phone_of(mqtt_topic(report))),
         ),
     )
 
 
 def _phone_of(levels: list[str]) -> str:
-    """<user>/<device>; of a key that is no such topic, the key itself."""
+    """<user>/<device>, or the whole key if it is not such a topic."""
     if levels[-1] == _BEACON and len(levels) >= _LEVELS:
         return "/".join(levels[-3:-1])
     return "/".join(levels)

@@ -1,7 +1,7 @@
-"""This project's own detection as a Protobuf message, by the schema that wrote it.
+"""Decodes this project's own detection from a Protobuf message, with the writer's schema.
 
-The registry is asked for the schema as a serialized descriptor (?format=serialized), so that no
-.proto text has to be read here.
+The registry returns the schema as a serialized descriptor (?format=serialized), so that no .proto
+text has to be parsed here.
 """
 
 import base64
@@ -20,7 +20,7 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from engine.kafka.formats.registered import Decode
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.kafka.schema_registry import RegisteredSchema
 
 KIND = "PROTOBUF"
@@ -29,21 +29,21 @@ INDEXED = True
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = "google.protobuf."
-_USUAL = {
+_WELL_KNOWN = {
     file.DESCRIPTOR.name: file.DESCRIPTOR.serialized_pb
     for file in (timestamp_pb2, wrappers_pb2, duration_pb2, struct_pb2)
 }
 _MOST_INDEXES = 16
-# proto3 leaves a zero out: of these fields it is a value, of the others it says nothing.
+# proto3 does not encode a zero. For these fields an absent value means 0, for others it is absent.
 _ZERO_COUNTS = ("major", "minor")
 
 
 def compiled(schema: RegisteredSchema) -> Decode:
-    """The decoder of a schema's messages. Raises ValueError for a schema that is none."""
+    """The decoder of a schema's messages. Raises ValueError for an invalid schema."""
     try:
         file, pool = _loaded(schema)
     except Exception as error:  # protobuf raises TypeError, KeyError and others
-        raise ValueError(f"no schema of Protobuf: {error}") from error
+        raise ValueError(f"no valid Protobuf schema: {error}") from error
     return _Messages(file, pool)
 
 
@@ -51,9 +51,9 @@ def _loaded(
     schema: RegisteredSchema,
 ) -> tuple[descriptor_pb2.FileDescriptorProto, descriptor_pool.DescriptorPool]:
     pool = descriptor_pool.DescriptorPool()
-    for name, usual in _USUAL.items():
+    for name, well_known in _WELL_KNOWN.items():
         if name not in schema.references:
-            pool.AddSerializedFile(usual)
+            pool.AddSerializedFile(well_known)
     for name, text in schema.references.items():
         _add(pool, text, name)
     return _add(pool, schema.text, None), pool
@@ -62,7 +62,7 @@ def _loaded(
 def _add(
     pool: descriptor_pool.DescriptorPool, text: str, name: str | None
 ) -> descriptor_pb2.FileDescriptorProto:
-    """Add a file; others import it by `name`, whatever it calls itself."""
+    """Add a file. Other files import it by `name`, whatever name is in the file itself."""
     file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     if name is not None:
         file.name = name
@@ -71,7 +71,7 @@ def _add(
 
 
 class _Messages:
-    """Decodes the messages of one schema, of whichever of its types."""
+    """Decodes the messages of one schema; a message may have any of the schema's types."""
 
     def __init__(
         self, file: descriptor_pb2.FileDescriptorProto, pool: descriptor_pool.DescriptorPool
@@ -81,7 +81,7 @@ class _Messages:
         self._parsers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
 
     def __call__(self, message: bytes) -> object:
-        """The detection of a message behind the indexes of its type. Raises ValueError."""
+        """The detection in a message that follows the indexes of its type. Raises ValueError."""
         indexes, at = _indexes(message)
         parse = self._parsers.get(indexes)
         if parse is None:
@@ -89,7 +89,7 @@ class _Messages:
         try:
             parsed = parse(message[at:])
         except DecodeError:
-            raise ValueError("the bytes are not by it") from None
+            raise ValueError("the bytes do not match it") from None
         return _detection(parsed)
 
     def _parser(self, indexes: Sequence[int]) -> Callable[[bytes], Any]:
@@ -105,8 +105,10 @@ class _Messages:
 
 
 def _indexes(message: bytes) -> tuple[tuple[int, ...], int]:
-    """The indexes of the type, from the outermost in, and where the message itself begins. They
-    are zigzag numbers behind their count; a count of zero stands for the first type."""
+    """The indexes of the type, the outermost first, and the position where the message begins.
+
+    The indexes are zigzag numbers that follow their count; a count of zero means the first type.
+    """
     count, at = _number(message, 0)
     if count == 0:
         return (0,), at
@@ -135,18 +137,18 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
 def _detection(message: Any) -> dict[str, object]:
     plain = _fields(message, Detection.__struct_fields__)
     if "proximity" not in plain and "rssi" not in plain:
-        # An enumeration's zero is left out, too: without an rssi it is what was meant.
+        # proto3 does not encode an enumeration's zero either; without an rssi the zero was meant.
         field = message.DESCRIPTOR.fields_by_name.get("proximity")
         if field is not None and field.enum_type is not None:
             plain["proximity"] = _zone_name(field, 0)
     device = message.DESCRIPTOR.fields_by_name.get("device")
     if device is not None and device.message_type is not None and message.HasField("device"):
-        plain["device"] = _fields(message.device, Device.__struct_fields__)
+        plain["device"] = _fields(message.device, ReceivedDevice.__struct_fields__)
     return plain
 
 
 def _fields(message: Any, names: Sequence[str]) -> dict[str, object]:
-    """The fields of these names that are set."""
+    """The fields with these names that are set."""
     plain: dict[str, object] = {}
     for field in message.DESCRIPTOR.fields:
         name = field.name
@@ -172,7 +174,8 @@ def _plain(field: Any, value: Any) -> object:
 
 
 def _zone_name(field: Any, number: int) -> str:
-    """`near` of NEAR and of PROXIMITY_NEAR; `unknown` of UNSPECIFIED."""
+    """The zone of an enumeration's value: `near` for NEAR and PROXIMITY_NEAR, `unknown` for
+    UNSPECIFIED."""
     value = field.enum_type.values_by_number.get(number)
     name = "" if value is None else str(value.name).lower().removeprefix("proximity_")
     return "unknown" if name == "unspecified" else name

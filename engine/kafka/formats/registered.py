@@ -1,9 +1,9 @@
-"""What Avro, Protobuf and JSON Schema have in common: Confluent's wire format and a registry.
+"""The part common to Avro, Protobuf and JSON Schema: Confluent's wire format and a registry.
 
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html
-A zero byte and the schema's id in four bytes, or a one and its GUID in sixteen, stand in front of
-the message; or in a header, and then the value is the message alone. The message is this project's
-own detection, in the fields of its own names.
+The message follows a byte 0 and the schema's id in four bytes, or a byte 1 and the schema's GUID in
+sixteen bytes. These may be in a header instead; then the value is the message alone. The message is
+this project's own detection with its own field names.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ SCHEMA_HEADER = "__value_schema_id"
 _ID, _GUID = 0, 1  # the first byte
 _NUMBER = struct.Struct(">I")
 _GUID_BYTES = 16
-_MOST_SCHEMAS = 8  # of a record of many events
+_MOST_SCHEMAS = 8  # of one record with many events
 
 
 class _Framed(NamedTuple):
-    """A message and the schema that wrote it."""
+    """A message and the id of the schema that wrote it."""
 
     schema: SchemaId
     message: bytes
@@ -40,9 +40,12 @@ class _Compiled(NamedTuple):
 
 
 class RegisteredFormat:
-    """Implements ReadReport for one kind of schema. `compile_` makes a schema's decoder, and raises
-    ValueError for a schema that cannot be one of detections. `indexed`: in front of a message stand
-    the indexes of its type, which go with the schema's id into a header."""
+    """Implements ReadReport for one kind of schema.
+
+    `compile_` makes a schema's decoder, and raises ValueError for a schema that cannot be used for
+    detections. `indexed`: the indexes of its type precede a message, or follow the schema's id if
+    the id is in a header.
+    """
 
     def __init__(
         self,
@@ -59,13 +62,12 @@ class RegisteredFormat:
         self._compiled: dict[SchemaId, _Compiled] = {}
 
     def check(self, reports: Sequence[Report]) -> None:
-        """Raises ValueError for a record whose events name more schemas than it may make us
-        fetch."""
+        """Raises ValueError if the events of a record name more schemas than the limit allows."""
         if len(self._schemas(reports)) > _MOST_SCHEMAS:
-            raise ValueError(f"the events of a record name at most {_MOST_SCHEMAS} schemas")
+            raise ValueError(f"the events of a record may name at most {_MOST_SCHEMAS} schemas")
 
     async def prepare(self, reports: Iterable[Report]) -> None:
-        """Fetch the schemas that the reports name, and forget what was made of others."""
+        """Fetch the schemas that the reports name, and drop the decoders of forgotten schemas."""
         await self._registry.fetch(self._schemas(reports))
         if len(self._compiled) > len(self._registry.known):
             for id_ in self._compiled.keys() - self._registry.known:
@@ -77,7 +79,7 @@ class RegisteredFormat:
         try:
             plain = self._decoder(id_)(message)
         except msgspec.DecodeError:
-            raise  # it is not JSON, and its reason says so
+            raise  # the message is not JSON, which has a dead-letter reason of its own
         except ValueError as error:
             raise ValueError(f"schema {id_}: {error}") from error
         return (Sighting(0, msgspec.convert(plain, Detection)),)
@@ -85,33 +87,33 @@ class RegisteredFormat:
     def _schemas(self, reports: Iterable[Report]) -> set[SchemaId]:
         ids: set[SchemaId] = set()
         for report in reports:
-            with contextlib.suppress(ValueError):  # it becomes a dead letter when it is read
+            with contextlib.suppress(ValueError):  # `__call__` raises it, for a dead letter
                 ids.add(self._framed(report).schema)
         return ids
 
     def _framed(self, report: Report) -> _Framed:
-        """By the header, where there is one, else by the value's first bytes."""
+        """The schema's id from the header if there is one, else from the value's first bytes."""
         header = header_bytes(report, SCHEMA_HEADER)
         if header is None:
             return _unframed(report.value, "the value")
         id_, indexes = _unframed(header, f"header {SCHEMA_HEADER}")
         if bool(indexes) != self._indexed:
-            wanted = "the indexes of a type follow" if self._indexed else "nothing follows"
-            raise ValueError(f"in header {SCHEMA_HEADER} {wanted} behind the schema's id")
+            wanted = "the indexes of a type" if self._indexed else "nothing"
+            raise ValueError(f"in header {SCHEMA_HEADER} {wanted} must follow the schema's id")
         return _Framed(id_, indexes + report.value)
 
     def _decoder(self, id_: SchemaId) -> Decode:
-        """The schema's; made once for as long as the schema is remembered."""
+        """The decoder of a schema, made once for as long as the registry remembers the schema."""
         schema = self._registry.schema(id_)
         known = self._compiled.get(id_)
         if known is None or known.schema is not schema:
-            known = self._compiled[id_] = _Compiled(schema, self._made(schema))
+            known = self._compiled[id_] = _Compiled(schema, self._compile_or_refuse(schema))
         return known.decode
 
-    def _made(self, schema: RegisteredSchema) -> Decode:
-        """The decoder of a schema that cannot be one refuses everything, and is made once too."""
+    def _compile_or_refuse(self, schema: RegisteredSchema) -> Decode:
+        """The decoder of an unusable schema refuses every message; it too is made only once."""
         if schema.kind != self._kind:
-            return _refusing(f"it is {schema.kind[:80]}, and the topic holds {self._kind}")
+            return _refusing(f"it is {schema.kind[:80]}, and the topic's format is {self._kind}")
         try:
             return self._compile(schema)
         except ValueError as error:
@@ -119,7 +121,7 @@ class RegisteredFormat:
 
 
 def _unframed(framed: bytes, what: str) -> _Framed:
-    """The schema's id and what stands behind it. Raises ValueError."""
+    """The schema's id and the bytes after it. Raises ValueError."""
     if framed[:1] not in (b"\0", b"\1"):
         raise ValueError(f"{what} begins with neither a zero nor a one: no Confluent wire format")
     size = _NUMBER.size if framed[0] == _ID else _GUID_BYTES

@@ -1,4 +1,4 @@
-"""What every format has in common: a report comes in, sightings of beacons come out."""
+"""The types common to all formats: a format reads a report and yields sightings of beacons."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -11,8 +11,10 @@ _LATEST = 253_402_300_799
 
 
 class Report(NamedTuple):
-    """A record as a format reads it; a CloudEvent around it is taken off. `at` is the time of what
-    the format dates by nothing better, in epoch seconds."""
+    """A record as a format reads it, without a CloudEvent's envelope.
+
+    `at`, in epoch seconds, is the time of sightings that have no time of their own.
+    """
 
     value: bytes
     key: bytes | None
@@ -21,7 +23,7 @@ class Report(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """One detection of a report; `position` is its place there, a part of its identity."""
+    """One detection of a report. Its `position` in the report is a part of its identity."""
 
     position: int
     message: Detection
@@ -30,40 +32,44 @@ class Sighting(NamedTuple):
 class ReadReport(Protocol):
     """The function `read` of a format's module.
 
-    It raises msgspec.DecodeError (not JSON), RecursionError or ValueError for a report that is
-    none. What is not about an iBeacon is no fault, and no sighting.
+    Raises msgspec.DecodeError (not JSON), RecursionError or ValueError for an invalid report. A
+    message that is not about an iBeacon is valid and has no sighting.
     """
 
     def __call__(self, report: Report) -> Iterable[Sighting]: ...
 
 
 def header(report: Report, name: str) -> str | None:
-    """The last header of this name, in any case, as text. Raises ValueError where it is none."""
+    """The last header of this name, in any letter case, as text. Raises ValueError if it is not
+    UTF-8."""
     found = header_bytes(report, name)
     return None if found is None else _text(found, f"header {name}")
 
 
 def header_bytes(report: Report, name: str) -> bytes | None:
-    """The last header of this name, in any case."""
+    """The last header of this name, in any letter case."""
     found = [value for each, value in report.headers if each.lower() == name]
     return (found[-1] or b"") if found else None
 
 
 def mqtt_topic(report: Report) -> list[str]:
-    """The levels of the MQTT topic behind the record: bridges put it into a header `mqtt.topic`,
-    or make it the key. Raises ValueError where there is neither."""
+    """The levels of the MQTT topic of a report.
+
+    MQTT bridges put the topic into a header `mqtt.topic` or into the key. Raises ValueError if
+    there is neither.
+    """
     text = header(report, MQTT_TOPIC)
     if text is None and report.key is not None:
         text = _text(report.key, "key")
     if not text:
-        raise ValueError("neither the key nor a header mqtt.topic says who has heard the beacon")
+        raise ValueError("neither the key nor a header mqtt.topic names the receiver")
     return text.split("/")
 
 
 def milliseconds(seconds: float) -> int:
     """Epoch seconds as a detection's time. Raises ValueError."""
     if not 0 <= seconds <= _LATEST:
-        raise ValueError("epoch seconds lie between 0 and the end of year 9999")
+        raise ValueError("epoch seconds must be between 0 and the end of year 9999")
     return round(seconds * 1000)
 
 
@@ -75,7 +81,7 @@ def _text(raw: bytes, what: str) -> str:
 
 
 def gateway(name: str) -> str:
-    """The udid of a gateway: it can be no phone's."""
+    """The udid of a gateway; the prefix keeps it apart from the udids of phones."""
     if not name:
         raise ValueError("the gateway has no name")
     return f"gateway:{name}"

@@ -1,7 +1,6 @@
-"""Theengs decoder's JSON: OpenMQTTGateway, Theengs Gateway. An iBeacon a message.
+"""Theengs Gateway and OpenMQTTGateway: the JSON of Theengs Decoder, one iBeacon per message.
 
-The message does not say who has heard it; the MQTT topic does, <base>/<gateway>/BTtoMQTT/<mac>, or
-<base>/presence/<gateway>.
+The MQTT topic names the gateway: <base>/<gateway>/BTtoMQTT/<mac>, or <base>/presence/<gateway>.
 """
 
 from collections.abc import Iterable
@@ -9,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.kafka.formats.report import Report, Sighting, gateway, mqtt_topic
-from engine.kafka.messages import Detection, Device, Unsigned16
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16
 
 _IBEACON = "IBEACON"
 _TO_MQTT = "BTtoMQTT"
@@ -25,7 +24,7 @@ class _IBeacon(msgspec.Struct, gc=False):
     minor: Unsigned16
     rssi: float
     txpower: float | None = None
-    power: float | None = None  # what txpower was called before 2023
+    power: float | None = None  # the name of txpower before 2023
 
 
 _decode = msgspec.json.Decoder(_Message).decode
@@ -45,11 +44,11 @@ def read(report: Report) -> Iterable[Sighting]:
             minor=beacon.minor,
             rssi=beacon.rssi,
             tx_power=beacon.txpower if beacon.txpower is not None else beacon.power,
-            device=Device(udid=gateway(_gateway_of(mqtt_topic(report)))),
+            device=ReceivedDevice(udid=gateway(_gateway_of(mqtt_topic(report)))),
         ),
     )
 
 
 def _gateway_of(levels: list[str]) -> str:
-    """The level in front of BTtoMQTT, else the last."""
+    """The level before BTtoMQTT, else the last level."""
     return levels[levels.index(_TO_MQTT) - 1] if _TO_MQTT in levels[1:] else levels[-1]

@@ -9,11 +9,26 @@ from catalog.models import Company, Connector
 from catalog.secrets import open_cipher
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import BeaconPlan, World
-from tests.servers.http_service import Answer, HttpService, ReceivedRequest
+from tests.servers.http_service import (
+    Answer,
+    HttpService,
+    ReceivedRequest,
+    content,
+    replying,
+    resetting,
+)
 
 SECRET_KEY = "a passphrase for tests"
 TOKEN = "very-secret-token"
 DELAY = 86_400
+# A customer's name, and how its service answers: each kind of outcome once.
+EACH_ANSWER = {
+    "quick": content(after=0.02),
+    "slow": content(after=0.3),
+    "declines": replying(204, after=0.02),
+    "fails": replying(404, after=0.02),
+    "resets": resetting,  # opens its breaker: most of its calls wait until they are too old
+}
 
 
 @dataclass

@@ -9,25 +9,18 @@ from itertools import count
 import pytest
 
 from tests.acceptance.connectors.accounts import account
-from tests.acceptance.connectors.customers import SECRET_KEY, Customers, by_path
+from tests.acceptance.connectors.customers import EACH_ANSWER, SECRET_KEY, Customers, by_path
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import World
-from tests.servers.http_service import content, replying, resetting, serving
+from tests.servers.http_service import serving
 from tests.servers.waiting import eventually
 
 FULL = bool(os.environ.get("PROXIMITY_TEST_FULL"))
 ROUNDS = 12 if FULL else 3
 BURST = 1200 if FULL else 400
 SEED = 5
-ANSWERS = {
-    "quick": content(after=0.02),
-    "slow": content(after=0.3),
-    "declines": replying(204, after=0.02),
-    "fails": replying(404, after=0.02),
-    "resets": resetting,  # opens its breaker: most of its calls wait until they are too old
-}
 SETTINGS = {
     "SECRET_KEY": SECRET_KEY,
     "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
@@ -44,9 +37,12 @@ async def test_kills_under_load(
 ) -> None:
     dice = random.Random(SEED)
     numbers = count()
-    async with serving(by_path(ANSWERS)) as service, topics.counting("notifications") as published:
+    async with (
+        serving(by_path(EACH_ANSWER)) as service,
+        topics.counting("notifications") as published,
+    ):
         customers = Customers(World(datetime.now(UTC).replace(microsecond=0)))
-        for name in ANSWERS:
+        for name in EACH_ANSWER:
             customers.add(name, service.url(f"/{name}"))
         await customers.world.save(sqlite_url)
         await topics.create()

@@ -12,23 +12,16 @@ from itertools import count
 import pytest
 
 from tests.acceptance.connectors.accounts import account
-from tests.acceptance.connectors.customers import SECRET_KEY, Customers, by_path
+from tests.acceptance.connectors.customers import EACH_ANSWER, SECRET_KEY, Customers, by_path
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.world import World
 from tests.hostile.kafka.stream import CommittedTopics
-from tests.servers.http_service import content, replying, resetting, serving
+from tests.servers.http_service import serving
 from tests.servers.waiting import eventually
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 ROUNDS = 8 if FULL else 2
 BURST = 1500 if FULL else 400
-ANSWERS = {
-    "quick": content(after=0.02),
-    "slow": content(after=0.3),
-    "declines": replying(204, after=0.02),
-    "fails": replying(404, after=0.02),
-    "resets": resetting,  # opens its breaker: most of its calls wait until they are too old
-}
 SETTINGS = {
     "SECRET_KEY": SECRET_KEY,
     "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
@@ -61,9 +54,12 @@ async def test_each_result_is_seen_once(
 ) -> None:
     dice = random.Random(int(os.environ.get("PROXIMITY_TEST_SEED", "5")))
     numbers = count()
-    async with serving(by_path(ANSWERS)) as service, committed.counting("notifications") as sent:
+    async with (
+        serving(by_path(EACH_ANSWER)) as service,
+        committed.counting("notifications") as sent,
+    ):
         customers = Customers(World(datetime.now(UTC).replace(microsecond=0)))
-        for name in ANSWERS:
+        for name in EACH_ANSWER:
             customers.add(name, service.url(f"/{name}"))
         await customers.world.save(sqlite_url)
         await committed.create()

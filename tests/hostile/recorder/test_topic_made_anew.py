@@ -163,5 +163,5 @@ async def assert_verify_says_why_not(rig: Rig, names: list[str]) -> None:
     verify = rig.start("verify")
     assert await verify.ended() == 1, verify.output
     for name in names:
-        assert f"{name}/0: the topic was made anew since SQL recorded it" in verify.output
+        assert f"{name}/0: the topic was created again since SQL recorded it" in verify.output
     assert "nb_beacon" not in verify.output, verify.output

@@ -114,7 +114,7 @@ async def test_content(command: Command, company: str) -> None:
     assert f"POST http://127.0.0.1:{heard[0].headers['host'][10:]}/content" in done.stdout
     assert "x-token: *****" in done.stdout
     assert "webhook-signature: *****" in done.stdout
-    assert "left out, for the request says these itself: Host" in done.stdout
+    assert "left out, because the request itself sets these: Host" in done.stdout
     assert "status 200" in done.stdout
     assert done.stdout.rstrip().endswith("template <p>hello</p>")
     assert TOKEN not in done.stdout
@@ -197,6 +197,6 @@ async def test_rekey_names_whom_it_cannot_read(command: Command) -> None:
     command.key = NEW
     done = await command(what="rekey")
     assert done.returncode == 1
-    assert done.stderr.startswith("proximity: 1 connectors are of none of the keys")
+    assert done.stderr.startswith("proximity: 1 connectors are encrypted with none of the keys")
     assert done.stderr.rstrip().endswith("their companies: Museum")
     assert TOKEN not in done.stdout + done.stderr

@@ -61,7 +61,7 @@ async def test_everything_there_is_or_what_is_asked_for(proximity: Proximity) ->
     assert "Loans -> a" in second
     assert "Welcome -> b" in third
     assert "\x1b" not in third
-    assert "a record that is no notification is passed by" in done.stderr
+    assert "a record that is not a notification is skipped" in done.stderr
     done = proximity(*command, "1", "--udid", "b")
     assert "Welcome -> b" in done.stdout
     for named in ("loans", "5"):

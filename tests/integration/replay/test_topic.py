@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from engine.cli.errors import CommandError
 from engine.cli.replay.kafka_source import KafkaSource
 from engine.cli.replay.period import ReplayPeriod
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.kafka.timestamps import format_instant
 from engine.kafka.topic_reader import open_admin, open_topic_reader
 from engine.process.settings import Settings
@@ -34,7 +34,7 @@ def settings(broker: str, topic_prefix: str) -> Settings:
 
 
 def detection(udid: str, at: float) -> bytes:
-    device = Device(udid=udid)
+    device = ReceivedDevice(udid=udid)
     made = Detection(uuid=UUID, major=1, minor=1, proximity="near", device=device)
     return msgspec.json.encode(msgspec.structs.replace(made, detected_at=round(at * 1000)))
 

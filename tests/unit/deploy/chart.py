@@ -6,15 +6,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from engine.cli.run import RoleChoice
 from tests.servers.helm import helm_program
 from tests.servers.missing import skipping
 from tests.unit.deploy.compose import DEPLOY
 
 CHART = DEPLOY / "helm" / "proximity"
 VALUES = sorted((DEPLOY / "helm" / "values").glob("*.yaml"))
+THREE = DEPLOY / "helm" / "values" / "three-nodes.yaml"
+MANAGED = DEPLOY / "helm" / "values" / "managed-kafka.yaml"
+PARTS = {each.value for each in RoleChoice if each is not RoleChoice.ALL} | {"interface"}
+each_file = pytest.mark.parametrize(
+    "values", [None, *VALUES], ids=lambda path: getattr(path, "stem", "default")
+)
 RELEASE = "shop"
 _KUBERNETES = "1.31"
 _SCHEMAS = Path(__file__).parent / f"kubernetes-{_KUBERNETES}.json"

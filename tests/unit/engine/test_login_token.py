@@ -204,5 +204,5 @@ async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
 
 
 def test_a_file_without_certificates_is_named() -> None:
-    with pytest.raises(SettingsError, match=f"^{OF}CA_FILE .*: holds no certificate in PEM"):
+    with pytest.raises(SettingsError, match=f"^{OF}CA_FILE .*: contains no certificate in PEM"):
         TokenEndpoint(client("https://127.0.0.1/token", ca_file=Path(__file__)))

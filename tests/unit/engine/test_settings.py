@@ -65,7 +65,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("KAFKA_SASL_OAUTH_TOKEN_URL", "https://idp.example:port/token", "cannot be read"),
         ("KAFKA_SASL_OAUTH_EXTENSIONS", "a=1,2=b", "accepted: name=value"),
         ("KAFKA_SASL_OAUTH_EXTENSIONS", "auth=b", "accepted: name=value"),
-        ("KAFKA_SASL_OAUTH_EXTENSIONS", "pool=a\x01b", "pool: a value is of printable"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "pool=a\x01b", "pool: a value consists of printable"),
         ("KAFKA_SASL_OAUTH_TIMEOUT", "0", "greater than 0"),
         ("KAFKA_SSL_CAFILE", "/not/there.pem", "No such file"),
         ("KAFKA_SSL_CAFILE", __file__, "set it to SSL or SASL_SSL"),

@@ -1,6 +1,7 @@
 """Records of detection topics, and what the product's decoder of a setting makes of them."""
 
 import asyncio
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from engine.kafka.decoding import DecodedBatch, Record
 from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
 from engine.kafka.detections import DecodedDetection
 from engine.process.settings_sources import load_settings
+from tests.unit.formats import samples
 
 TOPIC = "gateways"
 ARRIVED_AT = 1_795_200_000.5  # epoch seconds, of every record
@@ -70,3 +72,16 @@ def refused(format_: str, record: Record) -> tuple[str, str]:
     (letter,) = batch.dead_letters
     assert letter.record is record
     return letter.reason.value, letter.detail
+
+
+def kontakt_upload(version: int, *events: dict[str, Any]) -> Any:
+    """An upload of a Kontakt.io gateway, with the sample's gateway."""
+    return report(
+        orjson.loads(samples.KONTAKT) | {"version": version, "events": list(events)}, key=None
+    )
+
+
+def kontakt_event(advertisement: bytes = samples.INGICS, **fields: Any) -> dict[str, Any]:
+    """An event of such an upload, version 3."""
+    data = base64.b64encode(advertisement).decode()
+    return {"rssi": -51, "data": data, "timestamp": 1_688_335_200, "srData": ""} | fields

@@ -117,7 +117,7 @@ def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
         (
             report(b"", headers=[("content-type", b"application/cloudevents+avro")]),
             "invalid_field",
-            "application/cloudevents+json and application/cloudevents-batch+json are read",
+            "application/cloudevents+json or application/cloudevents-batch+json",
         ),
         (batch(event(), event(data=5)), "invalid_field", "object"),
         (batch(event(), event(id=None)), "invalid_field", "`id`"),

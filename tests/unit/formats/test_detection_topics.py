@@ -53,8 +53,8 @@ def test_it_is_shown_as_it_is_written():
         ("a=cloudevents", "in CloudEvents: cloudevents+<format>"),
         ("a=cloudevents+cloudevents+own", "is no format"),
         ("a=own,b=own,a=own", "a has two formats"),
-        ("proximity.notifications=own", "proximity.notifications holds something else"),
-        ("proximity.dead-letters=own", "proximity.dead-letters holds something else"),
+        ("proximity.notifications=own", "proximity.notifications has other messages"),
+        ("proximity.dead-letters=own", "proximity.dead-letters has other messages"),
     ],
 )
 def test_what_cannot_work_is_named(value: str, told: str):

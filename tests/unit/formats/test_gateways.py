@@ -1,16 +1,21 @@
 """What gateways and phones really send, each on samples of its own documentation."""
 
-import base64
 from typing import Any
 
 import orjson
 import pytest
 
 from engine.kafka.formats.advertisement import IBeaconFrame, ibeacon_frame
-from engine.kafka.formats.report import MOST_SIGHTINGS
 from rules.model import Zone
 from tests.unit.formats import samples
-from tests.unit.formats.records import ARRIVED_AT, decode, decoded, refused, report
+from tests.unit.formats.records import (
+    ARRIVED_AT,
+    decode,
+    decoded,
+    kontakt_event,
+    kontakt_upload,
+    report,
+)
 
 KIO_KEY = ("23e16784-c2b5-43b6-b199-49de659535de", 57095, 20686)
 OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
@@ -171,33 +176,22 @@ def test_what_is_about_no_ibeacon_is_no_fault(format_: str, value: bytes):
     assert decoded(format_, report(value, key=None)) == []
 
 
-def upload(version: int, *events: dict[str, Any]) -> Any:
-    """Kontakt.io's, with the sample's gateway."""
-    return report(
-        orjson.loads(samples.KONTAKT) | {"version": version, "events": list(events)}, key=None
-    )
-
-
-def event(advertisement: bytes = samples.INGICS, **fields: Any) -> dict[str, Any]:
-    """Kontakt.io's, version 3."""
-    data = base64.b64encode(advertisement).decode()
-    return {"rssi": -51, "data": data, "timestamp": 1_688_335_200, "srData": ""} | fields
-
-
 INGICS_KEY = ("b9a5d27d-56cc-4e3a-ab51-1f2153bcb967", 1, 0x452E)
 
 
 def test_ibeacons_among_kontakts_events():
     kontakt_packet = orjson.loads(samples.KONTAKT)["events"][0]
-    nested = {"rssi": -51, "timestamp": 1_688_335_200_123, "ble": {"data": event()["data"]}}
+    nested = {"rssi": -51, "timestamp": 1_688_335_200_123, "ble": {"data": kontakt_event()["data"]}}
     udid = "gateway:gatewayUniqueId"
-    found = seen("kontakt", upload(3, kontakt_packet, event(), event(timestamp=None)))
+    found = seen(
+        "kontakt", kontakt_upload(3, kontakt_packet, kontakt_event(), kontakt_event(timestamp=None))
+    )
     # (-51 dBm, of a beacon that has -42 at one metre, are 2.8 m.)
     assert found == [
         (1, *INGICS_KEY, Zone.NEAR, udid, 1_688_335_200.0),
         (2, *INGICS_KEY, Zone.NEAR, udid, ARRIVED_AT),
     ]
-    assert seen("kontakt", upload(4, nested)) == [
+    assert seen("kontakt", kontakt_upload(4, nested)) == [
         (0, *INGICS_KEY, Zone.NEAR, udid, 1_688_335_200.123)
     ]
 
@@ -248,98 +242,6 @@ def test_a_report_has_many_sightings_each_with_its_place():
     assert {each.message.device.udid for each in batch.messages} == {"gateway:AC233FC03641"}
 
 
-def minew(**fields: Any) -> Any:
-    """The sample, with fields of its beacon replaced, or removed where they are None."""
-    gateway, beacon = orjson.loads(samples.MINEW)
-    whole = {name: value for name, value in (beacon | fields).items() if value is not None}
-    return report([gateway, whole])
-
-
-def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") -> Any:
-    """The sample with one thing in it replaced."""
-    assert old in sample
-    return report(sample.replace(old, new, 1), key=key)
-
-
-def kio(old: bytes, new: bytes) -> Any:
-    """The cloud's event with one thing in it replaced; the gateway's time stands first."""
-    event = samples.KIO_TELEMETRY.replace(b'"beaconTimestamp": "2021-10-07T11:41:07.988Z",', b"")
-    return changed(event, old, new)
-
-
-@pytest.mark.parametrize(
-    ("format_", "record", "reason", "told"),
-    [
-        ("minew", report(samples.MINEW[:-1]), "malformed_json", "truncated"),
-        ("minew", report(None), "malformed_json", "truncated"),
-        ("minew", report(b"{}"), "invalid_field", "array"),
-        ("minew", report(b"[5]"), "invalid_field", "object"),
-        ("minew", report(b"[{}]"), "invalid_field", "`type`"),
-        ("minew", minew(ibeaconUuid="x"), "invalid_field", "32 hexadecimal digits"),
-        ("minew", minew(ibeaconUuid=None), "invalid_field", "`ibeaconUuid`"),
-        ("minew", minew(ibeaconMajor=65536), "invalid_field", "65535"),
-        ("minew", minew(ibeaconMinor=None), "invalid_field", "`ibeaconMinor`"),
-        ("minew", minew(rssi=None), "invalid_field", "`rssi`"),
-        ("minew", minew(timestamp="yesterday"), "invalid_field", "timestamp"),
-        ("minew", report(samples.MINEW_2017, key=None), "invalid_field", "who has heard"),
-        ("minew", report(samples.MINEW_2017, key=b"\xff"), "invalid_field", "key is not UTF-8"),
-        ("minew", report(samples.MINEW_2017, key=b"gw//x"), "invalid_field", "has no name"),
-        ("minew", report(samples.MINEW_2017, key=b"x" * 256), "invalid_field", "255 characters"),
-        ("minew", report(samples.MINEW_2017, key=b"a\0b"), "invalid_field", "NUL"),
-        (
-            "minew",
-            report([orjson.loads(samples.MINEW)[1]] * (MOST_SIGHTINGS + 1)),
-            "invalid_field",
-            "more than 1000 sightings",
-        ),
-        ("theengs", report(b"[]"), "invalid_field", "object"),
-        ("theengs", changed(samples.THEENGS, b'"major":0,', b""), "invalid_field", "`major`"),
-        ("theengs", report(samples.THEENGS, key=None), "invalid_field", "who has heard"),
-        ("theengs", changed(samples.THEENGS, b"-78", b"null"), "invalid_field", "rssi"),
-        ("owntracks", report(b"{}"), "invalid_field", "`_type`"),
-        ("owntracks", changed(samples.OWNTRACKS, b'"prox":2', b'"prox":4'), "invalid_field", "3"),
-        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"1e308"), "invalid_field", "9999"),
-        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"-1"), "invalid_field", "9999"),
-        ("owntracks", report(samples.OWNTRACKS, key=None), "invalid_field", "who has heard"),
-        ("espresense", report(b"{}"), "invalid_field", "`id`"),
-        ("espresense", changed(samples.ESPRESENSE, b"-100-1", b"-100"), "invalid_field", "iBeacon"),
-        ("espresense", changed(samples.ESPRESENSE, b'-1"', b'-70000"'), "invalid_field", "65535"),
-        ("espresense", report(samples.ESPRESENSE, key=None), "invalid_field", "who has heard"),
-        ("mist", report(b"[]"), "invalid_field", "object"),
-        ("mist", report(b'{"topic":"asset-raw-rssi"}'), "invalid_field", "`events`"),
-        ("mist", changed(samples.MIST, b'"rssi": -79,', b""), "invalid_field", "`rssi`"),
-        ("mist", changed(samples.MIST, b"1661300746", b"1e400"), "invalid_field", "range"),
-        ("mist", changed(samples.MIST, b"ac950d7b", b""), "invalid_field", "hexadecimal"),
-        ("kontakt", upload(2, event()), "invalid_field", "version 3 or 4"),
-        ("kontakt", upload(3, event(data="%")), "invalid_field", "base64"),
-        ("kontakt", upload(3, event(rssi=None)), "invalid_field", "rssi"),
-        ("kontakt", upload(3, event(timestamp=10**15)), "invalid_field", "9999"),
-        ("kontakt", report(b'{"version":3,"events":[]}'), "invalid_field", "`sourceId`"),
-        ("kontakt-cloud", report(b"5"), "invalid_field", "Expected"),
-        ("kontakt-cloud", report(b"[5]"), "invalid_field", "object"),
-        ("kontakt-cloud", kio(b"57095", b"70000"), "invalid_field", "65535"),
-        ("kontakt-cloud", kio(b'"sourceId"', b'"source"'), "invalid_field", "`sourceId`"),
-        ("kontakt-cloud", kio(b'"rssi": 4,', b""), "invalid_field", "`rssi`"),
-        ("kontakt-cloud", kio(b"23e16784", b"x"), "invalid_field", "hexadecimal"),
-        ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "invalid_field", "9999"),
-    ],
-)
-def test_what_is_malformed_is_a_dead_letter(format_: str, record: Any, reason: str, told: str):
-    found, detail = refused(format_, record)
-    assert found == reason
-    assert told in detail
-
-
-def test_a_report_is_understood_whole_or_not_at_all():
-    """Else one that is put back would count its good part twice."""
-    gateway, beacon = orjson.loads(samples.MINEW)
-    half = report([gateway, beacon, beacon | {"ibeaconMajor": -1}], offset=5)
-    batch = decode("minew", report(samples.MINEW, offset=4), half, report(b"[", offset=6))
-    assert [each.record.offset for each in batch.messages] == [4]
-    assert [each.record.offset for each in batch.dead_letters] == [5, 6]
-    assert batch.dead_positions == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("format_", "value", "key"),
     [
@@ -348,7 +250,7 @@ def test_a_report_is_understood_whole_or_not_at_all():
         ("owntracks", samples.OWNTRACKS, b"owntracks/jane/phone/beacon"),
         ("espresense", samples.ESPRESENSE, samples.ESPRESENSE_TOPIC),
         ("mist", samples.MIST, None),
-        ("kontakt", upload(3, event()).value, None),
+        ("kontakt", kontakt_upload(3, kontakt_event()).value, None),
         ("kontakt-cloud", samples.KIO_TELEMETRY, None),
     ],
 )

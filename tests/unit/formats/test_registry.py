@@ -82,7 +82,7 @@ async def test_an_answer_that_is_none_is_no_schema(body: bytes) -> None:
         (letter,) = (
             await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
         ).dead_letters
-        assert "no answer of a registry" in letter.detail
+        assert "is not a registry's" in letter.detail
 
 
 async def test_a_role_waits_until_the_registry_answers() -> None:

@@ -14,7 +14,11 @@ from tests.unit.engine.records import UUID as BEACON
 from tests.unit.formats import registered
 from tests.unit.formats.records import report
 from tests.unit.formats.registered import avro, detection, framed, header, protobuf
-from tests.unit.formats.test_registered import PROTO, of, one
+from tests.unit.formats.registered_records import (
+    PROTO,
+    decoded_detection,
+    registered_decoder,
+)
 
 TRIPLE = (BEACON, 1, 42)
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
@@ -26,14 +30,14 @@ async def test_a_schema_that_a_header_names(registry: SchemaRegistryService, nam
     """As Confluent's HeaderSchemaIdSerializer writes it: a byte of version, and id or GUID."""
     registry.schemas[name] = registered.AVRO
     record = report(MESSAGE, headers=[header(name)])
-    batch = await of(registry, "avro").decode([record, record])
+    batch = await registered_decoder(registry, "avro").decode([record, record])
     assert [found.key for found in batch.messages] == [TRIPLE] * 2
     assert registry.asked == [f"/schemas/{'ids' if name == 7 else 'guids'}/{name}"]
 
 
 async def test_a_guid_in_front_of_the_message(registry: SchemaRegistryService) -> None:
     registry.schemas[GUID] = registered.AVRO
-    assert (await one(registry, "avro", b"\1" + GUID.bytes + MESSAGE)).key == TRIPLE
+    assert (await decoded_detection(registry, "avro", b"\1" + GUID.bytes + MESSAGE)).key == TRIPLE
 
 
 async def test_the_indexes_of_protobuf_stand_in_the_header_too(
@@ -42,7 +46,7 @@ async def test_the_indexes_of_protobuf_stand_in_the_header_too(
     registry.schemas[GUID] = registered.PROTOBUF
     message = protobuf(**PROTO, rssi=-50).removeprefix(registered.SECOND)
     record = report(message, headers=[header(GUID, registered.SECOND)])
-    (found,) = (await of(registry, "protobuf").decode([record])).messages
+    (found,) = (await registered_decoder(registry, "protobuf").decode([record])).messages
     assert found.key == TRIPLE
     assert "?format=serialized" in registry.service.heard[0].target
 
@@ -51,9 +55,9 @@ async def test_the_indexes_of_protobuf_stand_in_the_header_too(
     ("format_", "framing", "told"),
     [
         ("avro", header(7), "schema 7: "),  # the value's first five bytes are the message's
-        ("avro", header(GUID), f"schema {GUID} of the registry: it has none of this id"),
-        ("avro", header(7, b"\0"), "nothing follows behind the schema's id"),
-        ("protobuf", header(7), "the indexes of a type follow behind the schema's id"),
+        ("avro", header(GUID), f"schema {GUID} of the registry: it has no schema of this id"),
+        ("avro", header(7, b"\0"), "nothing must follow the schema's id"),
+        ("protobuf", header(7), "the indexes of a type must follow the schema's id"),
         ("avro", (SCHEMA_HEADER, b""), f"header {SCHEMA_HEADER} begins with neither"),
         ("avro", (SCHEMA_HEADER, b"\2" + b"\0" * 16), "begins with neither a zero nor a one"),
         ("avro", (SCHEMA_HEADER, b"\1" + b"\0" * 15), "is too short for a schema's id"),
@@ -65,7 +69,7 @@ async def test_a_header_that_names_no_schema(
 ) -> None:
     registry.schemas[7] = registered.AVRO
     value = framed(7, MESSAGE)
-    batch = await of(registry, format_).decode([report(value, headers=[framing])])
+    batch = await registered_decoder(registry, format_).decode([report(value, headers=[framing])])
     (letter,) = batch.dead_letters
     assert told in letter.detail
 
@@ -81,11 +85,11 @@ def events(*ids: int) -> Record:
 async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistryService) -> None:
     """A record of a thousand ids would have us ask the registry a thousand times."""
     registry.schemas |= dict.fromkeys(range(1, 9), registered.AVRO)
-    one = of(registry, "cloudevents+avro")
+    one = registered_decoder(registry, "cloudevents+avro")
     batch = await one.decode([events(*range(100, 1000)), events(*range(1, 10))])
     assert registry.asked == []
     assert {letter.detail for letter in batch.dead_letters} == {
-        "the events of a record name at most 8 schemas"
+        "the events of a record may name at most 8 schemas"
     }
     found = (await one.decode([events(*range(1, 9), 1, 1)])).messages
     assert [each.index for each in found] == [number * 2**32 for number in range(10)]
@@ -98,7 +102,7 @@ async def test_large_schemas_are_forgotten_first(
     size = len(registered.AVRO.text)
     monkeypatch.setattr("engine.kafka.schema_registry._MOST_BYTES", 2 * size)
     registry.schemas |= dict.fromkeys(range(1, 6), registered.AVRO)
-    one = of(registry, "avro")
+    one = registered_decoder(registry, "avro")
     known = one._read_report._registry._schemas  # type: ignore[attr-defined]
     compiled = one._read_report._compiled  # type: ignore[attr-defined]
     # All schemas of a batch are there while it is read.

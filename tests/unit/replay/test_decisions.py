@@ -12,7 +12,7 @@ from engine.cli.replay.decisions import CatalogReplay
 from engine.cli.replay.file_source import FileRecord
 from engine.cli.replay.outcome import outcome_of
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
 from rules.model import CampaignSnapshot, Reason, Zone
@@ -36,7 +36,9 @@ def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") ->
 def detection(udid: str, at: float, late: float = math.nan) -> DecodedDetection:
     """Seen `at` seconds after noon; its record came so much later."""
     record: Any = FileRecord(b"", 1, timestamp=(NOON + at + late) * 1000)
-    message = Detection(uuid=UUID, major=1, minor=2, device=Device(udid=udid), proximity="near")
+    message = Detection(
+        uuid=UUID, major=1, minor=2, device=ReceivedDevice(udid=udid), proximity="near"
+    )
     return DecodedDetection(record, message, KEY, Zone.NEAR, NOON + at)
 
 

@@ -4,13 +4,13 @@ from typing import Any
 from engine.cli.replay.file_source import FileRecord
 from engine.cli.replay.period import ReplayPeriod
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Detection, Device
+from engine.kafka.messages import Detection, ReceivedDevice
 from rules.model import Zone
 
 
 def detections(*times: float) -> list[DecodedDetection]:
     record: Any = FileRecord(b"", 1)
-    message = Detection(uuid="u" * 32, major=1, minor=1, device=Device(udid="a"))
+    message = Detection(uuid="u" * 32, major=1, minor=1, device=ReceivedDevice(udid="a"))
     key = BeaconKey("u", 1, 1)
     return [DecodedDetection(record, message, key, Zone.NEAR, at) for at in times]
 

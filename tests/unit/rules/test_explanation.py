@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rules.compared import duration_text
+from rules.compared_values import duration_text
 from rules.decision import Target
 from rules.explanation import (
     Explanation,

@@ -1,5 +1,7 @@
-"""An HTML file that carries everything: scripts, styles, data, and a policy by which the page may
-run its own scripts, by their hashes, and load nothing at all."""
+"""Builds an HTML file that contains everything: scripts, styles and data.
+
+Its content security policy permits its own scripts, by their hashes, and forbids loading anything.
+"""
 
 import base64
 import hashlib
@@ -11,7 +13,7 @@ from typing import Any
 import orjson
 
 _ASSETS = files("engine.cli.replay.report")
-# One copy of the library, which the console serves to browsers too.
+# The console serves the same copy of the library to browsers.
 _UPLOT = files("api.console").joinpath("vendor", "uplot")
 
 
@@ -46,12 +48,12 @@ def html_document(
 
 
 def uplot_script() -> str:
-    """The charting library."""
+    """The script of the charting library."""
     return _of_uplot("uPlot.iife.min.js")
 
 
 def uplot_style() -> str:
-    """Its style."""
+    """The style sheet of the charting library."""
     return _of_uplot("uPlot.min.css")
 
 
@@ -75,7 +77,7 @@ def _hashes(texts: Iterable[str]) -> str:
 
 
 def _in_element(data: Mapping[str, Any]) -> str:
-    """JSON in which nothing can end its element."""
+    """JSON in which no text can end the script element."""
     written = orjson.dumps(data).decode()
     for character in "<>&":
         written = written.replace(character, f"\\u{ord(character):04x}")

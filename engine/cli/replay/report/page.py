@@ -1,6 +1,6 @@
-"""The page itself. Whatever comes from a catalog goes in as text: names are their owners' words.
-The document's policy sees to it that what an escape might have missed could neither run nor call
-anybody.
+"""Builds the page. All texts of a catalog are escaped, because account holders choose the names.
+
+If an escape were missing, the document's policy would still prevent scripts and requests.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -19,13 +19,15 @@ from engine.cli.replay.report.document import (
     uplot_style,
 )
 from engine.cli.replay.report.series import plots
-from engine.cli.replay.text import mostly, paired, told
+from engine.cli.replay.text import mostly, paired, summary_lines
 from rules.model import Reason
 
 
 class ReportColumn(NamedTuple):
-    """The head of a column, and the style class of its cells: n for figures, w for words that stay
-    whole; names have none."""
+    """The head of a column, and the style class of its cells.
+
+    The classes are n for numbers and w for words that are not broken; names have none.
+    """
 
     name: str
     style: str = ""
@@ -50,7 +52,7 @@ def _text(words: str) -> str:
 def _body(findings: ReplayFindings, drawn: Container[str]) -> Iterator[str]:
     outcomes = findings.outcomes
     yield "<h1>What would have been sent</h1>"
-    first, *notes = told(findings)
+    first, *notes = summary_lines(findings)
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     yield f'<p class="soft">{_text(first[:1].upper() + first[1:])}. Made on {made}.</p>'
     yield from _tiles(findings)

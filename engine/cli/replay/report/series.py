@@ -1,4 +1,4 @@
-"""What the plots show: notifications and decisions by hour of the venues' clocks, or by day."""
+"""The data of the plots: notifications and decisions by hour of local time, or by day."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Counts = Mapping[str, Mapping[int, int]]
 
 
 def plots(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The data of all plots; those without anything to show are left out."""
+    """The data of all plots; empty plots are left out."""
     rows = [row for outcome in outcomes for row in outcome.rows]
     walls = sorted({row.hour.wall for row in rows})
     unit = _HOUR if not walls or walls[-1] - walls[0] < _MOST_HOURS * _HOUR else _DAY
@@ -34,7 +34,7 @@ def plots(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _sent(outcomes: Sequence[Outcome], unit: int, xs: Sequence[int]) -> dict[str, Any]:
-    """By campaign; or where two catalogs are compared, by catalog."""
+    """The notifications by campaign or, in a comparison, by catalog."""
     if len(outcomes) == 1:
         return _plot("sent", _by_campaign(outcomes[0].rows, unit), xs)
     counts = {outcome.name: _total(outcome.rows, unit) for outcome in outcomes}
@@ -50,7 +50,7 @@ def _plot(
     stacked: bool = True,
     colours: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """`colours` has the labels in the order of the colours, else they have their own."""
+    """`colours` has the labels in the order of the colours; without it each has its own."""
     order = list(counts if colours is None else colours)
     series = [
         {
@@ -64,7 +64,7 @@ def _plot(
 
 
 def _short(label: str) -> str:
-    """For a legend; the tables have the whole name."""
+    """The label, shortened for a legend; the tables have the whole name."""
     return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -93,12 +93,12 @@ def _by_campaign(rows: Sequence[HourRow], unit: int) -> Counts:
 
 
 def _numbered(name: str, before: Sequence[str]) -> str:
-    """Names need not be unique, but series have to be."""
+    """Distinct labels, because names need not be unique but series must be."""
     return name if name not in before else f"{name} ({before.count(name) + 1})"
 
 
 def _by_reason(rows: Sequence[HourRow], unit: int, shown: Sequence[str] | None = None) -> Counts:
-    """The most frequent reasons first, and the others together; or those that are `shown` so."""
+    """The most frequent reasons, or those in `shown`, and the sum of the others."""
     counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for row in rows:
         counts[row.reason.value][row.hour.wall - row.hour.wall % unit] += row.detections

@@ -1,5 +1,7 @@
-"""One bounded HTTP request to a server of the installation's own: a deadline, and so many bytes of
-an answer. (Customers' services are behind the egress guard, in `connectors/`.)"""
+"""One HTTP request with a deadline and a limit on the answer, to a server of the installation.
+
+(Calls to customers' services pass the egress guard in `connectors/`.)
+"""
 
 import asyncio
 import ssl
@@ -10,11 +12,12 @@ from urllib.parse import urlsplit
 
 import h11
 
-from engine.kafka.errors import AnswerTooLongError, NoHttpError
+from engine.process.errors import AnswerTooLongError, NoHttpError
 
 _PORTS = {"http": 80, "https": 443}
 _HEAD_BYTES = 64 * 1024
 _PIECE = 64 * 1024
+_OK = 200
 
 HttpHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -24,13 +27,21 @@ class BoundedAnswer:
     """A complete answer."""
 
     status: int
+    content_type: str
     body: bytes
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the status is 200."""
+        return self.status == _OK
 
 
 class BoundedAddress:
-    """Where a server is, and what its answers may cost. `deadline` (seconds) is for a whole
-    request, `most_bytes` for the body of its answer. Raises OSError for a `ca_file` that is no
-    PEM."""
+    """The address of a server, and the limits of a request to it.
+
+    `deadline` (seconds) is for a whole request, `most_bytes` for the body of its answer. Raises
+    OSError for a `ca_file` that is not PEM.
+    """
 
     def __init__(self, url: str, *, ca_file: Path | None, deadline: float, most_bytes: int) -> None:
         parts = urlsplit(url)
@@ -47,7 +58,7 @@ class BoundedAddress:
     async def ask(
         self, target: str, headers: HttpHeaders, *, method: str = "GET", body: bytes = b""
     ) -> BoundedAnswer:
-        """What the server answers.
+        """Send a request. Returns the answer.
 
         Raises OSError, TimeoutError, NoHttpError, AnswerTooLongError.
         """
@@ -73,18 +84,19 @@ class BoundedAddress:
             writer.transport.abort()
 
     async def _answer(self, http: h11.Connection, reader: asyncio.StreamReader) -> BoundedAnswer:
-        status, body = 0, bytearray()
+        status, content_type, body = 0, "", bytearray()
         while True:
             event = http.next_event()
             if event is h11.NEED_DATA:
                 http.receive_data(await reader.read(_PIECE))
             elif isinstance(event, h11.Response):
                 status = event.status_code
+                content_type = dict(event.headers).get(b"content-type", b"").decode("latin-1")
             elif isinstance(event, h11.Data):
                 body += event.data
                 if len(body) > self._most_bytes:
                     raise AnswerTooLongError(f"it has more than {self._most_bytes} bytes")
             elif isinstance(event, h11.EndOfMessage):
-                return BoundedAnswer(status, bytes(body))
+                return BoundedAnswer(status, content_type, bytes(body))
             elif not isinstance(event, h11.InformationalResponse):
                 raise NoHttpError("hung up before it answered")

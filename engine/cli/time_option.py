@@ -1,10 +1,10 @@
-"""A time as an option has it."""
+"""Reads the time in an option."""
 
 import typer
 
 
 def moment(option: str, written: str) -> float:
-    """Epoch seconds. Raises BadParameter for what is no time."""
+    """The time in epoch seconds. Raises BadParameter for an invalid one."""
     from engine.kafka.timestamps import parse
 
     try:

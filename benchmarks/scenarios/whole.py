@@ -120,15 +120,15 @@ class _Pair:
         warmed = (taken[0] + warm, taken[1] + of_warm)
         with self._running() as pair:
             self._handle(pair, every[:warm], warmed)
-            begin, before = time.perf_counter(), [processor_seconds(each.pid) for each in pair]
+            begin, used = time.perf_counter(), [processor_seconds(each.pid) for each in pair]
             self._handle(pair, every[warm:], (taken[0] + records, taken[1] + granted))
             seconds, after = time.perf_counter() - begin, [processor_seconds(p.pid) for p in pair]
         if (sent := len(self._where.topics.notified(begins))) != granted:
             raise SystemExit(f"{self._name}: {sent:,} notifications, {granted:,} expected")
         count = records - warm
-        trigger, recorder = (1e6 * (b - a) / count for a, b in zip(before, after, strict=True))
-        used = {"trigger_us": trigger, "recorder_us": recorder, "processor_us": trigger + recorder}
-        return {"rate": count / seconds, **used}
+        trigger, recorder = (1e6 * (b - a) / count for a, b in zip(used, after, strict=True))
+        costs = {"trigger_us": trigger, "recorder_us": recorder, "processor_us": trigger + recorder}
+        return {"rate": count / seconds, **costs}
 
     def _handle(self, pair: Processes, records: list[Record], counts: tuple[int, int]) -> None:
         self._where.topics.publish(records)

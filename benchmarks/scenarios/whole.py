@@ -36,7 +36,8 @@ _END_SECONDS = 20.0
 _NEVER = "1000000000"
 _LAP = 100  # detections, of which the same share is held each time
 _OURS, _THEIRS = "product", "loops"
-# Traces, receptions, and distinct devices of beacons: a roaming device meets no beacon twice.
+# Traces, receptions, and distinct devices of beacons. Each of these has a reception a campaign: what
+# is held was granted when the device met the beacon first.
 _COUNTS = {
     _OURS: (
         "SELECT count(*) FROM detection_trace",
@@ -108,6 +109,7 @@ class _Pair:
 
     def measured(self, workload: Workload, records: int) -> Result:
         """Of the second pair."""
+        self._campaigns = workload.campaigns
         before = workload.earlier_records(records)
         taken = (len(before), len(before) * workload.campaigns)
         with self._running() as pair:
@@ -133,7 +135,7 @@ class _Pair:
     def _handle(self, pair: Processes, records: list[Record], counts: tuple[int, int]) -> None:
         self._where.topics.publish(records)
         give_up = time.monotonic() + DRAIN_SECONDS
-        wanted = (*counts, counts[0])
+        wanted = (*counts, counts[1] // self._campaigns)
         while (found := asyncio.run(self._counts())) != wanted:
             if time.monotonic() > give_up or any(each.poll() is not None for each in pair):
                 raise SystemExit(f"{self._name}: {found} traces, receptions, visits; not {wanted}")

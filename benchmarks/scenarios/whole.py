@@ -36,8 +36,8 @@ _END_SECONDS = 20.0
 _NEVER = "1000000000"
 _LAP = 100  # detections, of which the same share is held each time
 _OURS, _THEIRS = "product", "loops"
-# Traces, receptions, and distinct devices of beacons. Each of these has a reception a campaign: what
-# is held was granted when the device met the beacon first.
+# Traces, receptions, and distinct devices of beacons. Each of these has a reception a campaign:
+# what is held was granted when the device met the beacon first.
 _COUNTS = {
     _OURS: (
         "SELECT count(*) FROM detection_trace",

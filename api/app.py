@@ -34,6 +34,7 @@ from api.routes import (
     geofence,
     realtime,
     recent,
+    statistic_figures,
     statistic_totals,
     statistics,
     venue,
@@ -56,6 +57,7 @@ _ROUTERS = (
     statistics,
     statistic_totals,
     recent,
+    statistic_figures,
     realtime,
     audit,
 )

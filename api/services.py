@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 
 from api.records.live import LiveDecisions
 from api.records.role import RoleReport
@@ -14,6 +14,7 @@ from catalog.forgetting import DeviceData
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.reports import CallHistory, Trial
+from rules.day_figures import DayFigures
 from rules.explanation import HeldClaim
 from rules.kept_decision import KeptDecision
 
@@ -43,9 +44,10 @@ class Services:
     a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
     about a device, the newest first, and `live_decisions` a company's decisions after a position,
     None while too many companies are watched; `recent_detections` counts those of the last minutes
-    by beacon of a venue, and `role_reports` has the reports of processes about their roles. All six
-    raise the errors of Redis. `held_data` counts the stored data of a company's device, and
-    `forget_device` deletes it; both raise the errors of SQL and Redis.
+    by beacon of a venue, `day_figures` has a company's sums of the days from a first to a last one,
+    and `role_reports` the reports of processes about their roles. All seven raise the errors of
+    Redis. `held_data` counts the stored data of a company's device, and `forget_device` deletes it;
+    both raise the errors of SQL and Redis.
     `max_detection_age` is in seconds.
     """
 
@@ -64,6 +66,7 @@ class Services:
     recent_detections: Callable[[int], Awaitable[dict[int, int]]]
     held_data: Callable[[int, str], Awaitable[DeviceData]]
     forget_device: Callable[[int, str], Awaitable[DeviceData]]
+    day_figures: Callable[[int, date, date], Awaitable[dict[date, DayFigures]]]
     max_detection_age: float
     clock: Callable[[], datetime]
     limits: Limits = Limits()

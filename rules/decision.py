@@ -22,14 +22,17 @@ Counts = tuple[tuple[Reason, int], ...]
 class DecisionTally(msgspec.Struct, frozen=True, eq=False):
     """The numbers that a decision adds to the metrics: campaigns by reason.
 
-    `granted` and `throttled` are apart from the closed ones. Decisions with equal numbers share one
-    tally, so that a batch has few.
+    `granted` and `throttled` are apart from the closed ones. Decisions of a company with equal
+    numbers share one tally, so that a batch has few. `company_id` is 0 where the beacon is unknown;
+    `of_any` is the same tally for no company.
     """
 
     reason: Reason
     closed: Counts
     throttled: int
     granted: int
+    company_id: int
+    of_any: "DecisionTally | None" = None
 
     @property
     def outcomes(self) -> Counts:
@@ -38,12 +41,15 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
         return self.closed + held_back
 
 
-@lru_cache(maxsize=4096)
-def _shared_tally(reason: Reason, closed: Counts, throttled: int, granted: int) -> DecisionTally:
-    return DecisionTally(reason, closed, throttled, granted)
+@lru_cache(maxsize=16_384)
+def _shared_tally(
+    reason: Reason, closed: Counts, throttled: int, granted: int, company_id: int
+) -> DecisionTally:
+    of_any = _shared_tally(reason, closed, throttled, granted, 0) if company_id else None
+    return DecisionTally(reason, closed, throttled, granted, company_id, of_any)
 
 
-_NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0)
+_NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0, 0)
 
 
 class Decision(msgspec.Struct, frozen=True, eq=False):
@@ -54,6 +60,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     counts once), `throttled` those held back by their cache delay. `granted` passed every
     check and are sent if the caller's claim succeeds. `open` has the campaigns that are open by
     their schedule, granted or throttled; `closed_campaigns` has the ids of the others by reason.
+    `company_id` is the company of the beacon, 0 where the beacon is unknown.
     """
 
     reason: Reason
@@ -62,10 +69,12 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     granted: tuple[CampaignSnapshot, ...] = ()
     open: tuple[CampaignSnapshot, ...] = ()
     closed_campaigns: Mapping[Reason, Sequence[int]] = {}
+    company_id: int = 0
     tally: DecisionTally = _NO_TALLY
 
     def __post_init__(self) -> None:
-        tally = _shared_tally(self.reason, self.closed, self.throttled, len(self.granted))
+        granted = len(self.granted)
+        tally = _shared_tally(self.reason, self.closed, self.throttled, granted, self.company_id)
         msgspec.structs.force_setattr(self, "tally", tally)
 
     @property
@@ -96,6 +105,7 @@ class Phase:
     """
 
     __slots__ = (
+        "_company_id",
         "all_granted",
         "caps",
         "closed",
@@ -113,7 +123,9 @@ class Phase:
         until: float,
         open_: tuple[CampaignSnapshot, ...],
         closed: Mapping[Reason, Sequence[int]],
+        company_id: int = 0,
     ) -> None:
+        self._company_id = company_id
         self.mark = object()
         self.since = since
         self.until = until
@@ -129,7 +141,9 @@ class Phase:
         """The decision that grants `granted` and throttles the other open campaigns."""
         throttled = len(self.open) - len(granted)
         reason, closed = self._furthest(granted, throttled), self.closed_campaigns
-        return Decision(reason, self.closed, throttled, granted, self.open, closed)
+        return Decision(
+            reason, self.closed, throttled, granted, self.open, closed, self._company_id
+        )
 
     def throttled_until(self, held: Mapping[int, float]) -> float:
         """The first time at which a campaign is granted to a device that holds these claims.
@@ -149,6 +163,32 @@ class Phase:
 _NEVER = Phase(inf, -inf, (), {})
 
 
+class DetectionRefusals(msgspec.Struct, frozen=True, eq=False):
+    """The decisions about detections that are refused before any campaign is looked at, which all
+    beacons of a company share."""
+
+    inactive_venue: Decision
+    inactive_beacon: Decision
+    no_campaign: Decision
+    unknown_proximity: Decision
+    too_far: Decision
+    stale: Decision
+    future: Decision
+
+
+@lru_cache(maxsize=4096)
+def _refusals_of(company_id: int) -> DetectionRefusals:
+    names = DetectionRefusals.__struct_fields__
+    return DetectionRefusals(*(_refusal(Reason(name), company_id) for name in names))
+
+
+def _refusal(reason: Reason, company_id: int = 0) -> Decision:
+    return Decision(reason, ((reason, 1),), company_id=company_id)
+
+
+_UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON)
+
+
 class Target:
     """The object that campaigns are aimed at: a beacon today, a geofence later.
 
@@ -165,6 +205,7 @@ class Target:
         "has_connector",
         "reach",
         "refusal",
+        "refusals",
         "venue",
     )
 
@@ -180,7 +221,8 @@ class Target:
         self.venue = venue
         self.active = active
         self.reach = reach
-        self.refusal = _refusal_of(venue, active, campaigns)
+        self.refusals = _refusals_of(venue.company_id)
+        self.refusal = self._refusal(campaigns)
         self.current = _NEVER
         self._before = _NEVER
         self.has_connector = has_connector
@@ -228,7 +270,16 @@ class Target:
             min((verdict.until for verdict, _ in verdicts), default=inf),
             tuple(campaign for verdict, campaign in verdicts if verdict.reason is None),
             _by_reason(verdicts),
+            self.venue.company_id,
         )
+
+    def _refusal(self, campaigns: Sequence[CampaignSnapshot]) -> Decision | None:
+        """The first checks of all: they look at nothing of the detection but its beacon."""
+        if not self.venue.active:
+            return self.refusals.inactive_venue
+        if not self.active:
+            return self.refusals.inactive_beacon
+        return None if campaigns else self.refusals.no_campaign
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:
         """Refuse an open campaign of format connector whose company has no connector.
@@ -249,31 +300,6 @@ def _by_reason(
         if verdict.reason is not None:
             found.setdefault(verdict.reason, []).append(campaign.id)
     return dict(sorted(found.items(), key=lambda closed: _RANK[closed[0]]))
-
-
-def _refusal(reason: Reason) -> Decision:
-    return Decision(reason, ((reason, 1),))
-
-
-_UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON)
-_INACTIVE_VENUE = _refusal(Reason.INACTIVE_VENUE)
-_INACTIVE_BEACON = _refusal(Reason.INACTIVE_BEACON)
-_NO_CAMPAIGN = _refusal(Reason.NO_CAMPAIGN)
-_UNKNOWN_PROXIMITY = _refusal(Reason.UNKNOWN_PROXIMITY)
-_TOO_FAR = _refusal(Reason.TOO_FAR)
-_STALE = _refusal(Reason.STALE)
-_FUTURE = _refusal(Reason.FUTURE)
-
-
-def _refusal_of(
-    venue: VenueSnapshot, active: bool, campaigns: Sequence[CampaignSnapshot]
-) -> Decision | None:
-    """The first checks, which depend on the beacon alone."""
-    if not venue.active:
-        return _INACTIVE_VENUE
-    if not active:
-        return _INACTIVE_BEACON
-    return None if campaigns else _NO_CAMPAIGN
 
 
 def decide(  # noqa: C901  the order of all checks is to be read in one place
@@ -297,13 +323,13 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     reach = target.reach
     if reach is not None:
         if zone is _UNKNOWN:
-            return _UNKNOWN_PROXIMITY
+            return target.refusals.unknown_proximity
         if zone > reach:
-            return _TOO_FAR
+            return target.refusals.too_far
     if detected_at < now - max_age:
-        return _STALE
+        return target.refusals.stale
     if detected_at > now + max_age:
-        return _FUTURE
+        return target.refusals.future
     phase = target.current
     if not phase.since <= detected_at < phase.until:
         phase = target.phase_at(detected_at)

@@ -1,6 +1,6 @@
 """Times as the interface writes them, and as people read them: always with their offset."""
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 from catalog.fields.texts import ZONES
@@ -43,10 +43,20 @@ def at_wall(wall: str, zone: str) -> str:
     What is none is left as it is: the interface says what it accepts.
     """
     try:
-        moment = datetime.fromisoformat(wall).replace(tzinfo=_zone_named(zone))
-        return moment.strftime(_WRITTEN)
+        return written_moment(datetime.fromisoformat(wall).replace(tzinfo=_zone_named(zone)))
     except (ValueError, OverflowError):
         return wall
+
+
+def in_zone(now: datetime, zone: str) -> datetime:
+    """By the clocks of a zone, with the offset that it has now."""
+    offset = now.astimezone(_zone_named(zone)).utcoffset() or timedelta()
+    return now.astimezone(timezone(offset))
+
+
+def written_moment(moment: datetime) -> str:
+    """As the interface writes it."""
+    return moment.strftime(_WRITTEN)
 
 
 def _zone_named(name: str) -> ZoneInfo:

@@ -130,6 +130,18 @@ RECORD_TOTAL: Example = {
     "visits": 74,
     "notifications": 83,
 }
+HOUR_FIGURES: Example = {
+    "hour": "2026-11-20T09:00:00+0000",
+    "detections": 118,
+    "notifications": 6,
+}
+REASON_FIGURES: Example = {
+    "reason": "outside_hours",
+    "count": 212,
+    "campaigns": [
+        {"venue_id": 1, "venue": VENUE["name"], "id": 1, "name": "New books", "count": 212}
+    ],
+}
 AUDIT_ENTRY: Example = {
     "id": 1,
     "create_on": _CREATED,
@@ -331,6 +343,8 @@ EXAMPLES: dict[str, Example] = {
     "RecordTotal": RECORD_TOTAL,
     "BeaconDetections": RECENT["beacons"][0],
     "RecentDetections": RECENT,
+    "HourFigures": HOUR_FIGURES,
+    "ReasonFigures": REASON_FIGURES,
     "LiveDecision": LIVE_DECISION,
     "LiveDecisions": {"after": "1763674861000-0", "decisions": [LIVE_DECISION]},
     "RoleState": ROLE_STATE,

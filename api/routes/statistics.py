@@ -111,21 +111,37 @@ def chosen_lines(
 ) -> StatisticFilter:
     """The selection that the parameters describe. Raises ApiError 400."""
     faults: dict[str, str] = {}
-    begin, end = _days(_day(first, "from", faults), _day(last, "to", faults), now)
+    begin, end = _days_between(first, last, now, _MOST_DAYS, faults)
     if kind is not None and kind not in STATISTIC_KINDS:
         faults["kind"] = f"accepted: {', '.join(STATISTIC_KINDS)}"
-    if not faults and not 0 <= (end - begin).days < _MOST_DAYS:
-        faults["from"] = f"accepted: a day not after `to`, and at most {_MOST_DAYS} days in all"
     if faults:
         raise bad_fields(faults)
     return StatisticFilter(begin, end, venue=None if venue is None else str(venue), kind=kind)
 
 
-def _days(first: date | None, last: date | None, now: datetime) -> tuple[date, date]:
+def chosen_days(first: str | None, last: str | None, now: datetime, most: int) -> tuple[date, date]:
+    """The first and the last of at most so many days. Raises ApiError 400."""
+    faults: dict[str, str] = {}
+    chosen = _days_between(first, last, now, most, faults)
+    if faults:
+        raise bad_fields(faults)
+    return chosen
+
+
+def _days_between(
+    first: str | None, last: str | None, now: datetime, most: int, faults: dict[str, str]
+) -> tuple[date, date]:
+    begin, end = _days(_day(first, "from", faults), _day(last, "to", faults), now, most)
+    if not faults and not 0 <= (end - begin).days < most:
+        faults["from"] = f"accepted: a day not after `to`, and at most {most} days in all"
+    return begin, end
+
+
+def _days(first: date | None, last: date | None, now: datetime, most: int) -> tuple[date, date]:
     begin, end = latest_week(now)
     if last is not None:
         begin, end = last - min(WEEK, last - date.min), last
-    elif first is not None and (end - first).days >= _MOST_DAYS:
+    elif first is not None and (end - first).days >= most:
         end = now.date()
     return first or begin, end
 

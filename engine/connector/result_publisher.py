@@ -21,6 +21,7 @@ from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.retry import retry
 from engine.redis.claims import ClaimUpdate, ClaimUpdater
+from engine.redis.figure_sums import FigureSums
 
 log = structlog.get_logger(__name__)
 
@@ -97,6 +98,8 @@ class CallNotification(NamedTuple):
 class ResultPublisher:
     """Publishes results, updates their claims, counts them. `clock` in epoch seconds.
 
+    `sums` is None where notifications are not added up by company and hour.
+
     Raises permanent errors.
     """
 
@@ -106,12 +109,14 @@ class ResultPublisher:
         topics: Topics,
         claims: ClaimUpdater,
         history: CallHistoryWriter,
+        sums: FigureSums | None = None,
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._topics = topics
         self._claims = claims
         self._history = history
+        self._sums = sums
         self._metrics = metrics
         self._clock = clock
         self.step = StepTimer(metrics, ROLE)
@@ -149,6 +154,7 @@ class ResultPublisher:
         """Add results to the metrics, the log, and the history for account holders."""
         metrics, now = self._metrics, self._clock()
         failed: Counter[tuple[int, str]] = Counter()
+        sent: Counter[int] = Counter()
         for _, call in published:
             if not isinstance(call, CompletedCall):
                 continue
@@ -156,11 +162,15 @@ class ResultPublisher:
             self._history.add(call.company_id, call.past_call(now))
             if isinstance(call.result, Content):
                 metrics.notifications.labels(call.result.format).inc()
+                sent[call.company_id] += 1
                 self._observe_latency(call, now)
             elif isinstance(call.result, Failed):
                 failed[call.company_id, call.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
+        if self._sums is not None:
+            for company, count in sent.items():
+                self._sums.note_notifications(company, count)
 
     def _observe_latency(self, call: CompletedCall, now: float) -> None:
         latency, seconds = self._metrics.latency, max(0.0, now - call.received.detected_at)

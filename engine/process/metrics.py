@@ -170,6 +170,10 @@ class Metrics:
         self.redis_errors = self._server_errors(
             "redis", "Calls to Redis that failed and are retried", redis_may_recover
         )
+        self.figures_dropped = self._counter(
+            "proximity_figures_dropped_total",
+            "Sums of decisions that are not in a company's figures: Redis was down, or too many",
+        )
         self.redis_memory = self._gauge(
             "proximity_redis_memory_ratio",
             "Memory that Redis uses, as a share of its maxmemory; 0 without a maxmemory",

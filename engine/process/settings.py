@@ -212,6 +212,11 @@ class Settings(BaseSettings):
         ge=0,
         le=100,
     )
+    decision_figures: bool = setting(
+        True,
+        "add decisions up by company, hour, reason and campaign, in Redis for a month; "
+        "false: the statistics have days only",
+    )
     dead_letter_share: float = setting(
         0.5,
         "a role stops when records fail for more than this share of the last 1000 keys that "

@@ -8,7 +8,7 @@ from uuid import UUID
 from engine.kafka.exemplars import note_exemplar
 from engine.process.metrics import Metrics
 from engine.trigger.grants import Grant
-from rules.decision import Decision
+from rules.decision import Decision, DecisionTally
 from rules.model import Reason
 
 _TALLY = attrgetter("tally")
@@ -17,15 +17,16 @@ _TALLY = attrgetter("tally")
 class DecisionCounts:
     """The counts of a batch's decisions.
 
-    Decisions share their tallies, so these are counted by identity and each is evaluated once.
-    `denied` has the detection, as a number, and the decision of each grant that Redis denied: such
-    a grant counts as throttled.
+    Decisions share their tallies, so these are counted by identity and each is evaluated once;
+    `by_tally` has the counts. `denied` has the detection, as a number, and the decision of each
+    grant that Redis denied: such a grant counts as throttled, though not in `by_tally`.
     """
 
     def __init__(
-        self, decisions: Iterable[Decision], denied: Iterable[tuple[int, Decision]] = ()
+        self, decisions: Sequence[Decision], denied: Iterable[tuple[int, Decision]] = ()
     ) -> None:
-        self._tallies = Counter(map(_TALLY, decisions))
+        self.decisions = decisions
+        self.by_tally: Counter[DecisionTally] = Counter(map(_TALLY, decisions))
         self._denied = Counter(denied)
 
     def add_to(self, metrics: Metrics) -> None:
@@ -35,13 +36,16 @@ class DecisionCounts:
             metrics.detections.labels(reason).inc(count)
         for reason, count in decisions.items():
             metrics.decisions.labels(reason).inc(count)
-        throttled = sum(tally.throttled * n for tally, n in self._tallies.items())
+        throttled = sum(tally.throttled * n for tally, n in self.by_tally.items())
         metrics.claims.labels("held").inc(throttled)
 
     def _by_reason(self) -> tuple[Counter[Reason], Counter[Reason]]:
         detections: Counter[Reason] = Counter()
         decisions: Counter[Reason] = Counter()
-        for tally, count in self._tallies.items():
+        of_any: Counter[DecisionTally] = Counter()
+        for tally, count in self.by_tally.items():
+            of_any[tally.of_any or tally] += count
+        for tally, count in of_any.items():
             detections[tally.reason] += count
             decisions[Reason.GRANTED] += tally.granted * count
             for reason, campaigns in tally.outcomes:

@@ -159,10 +159,13 @@ class TriggerPartition:
 
     async def _take_in(self, records: Records) -> None:
         """Decide the records that memory can decide; put the others into the lanes."""
-        metrics = self._shared.pipeline.metrics
+        metrics, sums = self._shared.pipeline.metrics, self._shared.pipeline.sums
         taken = await self._shared.pipeline.take_in(records, self._remembered)
         self._begin(records, taken)
-        DecisionCounts(taken.refused).add_to(metrics)
+        counts = DecisionCounts(taken.refused)
+        counts.add_to(metrics)
+        if sums is not None:
+            sums.note_decided(counts)
         metrics.batch_size.observe(len(records))
         self._on_progress()
 

@@ -27,6 +27,7 @@ from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
 from engine.trigger.counts import DecisionCounts, count_sent
 from engine.trigger.decision_record import DecisionWatcher
+from engine.trigger.decision_sums import DecisionSums
 from engine.trigger.grants import Candidate, Grant, GrantMessage, TakenIn, decider, grants_of
 from engine.trigger.lanes import CompanyLane
 from rules.decision import Decision
@@ -42,7 +43,10 @@ Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
-    """The steps and their objects; `decoders` by topic. `clock` gives epoch seconds."""
+    """The steps and their objects; `decoders` by topic. `clock` gives epoch seconds.
+
+    `sums` is None where decisions are not added up.
+    """
 
     index: BeaconIndex
     claims: ClaimStep
@@ -51,6 +55,7 @@ class TriggerPipeline:
     decoders: Mapping[str, DetectionDecoder]
     metrics: Metrics
     watchers: Sequence[DecisionWatcher]
+    sums: DecisionSums | None
     max_age: float
     clock: Callable[[], float] = time.time
 
@@ -77,7 +82,11 @@ class TriggerPipeline:
                 watcher.note_claims(claimed, denied)
             # (A record may hold several detections: the offset does not tell them apart.)
             refusals = [(id(grant.detection), grant.decision) for grant in denied]
-            lane.put_grants(claimed, DecisionCounts(decisions, refusals))
+            counts = DecisionCounts(decisions, refusals)
+            if self.sums is not None:
+                self.sums.note_decided(counts)
+                self.sums.note_claims(claimed, denied)
+            lane.put_grants(claimed, counts)
         if lane.grants:
             with self.step("publish"):
                 messages = await self.composer.compose_next(lane.grants, _GRANTS)
@@ -142,7 +151,10 @@ class TriggerPipeline:
         for each in messages:
             if each.span is not None:
                 each.span.end("published")
-        count_sent(self.metrics, [each.grant for each in messages], self.clock())
+        sent = [each.grant for each in messages]
+        count_sent(self.metrics, sent, self.clock())
+        if self.sums is not None:
+            self.sums.note_sent(sent)
 
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:
         """Publish records that could not be decoded, and await the acknowledgements."""

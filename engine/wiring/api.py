@@ -38,6 +38,7 @@ from engine.redis.recent_detections import RecentDetectionStore
 from engine.redis.tail_store import TailStore
 from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
 from engine.wiring.explain import build_claim_reader, build_decision_store
+from engine.wiring.figures import build_figure_store
 from engine.wiring.role_state import role_state_store
 from engine.wiring.server_watch import sql_probe
 from engine.wiring.stores import (
@@ -173,6 +174,7 @@ def build_services(
         recent_detections=partial(_recent_detections, stores, settings),
         held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),
         forget_device=lambda company, udid: eraser.forget(DeviceKey(company, udid)),
+        day_figures=build_figure_store(settings, stores.redis).read,
         max_detection_age=settings.max_detection_age,
         clock=clock,
         limits=Limits(

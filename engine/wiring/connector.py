@@ -33,6 +33,7 @@ from engine.process.failures import redis_may_recover
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimUpdater
+from engine.wiring.figures import figure_sums
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role, Service
 
@@ -99,7 +100,10 @@ def build_connector(parts: ProcessParts) -> Role:
     claims = ClaimUpdater(
         redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
     )
-    steps = ResultPublisher(topics=topics, claims=claims, history=history, metrics=metrics)
+    sums = figure_sums(parts, time.time)
+    steps = ResultPublisher(
+        topics=topics, claims=claims, history=history, sums=sums, metrics=metrics
+    )
     dead_letters = DeadLetterPublisher(
         topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
     )
@@ -111,6 +115,8 @@ def build_connector(parts: ProcessParts) -> Role:
             await caller.close()
 
     background: dict[str, Service] = {"connector calls": run_calls, "call history": history.run}
+    if sums is not None:
+        background["connector figures"] = sums.run
     if settings.delivery == "exactly_once":
 
         def make_worker(

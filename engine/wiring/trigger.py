@@ -30,6 +30,7 @@ from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
 from engine.trigger.decision_notes import DecisionNotes
 from engine.trigger.decision_record import DecisionWatcher
+from engine.trigger.decision_sums import DecisionSums
 from engine.trigger.decision_tail import DecisionTail
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.in_flight import InFlightBytes, value_bytes
@@ -37,6 +38,7 @@ from engine.trigger.index_watch import IndexWatch
 from engine.trigger.partition import TriggerRole
 from engine.trigger.pipeline import ROLE, TriggerPipeline
 from engine.wiring.explain import build_decision_store
+from engine.wiring.figures import figure_sums
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role
 from engine.wiring.stores import Stores
@@ -51,6 +53,8 @@ def build_trigger(parts: ProcessParts) -> Role:
     index = trigger.pipeline.index
     background = {"index watch": _watch(parts, index).run}
     background |= {watcher.name: watcher.run for watcher in trigger.pipeline.watchers}
+    if (sums := trigger.pipeline.sums) is not None:
+        background[sums.name] = sums.run
     if settings.delivery == "exactly_once":
         make, transactions = transactional_consumer(
             parts, ROLE, partial(_transactional_worker, trigger)
@@ -103,6 +107,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         ),
         metrics=metrics,
         watchers=list(_watchers(parts, clock)),
+        sums=_sums(parts, clock),
         max_age=settings.max_detection_age,
         clock=clock,
     )
@@ -164,6 +169,11 @@ def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[Decis
         yield DecisionNotes(store=store, metrics=parts.metrics, clock=clock)
     watched = TailStore(**_redis_options(parts))
     yield DecisionTail(store=watched, metrics=parts.metrics, clock=clock)
+
+
+def _sums(parts: ProcessParts, clock: Callable[[], float]) -> DecisionSums | None:
+    sums = figure_sums(parts, clock)
+    return None if sums is None else DecisionSums(sums)
 
 
 def _watch(parts: ProcessParts, index: BeaconIndex) -> IndexWatch:

@@ -9,6 +9,7 @@ import os
 import time
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -45,6 +46,28 @@ def sign_in(page: BrowserPage) -> None:
     page.fill("Password", PASSWORD)
     page.press(Keys.ENTER)
     page.sees("What does not send now, and why")
+
+
+async def test_a_shop_owner_sees_what_did_not_fire(visit: BrowserVisit, world: World):
+    """Beside what fired, hour by hour, in the hours of the pier."""
+
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.sees("What did not fire, and why")
+        page.settle()
+        page.sees("not at this hour 40 90 Last boat 90")
+        page.sees("farther than the beacon reacts to 8 18")
+        zone = f"{datetime.now(UTC).astimezone(ZoneInfo('Europe/Paris')):%z}"
+        page.sees(f"Times in UTC{zone[:3]}:{zone[3:]}.")
+        plots = page.driver.find_elements(By.CSS_SELECTOR, "[data-plot] canvas")
+        assert len(plots) == 2
+        legend = page.driver.find_elements(By.CSS_SELECTOR, ".u-legend")
+        assert legend[1].text.startswith("Hour")
+        page.click("Last boat")
+        page.sees("Would it fire?")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
 
 
 async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):

@@ -1,10 +1,14 @@
 """What the console is looked at with: a venue, a campaign, a device and their figures."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 
 from catalog.models import Account, Statistic
+from engine.redis.figure_store import CompanyDay, FigureStore
+from rules.day_figures import CampaignReason, DayFigures
+from rules.model import Reason
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.integration.api.bodies import Bodies
 from tests.integration.console.visitor import Visitor, device_of
@@ -45,7 +49,26 @@ class World:
                 for back in range(10)
                 for kind in ("venue", "beacon", "campaign")
             )
+        await self._decided()
         return self
+
+    async def _decided(self) -> None:
+        """What triggers have added up, today and yesterday."""
+        company = await self.company()
+        redis = self.visitor.api.stores.redis
+        store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)
+        today = datetime.now(UTC).date()
+        closed = CampaignReason(self.ids["campaign"], Reason.OUTSIDE_HOURS)
+        for back, times in ((0, 4), (1, 5)):
+            figures = DayFigures(
+                detections=Counter({hour: times * (hour + 1) for hour in range(24)}),
+                notifications=Counter(dict.fromkeys(range(8, 20), times)),
+                reasons=Counter(
+                    {Reason.OUTSIDE_HOURS: 10 * times, Reason.TOO_FAR: 2 * times, Reason.GRANTED: 7}
+                ),
+                campaigns=Counter({closed: 10 * times}),
+            )
+            await store.add({CompanyDay(company, today - timedelta(days=back)): figures})
 
     async def company(self) -> int:
         query = select(Account.company_id).where(Account.email == OWNER)

@@ -1,9 +1,10 @@
-"""Figures by day, as the script that plots them takes them."""
+"""Figures by day and by hour, as the script that plots them takes them."""
 
 from collections.abc import Iterable, Mapping
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from api.console.moments import read_moment
 from api.console.visit import Visit
 from api.console.words import PageWords
 from api.permissions import services_of
@@ -31,6 +32,39 @@ def plot_of(
             {
                 "label": words(name),
                 "values": [by_day[day][name] if day in by_day else 0 for day in days],
+            }
+            for name in names
+        ],
+    }
+
+
+_HOUR = timedelta(hours=1)
+
+
+def first_hour(now: datetime) -> datetime:
+    """The hour, as UTC has hours, in which yesterday began by the clocks of `now`."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    return midnight.astimezone(UTC).replace(minute=0)
+
+
+def plot_of_hours(
+    found: list[dict[str, Any]], names: Iterable[str], words: PageWords, now: datetime
+) -> Mapping[str, Any] | None:
+    """A series for each name, from `first_hour` to `now`, by the clocks of `now`; its offset holds
+    for all hours. Nothing where there is no hour."""
+    begin = first_hour(now)
+    by_hour = {read_moment(each["hour"]): each for each in found}
+    passed = int((now - begin) / _HOUR) + 1
+    hours = [begin + number * _HOUR for number in range(passed)]
+    if by_hour.keys().isdisjoint(hours):
+        return None
+    return {
+        "label": words("hour"),
+        "hours": [f"{hour.astimezone(now.tzinfo):%Y-%m-%dT%H:%M}Z" for hour in hours],
+        "series": [
+            {
+                "label": words(name),
+                "values": [by_hour[hour][name] if hour in by_hour else 0 for hour in hours],
             }
             for name in names
         ],

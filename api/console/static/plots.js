@@ -1,25 +1,30 @@
 "use strict";
-// Draws the figures by day that stand in data-plot, in the page's own colours.
+// Draws the figures by day or by hour that stand in data-plot, in the page's own colours.
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   const draw = (place) => {
-    const { label, days, series } = JSON.parse(place.dataset.plot);
+    // (Hours are those of a wall clock, written as if it were in UTC.)
+    const { label, days, hours, series } = JSON.parse(place.dataset.plot);
+    const times = days || hours;
     const strokes = ["--soft", "--wait", "--accent"].slice(-series.length).map(colour);
     const text = colour("--soft"), grid = { stroke: colour("--line"), width: 1 };
     const fullest = Math.max(...series.flatMap((each) => each.values)).toLocaleString().length;
     const language = document.documentElement.lang;
     const asDay = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", timeZone: "UTC" });
+    const asHour = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" });
+    const shown = (at) => (days || at % 86400 === 0 ? asDay : asHour).format(at * 1000);
+    const steps = days ? [1, 2, 7, 14, 28, 91].map((n) => n * 86400) : [1, 3, 6, 12, 24].map((n) => n * 3600);
     const options = {
       width: place.clientWidth, height: 200,
       scales: { x: { time: true } },
-      axes: [{ stroke: text, grid: { show: false }, incrs: [1, 2, 7, 14, 28, 91].map((n) => n * 86400), values: (_, splits) => splits.map((at) => asDay.format(at * 1000)) }, { stroke: text, grid, size: 22 + 8 * fullest }],
-      series: [{ label, value: "{YYYY}-{MM}-{DD}" }, ...series.map((each, number) => ({
-        label: each.label, stroke: strokes[number], width: 2, points: { show: days.length < 3, size: 6 },
+      axes: [{ stroke: text, grid: { show: false }, incrs: steps, values: (_, splits) => splits.map(shown) }, { stroke: text, grid, size: 22 + 8 * fullest }],
+      series: [{ label, value: days ? "{YYYY}-{MM}-{DD}" : "{YYYY}-{MM}-{DD} {HH}:{mm}" }, ...series.map((each, number) => ({
+        label: each.label, stroke: strokes[number], width: 2, points: { show: times.length < 3, size: 6 },
       }))],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
     };
-    const data = [days.map((day) => Date.parse(day) / 1000), ...series.map((each) => each.values)];
+    const data = [times.map((time) => Date.parse(time) / 1000), ...series.map((each) => each.values)];
     place.replaceChildren();
     new uPlot(options, data, place);
     place.dataset.drawn = String(place.clientWidth);

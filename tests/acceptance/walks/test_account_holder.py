@@ -210,6 +210,16 @@ async def read_the_figures(holder: Holder, venue: int) -> None:
         ("by connector", "1"),
     }
 
+    async def both_were_sent() -> bool:
+        hours = await holder.get("/statistics/hours")
+        return sum(int(hour["notifications"]) for hour in hours) == 2
+
+    await eventually(both_were_sent, deadline=30, what="trigger and connector have added up")
+    assert sum(hour["detections"] for hour in await holder.get("/statistics/hours")) == 1
+    (granted,) = await holder.get("/statistics/reasons")
+    assert (granted["reason"], granted["count"]) == ("granted", 2)
+    assert {each["name"] for each in granted["campaigns"]} == {"by url", "by connector"}
+
 
 async def see_that_it_keeps_up(holder: Holder, venue: int) -> None:
     async def all_keep_up() -> bool:
@@ -254,7 +264,8 @@ async def others_are_refused(holder: Holder, venue: int) -> None:
         told = await guard.call("POST", f"/region/{venue}/beacon", beacon(minor=2), status=403)
         assert told["message"] == "needs level 2 in the permission area beacon"
         assert await other.get("/region") == []
-        assert await other.get("/statistics") == []
+        for figures in ("", "/hours", "/reasons"):
+            assert await other.get(f"/statistics{figures}") == []
         assert await other.get("/audit") == []
         for method, path in (("GET", f"/region/{venue}"), ("DELETE", f"/region/{venue}")):
             await other.call(method, path, status=404)

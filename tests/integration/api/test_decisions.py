@@ -121,6 +121,9 @@ async def test_a_redis_that_is_away_is_told(
         answer = await api.call("GET", f"/crm/{number}/decisions", owner)
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"
+        for figures in ("hours", "reasons"):
+            answer = await api.call("GET", f"/statistics/{figures}", owner)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         question = {"udid": "phone"}
         venue = (await api.call("POST", "/region", owner, Bodies().venue())).json()["id"]
         body = Bodies().campaign()

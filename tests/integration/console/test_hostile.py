@@ -1,6 +1,7 @@
 """Names, contents and pictures of strangers in every field: shown, and harmless."""
 
 import re
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,10 @@ from sqlalchemy import select
 
 from api.openapi import examples
 from catalog.models import WEEKDAYS, Account, AuditEntry, DetectionTrace, Device, Statistic
+from engine.redis.figure_store import CompanyDay, FigureStore
 from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
+from rules.day_figures import CampaignReason, DayFigures
+from rules.model import Reason
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness
 from tests.integration.console.visitor import SeenPage, Visitor
@@ -91,10 +95,18 @@ async def filled(visitor: Visitor, bodies: Bodies) -> dict[str, int]:
                 after={"name": [SCRIPT], SCRIPT: SCRIPT},
             )
         )
+        company = account.company_id
     minute = BeaconMinute(ids["venue"], ids["beacon"], int(NOW.timestamp() // 60))
     await RecentDetectionStore(
         redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0
     ).add({minute: 1})
+    store = FigureStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
+    figures = DayFigures(
+        detections=Counter({0: 3}),
+        reasons=Counter({Reason.ENDED: 3}),
+        campaigns=Counter({CampaignReason(ids["campaign"], Reason.ENDED): 3}),
+    )
+    await store.add({CompanyDay(company, NOW.date()): figures})
     return ids
 
 
@@ -103,6 +115,8 @@ def pages(ids: dict[str, int]) -> list[str]:
     return [
         "",
         "/parts/figures",
+        "/parts/hours",
+        "/parts/reasons",
         "/parts/largest/campaigns",
         "/parts/largest/beacons",
         "/parts/silent",

@@ -6,6 +6,8 @@ it took is printed (`-s`).
 
 import os
 import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -13,7 +15,10 @@ from sqlalchemy import text
 
 from api.sessions.sign_in import Passwords
 from engine.process.settings_sources import load_settings
+from engine.redis.figure_store import CompanyDay, FigureStore
 from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
+from rules.day_figures import CampaignReason, DayFigures
+from rules.model import Reason
 from tests.integration.api.counting import counted
 from tests.integration.api.harness import Harness, harness
 from tests.integration.console.visitor import Visitor
@@ -89,11 +94,14 @@ async def test_every_page_is_bounded(postgres_url: str, redis_url: str):
         where = f"/lieu/{venue}/campaign?limit=1"
         campaign = (await api.call("GET", where, visitor.headers)).json()[0]["id"]
         found = (await api.call("GET", "/crm?udid=device-7", visitor.headers)).json()
+        await fill_figures(api, visitor)
         own = f"/venues/{venue}"
         await detected(api, venue)
         for path in (
             "",
             "/parts/figures",
+            "/parts/hours",
+            "/parts/reasons",
             "/parts/largest/campaigns",
             "/parts/largest/beacons",
             "/parts/silent",
@@ -125,6 +133,32 @@ async def detected(api: Harness, venue: int) -> None:
     now = int(time.time() // 60)
     for minute in range(now - 14, now + 1):
         await store.add({BeaconMinute(venue, beacon, minute): 1 for beacon in found})
+
+
+async def fill_figures(api: Harness, visitor: Visitor) -> None:
+    """As many sums as a company may have, on each day."""
+    venues = (await api.call("GET", "/region", visitor.headers)).json()
+    where = f"/lieu/{venues[0]['id']}/campaign"
+    numbers = [each["id"] for each in (await api.call("GET", where, visitor.headers)).json()]
+    figures = DayFigures(
+        detections=Counter(dict.fromkeys(range(24), 10**9)),
+        notifications=Counter(dict.fromkeys(range(24), 10**6)),
+        reasons=Counter(dict.fromkeys(Reason, 10**9)),
+        campaigns=Counter(
+            {
+                CampaignReason(number, reason): number
+                for reason in (Reason.ENDED, Reason.THROTTLED)
+                for number in numbers[:1000]
+            }
+        ),
+    )
+    store = FigureStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
+    async with api.database.read() as session:
+        company = int(await session.scalar(text("SELECT min(id) FROM company")) or 0)
+    today = datetime.now(UTC).date()
+    for back in range(31):
+        day = CompanyDay(company, today - timedelta(days=back))
+        assert await store.add({day: figures}) == []
 
 
 async def is_bounded(api: Harness, visitor: Visitor, path: str) -> None:

@@ -1,0 +1,145 @@
+"""Adds figures up in memory, and writes the sums to Redis every few seconds.
+
+Nothing waits for it. While Redis is down sums are gathered further, within a bound; the rest is
+dropped and counted in a metric.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from catalog.chunks import chunked
+from engine.process.metrics import Metrics
+from engine.redis.figure_store import CompanyDay
+from rules.day_figures import CampaignReason, DayFigures
+
+_WRITE_SECONDS = 5.0
+# In memory: days of companies, sums by campaign of each and of all.
+_MOST_DAYS = 5_000
+_MOST_OF_A_DAY = 400
+_MOST_BY_CAMPAIGN = 100_000
+_DAYS_A_WRITE = 100
+
+
+class FigureWriter(Protocol):
+    """Where sums are written. Raises RedisError, OSError or TimeoutError."""
+
+    async def add(self, figures: Mapping[CompanyDay, DayFigures]) -> list[CompanyDay]:
+        """Add these sums; returns those that were refused. After TimeoutError some may have been
+        added."""
+
+
+class FigureSums:
+    """Sums by company and day that are not written yet. `clock` in epoch seconds."""
+
+    def __init__(
+        self,
+        *,
+        store: FigureWriter,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._errors = metrics.redis_errors
+        self._dropped = metrics.figures_dropped
+        self._clock = clock
+        self._days: dict[CompanyDay, DayFigures] = {}
+        self._by_campaign = 0
+
+    def now(self) -> datetime:
+        """The moment to whose day and hour is added what is added now."""
+        return datetime.fromtimestamp(self._clock(), UTC)
+
+    def today(self, company_id: int, now: datetime) -> DayFigures | None:
+        """The sums of a company, to be added to before the next await; None where there is no room,
+        which is counted. Sums by campaign are for `add_campaigns`."""
+        return self._day(CompanyDay(company_id, now.date()))
+
+    def add_campaigns(
+        self, figures: DayFigures, campaigns: Iterable[CampaignReason], count: int
+    ) -> None:
+        """Add so much to each campaign. Of a company with very many some are left out."""
+        sums = figures.campaigns
+        for each in campaigns:
+            if each in sums:
+                sums[each] += count
+            elif self._by_campaign >= _MOST_BY_CAMPAIGN:
+                self.drop(1)
+            elif len(sums) < _MOST_OF_A_DAY:
+                sums[each] = count
+                self._by_campaign += 1
+
+    def drop(self, count: int) -> None:
+        """Count sums that are left out."""
+        self._dropped.inc(count)
+
+    def note_notifications(self, company_id: int, count: int) -> None:
+        """So many were published for a company."""
+        now = self.now()
+        figures = self.today(company_id, now) if count else None
+        if figures is not None:
+            figures.notifications[now.hour] += count
+
+    async def run(self) -> None:
+        """Write every few seconds until cancelled, and then the rest."""
+        try:
+            while True:
+                await asyncio.sleep(_WRITE_SECONDS)
+                await self.write()
+        finally:
+            await self.write()
+
+    async def write(self) -> None:
+        """Write all that was gathered. What fails is gathered again, to be written later."""
+        gathered, self._days, self._by_campaign = self._days, {}, 0
+        parts = chunked(gathered.items(), _DAYS_A_WRITE)
+        try:
+            for part in parts:
+                if not await self._write(dict(part)):
+                    break
+        finally:
+            for part in parts:
+                self._gather(dict(part))
+
+    async def _write(self, days: Mapping[CompanyDay, DayFigures]) -> bool:
+        """Whether Redis answered."""
+        try:
+            refused = await self._store.add(days)
+        except (TimeoutError, RedisTimeoutError):
+            # Some may have been added: figures rather lack something than have it twice.
+            self._errors.inc()  # the outage is said by those whose work waits for Redis
+            self.drop(sum(figures.size for figures in days.values()))
+            return False
+        except (RedisError, OSError):
+            self._errors.inc()
+            self._gather(days)
+            return False
+        if refused:
+            self._errors.inc()
+            self._gather({place: days[place] for place in refused})
+        return True
+
+    def _gather(self, days: Mapping[CompanyDay, DayFigures]) -> None:
+        for place, figures in days.items():
+            found = self._day(place)
+            if found is None:
+                continue
+            found.detections.update(figures.detections)
+            found.notifications.update(figures.notifications)
+            found.reasons.update(figures.reasons)
+            for campaign, count in figures.campaigns.items():
+                self.add_campaigns(found, (campaign,), count)
+
+    def _day(self, place: CompanyDay) -> DayFigures | None:
+        found = self._days.get(place)
+        if found is None:
+            if len(self._days) >= _MOST_DAYS:
+                self.drop(1)
+                return None
+            found = self._days[place] = DayFigures()
+        return found

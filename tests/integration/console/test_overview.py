@@ -1,0 +1,83 @@
+"""The overview's figures by hour and by reason."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+import pytest
+from sqlalchemy import select
+
+from catalog.models import Account
+from engine.redis.figure_store import CompanyDay, FigureStore
+from rules.day_figures import CampaignReason, DayFigures
+from rules.model import Reason
+from tests.integration.api.bodies import Bodies
+from tests.integration.console.visitor import SeenPage, Visitor
+
+
+async def add(visitor: Visitor, figures: DayFigures, back: int = 0) -> None:
+    api = visitor.api
+    query = select(Account.company_id).where(Account.email == visitor.session.email)
+    async with api.database.read() as session:
+        company = int(await session.scalar(query) or 0)
+    store = FigureStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
+    await store.add({CompanyDay(company, datetime.now(UTC).date() - timedelta(days=back)): figures})
+
+
+def plot_in(page: SeenPage) -> dict[str, Any]:
+    (plot,) = [found["data-plot"] for _, found in page.tags if "data-plot" in found]
+    return dict(orjson.loads(plot or ""))
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "Asia/Kolkata", None])
+async def test_hours_of_the_venues_clocks(visitor: Visitor, bodies: Bodies, zone: str | None):
+    assert (await visitor.get("/parts/hours")).texts[0] == "No figures yet."
+    await visitor.made("/region", bodies.venue(time_zone=zone))
+    now = datetime.now(UTC)
+    await add(visitor, DayFigures(detections=Counter({now.hour: 9})))
+    page = await visitor.get("/parts/hours")
+    here = now.astimezone(ZoneInfo(zone or "UTC"))
+    plot = plot_in(page)
+    # (The hour that is now, which begins at the half of one in some zones.)
+    begun = now.replace(minute=0).astimezone(here.tzinfo)
+    assert plot["hours"][plot["series"][0]["values"].index(9)] == f"{begun:%Y-%m-%dT%H:%M}Z"
+    assert plot["hours"][0][:10] in (f"{here - timedelta(days=days):%Y-%m-%d}" for days in (1, 2))
+    assert 24 <= len(plot["hours"]) <= 50
+    offset = f"{here:%z}"
+    said = f"UTC{offset[:3]}:{offset[3:]}" if zone else "UTC"
+    assert f"Times in {said}." in page.text
+
+
+async def test_where_venues_have_different_clocks_it_is_utc(visitor: Visitor, bodies: Bodies):
+    for zone in ("Europe/Paris", "Asia/Kolkata"):
+        await visitor.made("/region", bodies.venue(time_zone=zone))
+    assert "Times in UTC." in (await visitor.get("/parts/hours")).text
+
+
+async def test_reasons(visitor: Visitor, bodies: Bodies):
+    assert (await visitor.get("/parts/reasons")).texts[0] == "No figures yet."
+    venue = await visitor.made("/region", bodies.venue())
+    where = f"/lieu/{venue}/campaign"
+    boats = await visitor.made(where, bodies.campaign(name="Boats"))
+    figures = DayFigures(
+        reasons=Counter({Reason.THROTTLED: 1200, Reason.TOO_FAR: 3, Reason.GRANTED: 5}),
+        campaigns=Counter(
+            {
+                CampaignReason(boats, Reason.THROTTLED): 1200,
+                CampaignReason(boats, Reason.GRANTED): 5,
+            }
+        ),
+    )
+    await add(visitor, figures)
+    await add(visitor, figures, back=29)
+    await add(visitor, figures, back=30)
+    page = await visitor.get("/parts/reasons")
+    assert "held back: it was sent lately 1 200 2 400 Boats 2 400" in page.text
+    assert "farther than the beacon reacts to 3 6" in page.text
+    assert "sent" not in page.texts  # what fired stands elsewhere
+    assert f"/console/venues/{venue}/campaigns/{boats}" in page.links()
+    for language, word in (("de", "zurückgehalten"), ("fr", "retenue"), ("es", "retenida")):
+        told = await visitor.get("/parts/reasons", accept_language=language)
+        assert word in told.text

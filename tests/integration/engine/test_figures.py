@@ -1,0 +1,94 @@
+"""What the trigger adds up of detections, from records to the sums in Redis."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from engine.process.cancelling import cancel
+from engine.wiring.figures import build_figure_store
+from rules.day_figures import CampaignReason, DayFigures
+from rules.model import Reason
+from tests.contract.index_writer import beacon_entry, campaign_entry, connector_entry
+from tests.integration.engine.pushed import NOW, PushedTrigger, detection, pushed_trigger
+from tests.unit.rules.records import venue
+
+MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
+SENT, HELD = (CampaignReason(1, reason) for reason in (Reason.GRANTED, Reason.THROTTLED))
+ASKED, OFF = CampaignReason(2, Reason.GRANTED), CampaignReason(3, Reason.INACTIVE)
+
+
+@pytest.fixture
+async def counting(trigger: PushedTrigger) -> PushedTrigger:
+    """At beacon 2 a campaign once an hour, one of a connector and one that is off; a beacon of
+    another company is 4."""
+    other = venue(id=2, company_id=2)
+    fields = beacon_entry([1, 2, 3], 2) | beacon_entry([5], 4, id=4, venue=other)
+    fields |= campaign_entry(1, delay=3600) | campaign_entry(3, active=False) | campaign_entry(5)
+    fields |= campaign_entry(2, format="connector", content=None)
+    await trigger.write_index(fields | connector_entry("https://shop.example/"))
+    return trigger
+
+
+async def figures(trigger: PushedTrigger, company: int = 1) -> DayFigures:
+    """As it is read once the process has ended."""
+    sums = trigger.role.pipeline.sums
+    if sums is not None:
+        task = asyncio.create_task(sums.run())
+        await asyncio.sleep(0)
+        await cancel([task])
+    store = build_figure_store(trigger.settings, trigger.redis)
+    found = await store.read(company, MOMENT.date(), MOMENT.date())
+    return found.get(MOMENT.date(), DayFigures())
+
+
+async def test_each_detection_and_each_campaign_is_counted_once(counting: PushedTrigger):
+    far, other = detection(proximity=3), detection(minor=4)
+    await counting.push(detection(), detection(seconds=1), far, far, other, detection(minor=99))
+    counting.worker = counting.assigned()  # it remembers no claims: Redis denies
+    await counting.push(detection(seconds=2), detection("second"))
+    found = await figures(counting)
+    assert found.detections == {MOMENT.hour: 6}
+    # (A connector's notifications are counted by who publishes them.)
+    assert found.notifications == {MOMENT.hour: 2}
+    assert found.campaigns == {SENT: 2, HELD: 2, ASKED: 4, OFF: 4}
+    assert found.reasons == {
+        Reason.GRANTED: 6,
+        Reason.THROTTLED: 2,
+        Reason.INACTIVE: 4,
+        Reason.TOO_FAR: 2,
+    }
+    others = await figures(counting, company=2)
+    assert (others.detections, others.reasons) == ({MOMENT.hour: 1}, {Reason.GRANTED: 1})
+    assert others.campaigns == {CampaignReason(5, Reason.GRANTED): 1}
+    # As the metrics have it.
+    for reason, count in found.reasons.items():
+        both = count + others.reasons[reason]
+        assert counting.count("decisions_total", reason=reason.value) == both
+
+
+async def test_what_is_decided_in_the_next_hour_is_of_that_hour(counting: PushedTrigger):
+    await counting.push(detection(proximity=3))
+    await figures(counting)
+    counting.now += 3600
+    await counting.push(detection(proximity=3), detection(proximity=3, seconds=3600))
+    found = await figures(counting)
+    assert found.detections == {MOMENT.hour: 1, MOMENT.hour + 1: 2}
+
+
+@pytest.fixture
+async def silent(
+    embedded_kafka: str, embedded_redis_url: str, sqlite_url: str, topic_prefix: str
+) -> AsyncIterator[PushedTrigger]:
+    async with pushed_trigger(
+        embedded_kafka, embedded_redis_url, sqlite_url, topic_prefix, decision_figures=False
+    ) as pushed:
+        yield pushed
+
+
+async def test_where_nothing_is_to_be_added_up_nothing_is(silent: PushedTrigger):
+    await silent.write_index(beacon_entry([1]) | campaign_entry(1))
+    await silent.push(detection(), detection(proximity=3))
+    assert await figures(silent) == DayFigures()
+    assert not [key async for key in silent.redis.scan_iter("*figures*")]

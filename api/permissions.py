@@ -3,17 +3,19 @@
     record       area        level 1        level 2
     profile      profile     read
     application  profile     list           create, update, delete
-    device       crm         list, read,    update
-                             decisions
+    device       crm         list, read,    update, delete
+                             decisions,
+                             held data
     venue        region      list, read     create, update, delete
     geofence     region      list, read     create, update, delete
     beacon       beacon      list, read     create, update, delete
     campaign     campaign    list, read,    create, update, delete
                              explain
     connector    connector   read, calls    update, delete, test
-    statistics   analytic    read
+    statistics   analytic    read, recent
     live         realtime    read
-    decision
+    decision,
+    role state
     audit        profile     list, of the kinds of record that the account may read
 
 Signing out and changing one's own password need a session and no level. Deleting a venue also
@@ -48,6 +50,7 @@ AREAS = {
     "connector": "connector",
     "statistics": "analytic",
     "live decision": "realtime",
+    "role state": "realtime",
     "audit": "profile",
 }
 KEY_HEADER = "x-service-key"

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from api.records.live import LiveDecisions
+from api.records.role import RoleReport
 from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
 from api.slots import TrialSlots
 from catalog.database import Database
+from catalog.forgetting import DeviceData
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.reports import CallHistory, Trial
@@ -41,8 +43,11 @@ class Services:
     service, and raises connectors.errors.NothingToTryError. `past_calls` reads the recent calls of
     a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
     about a device, the newest first, and `live_decisions` a company's decisions after a position,
-    None while too many companies are watched, `day_figures` a company's sums of the days from a
-    first to a last one; all five raise the errors of Redis.
+    None while too many companies are watched; `recent_detections` counts those of the last minutes
+    by beacon of a venue, `day_figures` has a company's sums of the days from a first to a last one,
+    and `role_reports` the reports of processes about their roles. All seven raise the errors of
+    Redis. `held_data` counts the stored data of a company's device, and `forget_device` deletes it;
+    both raise the errors of SQL and Redis.
     `max_detection_age` is in seconds.
     """
 
@@ -57,6 +62,10 @@ class Services:
     newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
     recent_decisions: Callable[[int, str], Awaitable[list[KeptDecision]]]
     live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
+    role_reports: Callable[[], Awaitable[list[RoleReport]]]
+    recent_detections: Callable[[int], Awaitable[dict[int, int]]]
+    held_data: Callable[[int, str], Awaitable[DeviceData]]
+    forget_device: Callable[[int, str], Awaitable[DeviceData]]
     day_figures: Callable[[int, date, date], Awaitable[dict[date, DayFigures]]]
     max_detection_age: float
     clock: Callable[[], datetime]

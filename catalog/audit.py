@@ -45,6 +45,8 @@ AUDITED_KINDS = tuple(_KINDS.values())
 _SECRETS = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
 # Not recorded; expire_offset only says how expire_on is written.
 _LEFT_OUT = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
+# Of a deleted person nothing stays but the number, which leads to nobody.
+_PERSONAL = (Device,)
 _LINKS = frozenset(("tags", "beacons", "geofencings"))
 _HIDDEN = "*****"
 _MOST_CHARACTERS = 200
@@ -124,6 +126,8 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
         return None
     state = inspect(item)
     fields = [f for f in state.attrs if f.key not in _LEFT_OUT and _is_loaded(item, f)]
+    if action == "delete" and isinstance(item, _PERSONAL):
+        fields = []
     if action == "edit":
         fields = [field for field in fields if field.history.has_changes()]
         if not fields:

@@ -1,11 +1,13 @@
 """Deletes all rows of SQL about one device. Daily figures stay: they name no device."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from sqlalchemy import Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from catalog.database import Database
 from catalog.models import (
     AuthenticationTrace,
     Campaign,
@@ -16,8 +18,10 @@ from catalog.models import (
 )
 from catalog.soft_deletion import with_deleted
 
+_TRACES = (DetectionTrace, AuthenticationTrace)
 # Deleted in this order. Once the device's row is locked, no recorder adds rows about it.
-_TABLES = (DetectionTrace, AuthenticationTrace, Presence)
+_TABLES = (*_TRACES, Presence)
+_PIECE = 10_000  # rows of a transaction
 
 
 class DeviceRows(NamedTuple):
@@ -27,10 +31,28 @@ class DeviceRows(NamedTuple):
     id in them identifies nobody; retention deletes them later.
     """
 
-    devices: int
-    detections: int
-    authentications: int
-    presences: int
+    devices: int = 0
+    detections: int = 0
+    authentications: int = 0
+    presences: int = 0
+
+
+class TopicRetention(NamedTuple):
+    """How long Kafka keeps a message at most; `longest` is None without a limit.
+
+    `is_known` is false if no broker told it.
+    """
+
+    is_known: bool
+    longest: timedelta | None = None
+
+
+class DeviceData(NamedTuple):
+    """What is stored about one device: rows in SQL, keys and fields in Redis, messages in Kafka."""
+
+    rows: DeviceRows
+    keys: int
+    kafka: TopicRetention
 
 
 async def campaign_ids(session: AsyncSession, company_id: int) -> Sequence[int]:
@@ -41,10 +63,10 @@ async def campaign_ids(session: AsyncSession, company_id: int) -> Sequence[int]:
 
 
 async def count_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
-    """Count the rows that `forget_device` would delete."""
+    """Count the rows that `forget_traces` and `forget_device` would delete."""
     device_id = await session.scalar(_device(company_id, udid))
     if device_id is None:
-        return DeviceRows(0, 0, 0, 0)
+        return DeviceRows()
     counts = [
         await session.scalar(
             select(func.count()).select_from(table).where(table.device_id == device_id)
@@ -54,15 +76,49 @@ async def count_device(session: AsyncSession, company_id: int, udid: str) -> Dev
     return DeviceRows(1, *(count or 0 for count in counts))
 
 
+async def forget_traces(database: Database, company_id: int, udid: str) -> DeviceRows:
+    """Delete all but the newest few thousand of the device's traces, in short transactions.
+
+    What was deleted before a failure stays deleted, so that the next attempt has less to do.
+    """
+    async with database.read() as session:
+        device_id = await session.scalar(_device(company_id, udid))
+    deleted = []
+    for table in _TRACES:
+        count = 0
+        while device_id is not None:
+            piece = await _forget_piece(database, table, device_id)
+            count += piece
+            if not piece:
+                break
+        deleted.append(count)
+    return DeviceRows(0, *deleted)
+
+
+async def _forget_piece(
+    database: Database, table: type[DetectionTrace] | type[AuthenticationTrace], device_id: int
+) -> int:
+    of_device = table.device_id == device_id
+    last = select(table.create_on).where(of_device).order_by(table.create_on)
+    async with database.write.begin() as session:
+        at = await session.scalar(last.offset(_PIECE - 1).limit(1))
+        if at is None:
+            return 0
+        done = await session.execute(delete(table).where(of_device, table.create_on <= at))
+    return max(0, getattr(done, "rowcount", 0))
+
+
 async def forget_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
     """Delete the device and the rows that refer to it, in the session's transaction."""
-    device_id = await session.scalar(_device(company_id, udid).with_for_update())
-    if device_id is None:
-        return DeviceRows(0, 0, 0, 0)
-    await session.execute(delete(Device).where(Device.id == device_id))
+    query = select(Device).where(Device.company_id == company_id, Device.udid == udid)
+    device = await session.scalar(query.with_for_update())
+    if device is None:
+        return DeviceRows()
+    await session.delete(device)
+    await session.flush()
     deleted = []
     for table in _TABLES:
-        done = await session.execute(delete(table).where(table.device_id == device_id))
+        done = await session.execute(delete(table).where(table.device_id == device.id))
         deleted.append(max(0, getattr(done, "rowcount", 0)))
     return DeviceRows(1, *deleted)
 

@@ -5,7 +5,9 @@ import ssl
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import h11
 import httpx
@@ -105,10 +107,9 @@ class ServiceCaller:
         The service may have closed the idle connection in this moment: then the request is sent
         once more over a new one. The service recognises the repeat by its idempotency-key.
         """
-        url = httpx.URL(request.url)
-        port = url.port or _DEFAULT_PORTS[url.scheme]
-        key = PoolKey(company_id, url.scheme, url.raw_host.decode("ascii"), port)
-        message = _message(url, request)
+        target = _target(request.url)
+        key = PoolKey(company_id, target.scheme, target.host, target.port)
+        message = _message(target, request)
         limits = self._limits
         budget = self._budget(company_id, limits.reply_bytes + limits.overhead_bytes)
         idle = self._pool.take_idle(key)
@@ -143,13 +144,30 @@ class ServiceCaller:
         )
 
 
-def _message(url: httpx.URL, request: Request) -> RawRequest:
-    headers = [(b"host", url.netloc), *request.headers]
+class _Target(NamedTuple):
+    """Where a url leads to: `netloc` and `path` as they are sent."""
+
+    scheme: str
+    host: str
+    port: int
+    netloc: bytes
+    path: bytes
+
+
+@lru_cache(maxsize=1024)
+def _target(url: str) -> _Target:
+    """Raises httpx.InvalidURL. Most calls of a connector have the same url."""
+    parsed = httpx.URL(url)
+    port = parsed.port or _DEFAULT_PORTS[parsed.scheme]
+    host = parsed.raw_host.decode("ascii")
+    return _Target(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
+
+
+def _message(target: _Target, request: Request) -> RawRequest:
+    headers = [(b"host", target.netloc), *request.headers]
     if request.body:
         headers.append((b"content-length", b"%d" % len(request.body)))
-    return RawRequest(
-        method=request.method, target=url.raw_path, headers=headers, body=request.body
-    )
+    return RawRequest(method=request.method, target=target.path, headers=headers, body=request.body)
 
 
 def _network_fault(error: HostUnresolvedError | OSError) -> tuple[CallFault, str]:

@@ -7,7 +7,9 @@ between the check and the connection cannot lead to a forbidden address.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
@@ -31,10 +33,18 @@ _NOT_PUBLIC: tuple[Network, ...] = (
 
 RESOLVE_SECONDS = 1.0
 _MOST_ADDRESSES = 64  # each is checked at every call
+_MOST_JUDGED = 4096
 _LONGEST_NAME = 253
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+class _Verdict(NamedTuple):
+    """What an address is: in one of the allowed networks, or public."""
+
+    is_opened: bool
+    is_public: bool
 
 
 class EgressGuard:
@@ -55,6 +65,8 @@ class EgressGuard:
         self._allowed = tuple(allow_networks)
         self._resolve = CachingResolver() if resolve is None else resolve
         self._deadline = deadline
+        # An address is what it is: only where a name leads to has to be asked again.
+        self._judged = lru_cache(maxsize=_MOST_JUDGED)(self._judge)
 
     async def check(self, url: str) -> None:
         """Raise UrlForbiddenError or HostUnresolvedError unless the url may be called now."""
@@ -73,17 +85,18 @@ class EgressGuard:
 
     async def _addresses(self, host: str, port: int, other_port: bool) -> Sequence[str]:
         found = await self._look_up(host, port)
-        addresses = [parse_address(text) for text in found]
-        allowed = [is_in(address, self._allowed) for address in addresses]
-        if other_port and not all(allowed):
+        verdicts = [self._judged(text) for text in found]
+        if other_port and not all(verdict.is_opened for verdict in verdicts):
             raise UrlForbiddenError(
                 f"port {port} is not open to connectors; accepted: 80 for http, 443 for https"
             )
-        if not all(
-            is_public(address) or opened for address, opened in zip(addresses, allowed, strict=True)
-        ):
+        if not all(verdict.is_opened or verdict.is_public for verdict in verdicts):
             raise UrlForbiddenError(f"{host} leads to an address that is not public")
         return found
+
+    def _judge(self, text: str) -> "_Verdict":
+        address = parse_address(text)
+        return _Verdict(is_in(address, self._allowed), is_public(address))
 
     async def _look_up(self, host: str, port: int) -> Sequence[str]:
         try:

@@ -22,6 +22,7 @@ from api.console.pages import (
     live,
     overview,
     places,
+    roles,
     sign_in,
     statistics,
     venues,
@@ -46,6 +47,7 @@ PageOf = Callable[[Visit], Awaitable[Response]]
 
 _PAGES: tuple[tuple[str, str, PageOf], ...] = (
     *overview.PAGES,
+    *roles.PAGES,
     *live.PAGES,
     *venues.PAGES,
     *places.PAGES,

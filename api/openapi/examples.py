@@ -278,6 +278,14 @@ DECISION: Example = {
     ],
 }
 
+HELD_DATA: Example = {
+    "detections": 41,
+    "authentications": 1,
+    "presences": 3,
+    "keys": 4,
+    "kafka": "bounded",
+    "kafka_until": "2026-12-04T22:41:00+0000",
+}
 LIVE_DECISION: Example = {
     "detected_at": "2026-11-20T21:41:00+0000",
     "decided_at": "2026-11-20T21:41:01+0000",
@@ -287,6 +295,18 @@ LIVE_DECISION: Example = {
     "reason": "granted",
     "campaigns": [{"id": 1, "name": CAMPAIGN["name"], "outcome": "granted"}],
     "left_out": 0,
+}
+
+RECENT: Example = {
+    "since": "2026-11-20T21:27:00+0000",
+    "beacons": [{"id": 1, "detections": 41}],
+}
+
+ROLE_STATE: Example = {
+    "role": "recorder",
+    "state": "behind",
+    "seconds": 12,
+    "waits_for": [],
 }
 
 # By the names of the schemas.
@@ -315,13 +335,18 @@ EXAMPLES: dict[str, Example] = {
     "ConnectorTrial": CONNECTOR_TRIAL,
     "Device": DEVICE,
     "DeviceDetail": DEVICE_DETAIL,
+    "HeldData": HELD_DATA,
+    "Forgotten": {"status": "success", "code": 200} | HELD_DATA,
     "Decision": DECISION,
     "StatisticLine": STATISTIC_LINE,
     "DayTotal": DAY_TOTAL,
     "RecordTotal": RECORD_TOTAL,
+    "BeaconDetections": RECENT["beacons"][0],
+    "RecentDetections": RECENT,
     "HourFigures": HOUR_FIGURES,
     "ReasonFigures": REASON_FIGURES,
     "LiveDecision": LIVE_DECISION,
     "LiveDecisions": {"after": "1763674861000-0", "decisions": [LIVE_DECISION]},
+    "RoleState": ROLE_STATE,
     "AuditEntry": AUDIT_ENTRY,
 }

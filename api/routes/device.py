@@ -1,6 +1,6 @@
-"""The CRM: devices, what they did, and their test flag."""
+"""The CRM: devices, what they did, their test flag, and their deletion."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import structlog
@@ -18,6 +18,7 @@ from api.permissions import AuthorizedCaller, may_read, may_write
 from api.records import device
 from api.records.decision import DecisionAnswer, shown_decisions
 from api.records.device import DeviceAnswer, DeviceDetailAnswer
+from api.records.held import ForgottenAnswer, HeldDataAnswer, shown_held
 from api.records.page import Page, Where, fetch_one
 from api.requests import DeviceUpdate
 from api.retrieval import After, Limit, listed
@@ -25,6 +26,7 @@ from api.routes.parameters import PREFIX, DeviceId
 from api.writing import write
 from catalog.fields.base import Faults, read_fields
 from catalog.fields.values import INT64
+from catalog.forgetting import DeviceData
 from catalog.models import Device
 
 router = APIRouter(prefix=PREFIX, tags=["crm"])
@@ -92,11 +94,7 @@ async def list_decisions(
     the service limits how many are kept, and may be 0. Under high load more are left out.
     """
     services, company = caller.services, caller.company_id
-    query = select(Device.udid).where(Device.id == number, Device.company_id == company)
-    async with services.database.autocommit() as session:
-        udid = await session.scalar(query)
-    if udid is None:
-        raise not_found("device")
+    udid = await _udid(caller, number)
     try:
         kept = await services.recent_decisions(company, udid)
     except (RedisError, OSError, TimeoutError) as error:
@@ -127,6 +125,52 @@ async def update_device(
         return await _detail(session, caller.company_id, number, pages)
 
     return answer(await write(caller.services, work))
+
+
+@router.get("/crm/{id}/held", **operation("Get held data", HeldDataAnswer))
+async def get_held_data(
+    caller: Annotated[AuthorizedCaller, may_read("device")], number: DeviceId
+) -> Response:
+    """How much is stored about the device's person, and until when Kafka keeps its messages."""
+    return answer(await _held(caller, number, caller.services.held_data))
+
+
+@router.delete("/crm/{id}", **operation("Delete device", ForgottenAnswer))
+async def delete_device(
+    caller: Annotated[AuthorizedCaller, may_write("device")], number: DeviceId
+) -> Response:
+    """Forget the device's person: the record, its traces, its claims and decisions.
+
+    Figures of days stay: they name no device. Kafka keeps its messages until `kafka_until`, and a
+    device that is detected again begins anew. After a 503 some traces may be gone already; try
+    again.
+    """
+    held = await _held(caller, number, caller.services.forget_device)
+    return answer({"status": "success", "code": 200} | held)
+
+
+async def _held(
+    caller: AuthorizedCaller, number: int, work: Callable[[int, str], Awaitable[DeviceData]]
+) -> Record:
+    services = caller.services
+    udid = await _udid(caller, number)
+    try:
+        data = await work(caller.company_id, udid)
+    except (RedisError, OSError, TimeoutError) as error:
+        _log.error("the data of a device cannot be reached", error=type(error).__name__)
+        raise unavailable("SQL or Redis does not answer; try again") from None
+    if not data.rows.devices:  # deleted meanwhile
+        raise not_found("device")
+    return shown_held(data, services.clock())
+
+
+async def _udid(caller: AuthorizedCaller, number: int) -> str:
+    query = select(Device.udid).where(Device.id == number, Device.company_id == caller.company_id)
+    async with caller.services.database.autocommit() as session:
+        udid = await session.scalar(query)
+    if udid is None:
+        raise not_found("device")
+    return udid
 
 
 class _TracePages(NamedTuple):

@@ -1,4 +1,4 @@
-"""GET /realtime/decisions: a live sample of the decisions of running triggers."""
+"""GET /realtime/decisions, a live sample of decisions; GET /realtime/roles, states of roles."""
 
 import re
 from collections.abc import Iterable
@@ -14,6 +14,7 @@ from api.errors import bad_fields, unavailable
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read
 from api.records.live import LiveDecision, LiveDecisionsAnswer, shown_live
+from api.records.role import RoleStateAnswer, role_states
 from api.routes.parameters import PREFIX
 from catalog.fields.values import INT64
 from rules.model import Reason
@@ -78,6 +79,23 @@ async def live_decisions(
         raise unavailable("too many companies watch at once; try again", seconds=10)
     kept = _fitting(found.decisions, venue, campaign, reason)
     return answer(shown_live(found._replace(decisions=kept)))
+
+
+@router.get("/realtime/roles", **operation("Role states", list[RoleStateAnswer]))
+async def list_role_states(
+    caller: Annotated[AuthorizedCaller, may_read("role state")],
+) -> Response:
+    """Whether the service's triggers, connectors and recorders keep up, one line a role.
+
+    Each process says it every five seconds. `waiting` names what the role waits for; `silent` is a
+    role that no process has spoken of for half a minute.
+    """
+    try:
+        reports = await caller.services.role_reports()
+    except (RedisError, OSError, TimeoutError) as error:
+        _log.error("the states of roles cannot be read", error=type(error).__name__)
+        raise unavailable("Redis, which has them, does not answer; try again") from None
+    return answer(role_states(reports))
 
 
 def _fitting(

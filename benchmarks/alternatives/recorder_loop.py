@@ -7,7 +7,7 @@ the two counts a batch again.
 import asyncio
 import os
 from collections import Counter
-from datetime import datetime
+from datetime import date, datetime
 
 import asyncpg
 import orjson
@@ -25,6 +25,9 @@ CREATE TABLE IF NOT EXISTS trace (
 CREATE TABLE IF NOT EXISTS statistic (
     day date, minor int, detections bigint, PRIMARY KEY (day, minor)
 );
+CREATE TABLE IF NOT EXISTS visitor (
+    day date, minor int, udid text, PRIMARY KEY (day, minor, udid)
+);
 CREATE TABLE IF NOT EXISTS reception (id text PRIMARY KEY, udid text, campaign int);
 """
 _DEVICES = """
@@ -34,6 +37,9 @@ ON CONFLICT (udid) DO UPDATE SET nb_beacon = d.nb_beacon + excluded.nb_beacon
 _STATISTIC = """
 INSERT INTO statistic AS s SELECT * FROM unnest($1::date[], $2::int[], $3::bigint[])
 ON CONFLICT (day, minor) DO UPDATE SET detections = s.detections + excluded.detections
+"""
+_VISITORS = """
+INSERT INTO visitor SELECT * FROM unnest($1::date[], $2::int[], $3::text[]) ON CONFLICT DO NOTHING
 """
 _NEW = """
 INSERT INTO reception SELECT * FROM unnest($1::text[], $2::text[], $3::int[])
@@ -76,19 +82,23 @@ async def record(database: asyncpg.Connection, records: list[Message]) -> None:
 
 
 async def detections(database: asyncpg.Connection, records: list[Message]) -> None:
-    """Traces, counters of devices, figures of the day."""
-    rows, devices, days = [], Counter[str](), Counter[tuple[datetime, int]]()
+    """Traces, counters of devices, figures of the day with its distinct devices."""
+    rows, devices, days = [], Counter[str](), Counter[tuple[date, int]]()
+    visitors: set[tuple[date, int, str]] = set()
     for record in records:
         seen = orjson.loads(record.value() or b"")
         at = datetime.fromisoformat(seen["detected_at"])
         udid, major, minor = seen["device"]["udid"], seen["major"], seen["minor"]
         rows.append((udid, seen["uuid"], major, minor, seen["proximity"], at))
         devices[udid] += 1
-        days[(at.replace(hour=0, minute=0, second=0), minor)] += 1
+        days[(at.date(), minor)] += 1
+        visitors.add((at.date(), minor, udid))
     await database.copy_records_to_table("trace", records=rows)
     await database.execute(_DEVICES, list(devices), list(devices.values()))
-    of_days, of_minors = [day.date() for day, _ in days], [minor for _, minor in days]
+    of_days, of_minors = [day for day, _ in days], [minor for _, minor in days]
     await database.execute(_STATISTIC, of_days, of_minors, list(days.values()))
+    columns = zip(*visitors, strict=True) if visitors else ((), (), ())
+    await database.execute(_VISITORS, *(list(column) for column in columns))
 
 
 async def notifications(database: asyncpg.Connection, records: list[Message]) -> None:

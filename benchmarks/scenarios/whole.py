@@ -36,9 +36,19 @@ _END_SECONDS = 20.0
 _NEVER = "1000000000"
 _LAP = 100  # detections, of which the same share is held each time
 _OURS, _THEIRS = "product", "loops"
+# Traces, receptions, and distinct devices of beacons. Each of these has a reception a campaign:
+# what is held was granted when the device met the beacon first.
 _COUNTS = {
-    _OURS: ("SELECT count(*) FROM detection_trace", "SELECT count(*) FROM reception"),
-    _THEIRS: ("SELECT count(*) FROM trace", "SELECT count(*) FROM reception"),
+    _OURS: (
+        "SELECT count(*) FROM detection_trace",
+        "SELECT count(*) FROM reception",
+        "SELECT count(*) FROM statistic_device WHERE kind = 'beacon'",
+    ),
+    _THEIRS: (
+        "SELECT count(*) FROM trace",
+        "SELECT count(*) FROM reception",
+        "SELECT count(*) FROM visitor",
+    ),
 }
 
 Result = dict[str, float]
@@ -99,6 +109,7 @@ class _Pair:
 
     def measured(self, workload: Workload, records: int) -> Result:
         """Of the second pair."""
+        self._campaigns = workload.campaigns
         before = workload.earlier_records(records)
         taken = (len(before), len(before) * workload.campaigns)
         with self._running() as pair:
@@ -111,27 +122,29 @@ class _Pair:
         warmed = (taken[0] + warm, taken[1] + of_warm)
         with self._running() as pair:
             self._handle(pair, every[:warm], warmed)
-            begin, used = time.perf_counter(), sum(processor_seconds(each.pid) for each in pair)
+            begin, used = time.perf_counter(), [processor_seconds(each.pid) for each in pair]
             self._handle(pair, every[warm:], (taken[0] + records, taken[1] + granted))
-            seconds = time.perf_counter() - begin
-            used = sum(processor_seconds(each.pid) for each in pair) - used
+            seconds, after = time.perf_counter() - begin, [processor_seconds(p.pid) for p in pair]
         if (sent := len(self._where.topics.notified(begins))) != granted:
             raise SystemExit(f"{self._name}: {sent:,} notifications, {granted:,} expected")
-        return {"rate": (records - warm) / seconds, "processor_us": 1e6 * used / (records - warm)}
+        count = records - warm
+        trigger, recorder = (1e6 * (b - a) / count for a, b in zip(used, after, strict=True))
+        costs = {"trigger_us": trigger, "recorder_us": recorder, "processor_us": trigger + recorder}
+        return {"rate": count / seconds, **costs}
 
     def _handle(self, pair: Processes, records: list[Record], counts: tuple[int, int]) -> None:
         self._where.topics.publish(records)
         give_up = time.monotonic() + DRAIN_SECONDS
-        while (found := asyncio.run(self._counts())) != counts:
+        wanted = (*counts, counts[1] // self._campaigns)
+        while (found := asyncio.run(self._counts())) != wanted:
             if time.monotonic() > give_up or any(each.poll() is not None for each in pair):
-                raise SystemExit(f"{self._name}: {found} traces and receptions, not {counts}")
+                raise SystemExit(f"{self._name}: {found} traces, receptions, visits; not {wanted}")
             time.sleep(_LOOK_SECONDS)
 
-    async def _counts(self) -> tuple[int, int]:
+    async def _counts(self) -> tuple[int, ...]:
         connection = await asyncpg.connect(self._url)
         try:
-            traces, receptions = _COUNTS[self._name]
-            return await connection.fetchval(traces), await connection.fetchval(receptions)
+            return tuple([await connection.fetchval(each) for each in _COUNTS[self._name]])
         finally:
             await connection.close()
 
@@ -182,12 +195,15 @@ def _sheet(found: dict[str, list[Result]]) -> Sheet:
         [
             name,
             str(ratio) if name == _OURS else "1",
-            str(Spread(each["processor_us"] for each in results)),
-            str(Spread(each["rate"] for each in results)),
+            *(
+                str(Spread(each[name] for each in results))
+                for name in ("processor_us", "trigger_us", "recorder_us", "rate")
+            ),
         ]
         for name, results in found.items()
     ]
-    columns = ["", "processor time of the loops over its", "processor, us each", "detections/s"]
+    columns = ["", "the loops' us over its", "processor, us each", "trigger", "recorder"]
+    columns.append("detections/s")
     return Sheet("The whole job: trigger and recorder, 0.1 grants a detection", columns, rows)
 
 

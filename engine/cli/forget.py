@@ -1,6 +1,7 @@
 """`proximity forget`: deletes the data of one device from SQL and Redis."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -13,14 +14,13 @@ from engine.cli.servers import redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from catalog.forgetting import DeviceRows
+    from catalog.forgetting import DeviceData, TopicRetention
     from engine.wiring.stores import Stores
 
 
 class _Found(NamedTuple):
     company: str
-    rows: "DeviceRows"
-    keys: int
+    data: "DeviceData"
 
 
 def register(app: typer.Typer) -> None:
@@ -44,13 +44,14 @@ def forget(
     """
     settings = begin_quietly(context)
     found = asyncio.run(_forget(settings, company, udid, delete=yes))
-    rows = found.rows
+    rows, keys = found.data.rows, found.data.keys
     typer.echo(
         f"{'deleted' if yes else 'would delete'}, of {for_terminal(found.company)}: "
         f"devices {rows.devices}, detections {rows.detections}, authentications "
-        f"{rows.authentications}, presences {rows.presences}, keys in Redis {found.keys}"
+        f"{rows.authentications}, presences {rows.presences}, keys in Redis {keys}"
     )
-    typer.echo(f"Kafka keeps its messages until retention: {settings.topic_prefix}*")
+    until = _until(found.data.kafka)
+    typer.echo(f"Kafka keeps its messages until retention: {settings.topic_prefix}*, {until}")
     if not yes:
         typer.echo("nothing is deleted yet: add --yes")
 
@@ -65,8 +66,6 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
     await refuse_wrong_servers(settings)
     try:
         async with open_stores(settings) as stores:
-            # Checked before anything is deleted, so that no half of the work has to be repeated.
-            await stores.redis_answers()
             return await _in_both(stores, settings, company, udid, delete=delete)
     except (RedisUrlError, DatabaseUrlError) as error:
         raise CommandError(str(error)) from None
@@ -80,20 +79,22 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
 async def _in_both(
     stores: "Stores", settings: Settings, wanted: str, udid: str, *, delete: bool
 ) -> _Found:
-    """Delete in SQL first, because the device record in Redis is a copy of SQL's."""
     from catalog.company_lookup import find_company
-    from catalog.forgetting import campaign_ids, count_device, forget_device
     from engine.redis.devices import DeviceKey
-    from engine.redis.forgetting import forget_in_redis
+    from engine.wiring.stores import device_eraser
 
-    async with stores.database.write.begin() as session:
+    async with stores.database.read() as session:
         company = await find_company(session, wanted)
-        if company is None:
-            raise CommandError(f"there is no company {wanted!r}")
-        campaigns = await campaign_ids(session, company.id)
-        key, name = DeviceKey(company.id, udid), company.name
-        rows = await (forget_device if delete else count_device)(session, *key)
-    keys = await forget_in_redis(
-        stores.redis, settings.redis_prefix, key, campaigns, only_count=not delete
-    )
-    return _Found(name, rows, keys)
+    if company is None:
+        raise CommandError(f"there is no company {wanted!r}")
+    eraser = device_eraser(settings, stores)
+    data = await (eraser.forget if delete else eraser.count)(DeviceKey(company.id, udid))
+    return _Found(company.name, data)
+
+
+def _until(kafka: "TopicRetention") -> str:
+    if not kafka.is_known:
+        return "which no broker reports"
+    if kafka.longest is None:
+        return "which one of them does not have"
+    return f"{(datetime.now(UTC) + kafka.longest):%Y-%m-%d %H:%M} UTC at the latest"

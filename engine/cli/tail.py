@@ -16,6 +16,8 @@ from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.redis.tail_store import TailedDecision, TailFilter, TailStore
 
 _BEAT_SECONDS = 1.0
@@ -119,9 +121,9 @@ async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> No
             if clock() >= beat_at:
                 beat, beat_at = beat + 1, clock() + _BEAT_SECONDS
                 beating = msgspec.structs.replace(wanted, beat=beat)
-                watching = await store.watch(place.watcher, beating)
+                await store.watch(place.watcher, beating)
                 if beat == 1:
-                    _refuse_too_many(watching)
+                    _refuse_too_many(await store.watchers(), wanted)
                     typer.echo("watching; Ctrl-C ends", err=True)
             decisions, place = await store.read(place)
             for decision in decisions:
@@ -131,14 +133,19 @@ async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> No
             await store.leave(place.watcher)
 
 
-def _refuse_too_many(watching: int) -> None:
-    from engine.redis.tail_store import MOST_WATCHERS
+def _refuse_too_many(watchers: "Mapping[str, TailFilter]", wanted: "TailFilter") -> None:
+    """Triggers serve so many of all companies, or of one, and so many companies."""
+    from engine.redis.tail_store import MOST_COMPANIES, MOST_WATCHERS
 
-    if watching > MOST_WATCHERS:
+    others = sum(each.company == wanted.company for each in watchers.values()) - 1
+    if others >= MOST_WATCHERS:
         raise CommandError(
-            f"{watching - 1} others watch already, and triggers serve {MOST_WATCHERS}: end one of "
-            "them (one that was killed is forgotten after a few seconds)"
+            f"{others} others watch already, and triggers serve {MOST_WATCHERS}: end one of them "
+            "(one that was killed is forgotten after a few seconds)"
         )
+    companies = {each.company for each in watchers.values()} - {None, wanted.company}
+    if wanted.company is not None and len(companies) >= MOST_COMPANIES:
+        raise CommandError(f"{len(companies)} other companies are watched already; try again later")
 
 
 async def _company(settings: Settings, wanted: str) -> int:

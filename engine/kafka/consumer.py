@@ -5,14 +5,14 @@ assignment.py handles each partition from its assignment to its end.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from engine.kafka.assignment import Assignment, WorkerFactory
 from engine.kafka.committer import AssignedPartition, OffsetCommitter
+from engine.kafka.consumer_lag import ConsumerLag
 from engine.kafka.partition_worker import Records
 from engine.kafka.positions import GroupOffsets, Positioner, PositionStore
 from engine.process.cancelling import cancel
@@ -22,7 +22,6 @@ log = structlog.get_logger(__name__)
 
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
-_LAG_SECONDS = 1.0
 
 
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -82,6 +81,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             drain_timeout=drain_timeout,
             on_progress=self._note_progress,
         )
+        self._lag = ConsumerLag(
+            consumer=consumer, role=role, partitions=self.partitions, metrics=metrics
+        )
 
     @property
     def assigned(self) -> bool:
@@ -93,6 +95,10 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         """The partitions that have a worker."""
         return self._assignment.partitions
 
+    def seconds_behind(self, now: float) -> float | None:
+        """How far this member is behind the ends of its partitions; None while it is not known."""
+        return self._lag.seconds_behind(now) if self._assigned_once else None
+
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop` is set or a worker fails; then drain, commit, leave the group.
 
@@ -103,7 +109,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             asyncio.create_task(work, name=f"{self._role} {name}")
             for name, work in {
                 "commits": self._committer.run(self.partitions.values),
-                "lag": self._measure_lag(),
+                "lag": self._lag.run(),
                 "topic ids": self._assignment.watch_topics(),
             }.items()
         ]
@@ -149,6 +155,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             # fetched in one assignment can never reach the worker of the next.
             for partition, records in fetched.items():
                 if partition in self.partitions:
+                    self._lag.note_fetched(partition, records)
                     self.partitions[partition].worker.offer(records)
             await asyncio.sleep(0)  # a full buffer makes getmany return without a pause
 
@@ -203,28 +210,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     self._consumer.resume(partition)
             elif self._in_flight(assigned) >= 2 * self._batch_records:
                 self._consumer.pause(partition)
-
-    async def _measure_lag(self) -> None:
-        """Set the lag of every partition with a known position, until cancelled."""
-        while True:
-            await asyncio.sleep(_LAG_SECONDS)
-            for partition, assigned in list(self.partitions.items()):
-                # Revoked meanwhile, or without a position yet: the next round measures it.
-                with suppress(IllegalStateError, TimeoutError):
-                    await self._measure(partition, assigned)
-
-    async def _measure(self, partition: TopicPartition, assigned: AssignedPartition) -> None:
-        if partition not in self._consumer.assignment():
-            return
-        end = self._consumer.highwater(partition)
-        if end is None:
-            return
-        async with asyncio.timeout(_LAG_SECONDS):
-            fetched = await self._consumer.position(partition)
-        if self.partitions.get(partition) is assigned:
-            lag = max(0, end - fetched + assigned.worker.pending)
-            labels = (self._role, partition.topic, str(partition.partition))
-            self._metrics.lag.labels(*labels).set(lag)
 
     async def _leave(self) -> None:
         """At shutdown: finish the batches in flight, commit, leave the group."""

@@ -5,6 +5,7 @@ Pure. Instants are epoch seconds.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 
 from engine.kafka.decoding import Record
@@ -22,6 +23,7 @@ from engine.recorder.rows import (
     StatisticKey,
     StoredDevice,
 )
+from engine.redis.recent_detections import BeaconMinute
 
 ChangesByDevice = dict[DeviceIdentity, DeviceChanges]
 StoredDevices = Mapping[DeviceIdentity, StoredDevice]
@@ -56,7 +58,7 @@ class NewRows(NamedTuple):
     """The rows that a batch adds to SQL besides its devices.
 
     With `only_changes` a detection gets a row only if it differs from the last one (see
-    rows_of_changes).
+    rows_of_changes). `recent` counts the detections of the last minutes, for Redis.
     """
 
     detections: Sequence[DetectionRow] = ()
@@ -64,6 +66,7 @@ class NewRows(NamedTuple):
     receptions: Sequence[ReceptionRow] = ()
     statistics: Statistics | None = None
     only_changes: bool = False
+    recent: Mapping[BeaconMinute, int] = MappingProxyType({})
 
 
 def update_device(

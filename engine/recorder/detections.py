@@ -29,6 +29,7 @@ from engine.recorder.rows import (
     DeviceIdentity,
     StatisticKey,
 )
+from engine.redis.recent_detections import MINUTES, BeaconMinute
 from rules.model import Zone
 
 Trace = Literal["all", "changes", "none"]
@@ -110,7 +111,23 @@ class CountedDetections:
             detections=() if self._trace == "none" else self._trace_rows(devices, now),
             statistics=self._statistics(devices, now),
             only_changes=self._trace == "changes",
+            recent=self._recent(devices, now),
         )
+
+    def _recent(self, devices: StoredDevices, now: float) -> dict[BeaconMinute, int]:
+        """The detections of the last minutes by beacon, test devices left out."""
+        end = now // 60 * 60 + 60
+        begin = end - 60 * MINUTES
+        tests = {device for device, stored in devices.items() if stored.test}
+        counts = Counter(
+            (beacon.venue_id, beacon.beacon_id, detection.detected_at // 60)
+            for detection, beacon, device in self._detections
+            if begin <= detection.detected_at < end and device not in tests
+        )
+        return {
+            BeaconMinute(venue, beacon, int(minute)): count
+            for (venue, beacon, minute), count in counts.items()
+        }
 
     def _trace_rows(self, devices: StoredDevices, now: float) -> list[DetectionRow]:
         return [

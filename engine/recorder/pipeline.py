@@ -7,7 +7,7 @@ recorder has advanced it, only the records after the new offset are written.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import structlog
 from aiokafka import TopicPartition
@@ -24,6 +24,7 @@ from engine.recorder.errors import (
 from engine.recorder.ledger import Ledger, LedgerTransaction
 from engine.recorder.rows import DetectionRow, PresenceKey
 from engine.recorder.sql_retry import SqlRetry
+from engine.redis.recent_detections import BeaconMinute
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +61,7 @@ class Recorder:
     """The objects that the partitions of one process share.
 
     `deadline` (seconds) bounds one transaction; `largest_pieces` has the most records that a
-    transaction takes, by topic.
+    transaction takes, by topic. `on_recent` is told the committed detections of the last minutes.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Recorder:
         readers: Mapping[str, RecordReader[Any]],
         metrics: Metrics,
         deadline: float,
+        on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None,
         largest_pieces: Mapping[str, int] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -77,6 +79,7 @@ class Recorder:
         self.readers = readers
         self.metrics = metrics
         self.sql = SqlRetry(metrics.sql_errors, deadline)
+        self.on_recent = on_recent
         self.largest_pieces = largest_pieces or {}
         self.clock = clock
         self.step = StepTimer(metrics, ROLE, clock)
@@ -156,18 +159,25 @@ class PartitionRecorder:
             if not await transaction.advance_offset(self._topic, self._partition, self._next, end):
                 raise OffsetMovedError
             counted = await self._reader.count(transaction, batch)
-            written = await _write_rows(transaction, counted)
+            written, recent = await _write_rows(transaction, counted)
         self._next, self._knows_next = end, True
         metrics.recorder_transactions.observe(self._shared.clock() - begin)
         for table, count in written.items():
             metrics.recorder_rows.labels(table).inc(count)
+        if recent:
+            self._shared.on_recent(recent)
 
 
-async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> dict[str, int]:
-    """Write the devices and the rows that need their ids. Returns the number of rows by table."""
+class _Written(NamedTuple):
+    rows: Mapping[str, int]  # by table
+    recent: Mapping[BeaconMinute, int]
+
+
+async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> _Written:
+    """Write the devices and the rows that need their ids."""
     updates = counted.device_updates()
     if not updates:
-        return {}
+        return _Written({}, {})
     now = await transaction.now()
     devices = await transaction.add_devices(updates, now)
     rows = counted.rows(devices, now.timestamp())
@@ -179,12 +189,13 @@ async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> 
     await transaction.add_receptions(rows.receptions)
     if rows.statistics is not None:
         await transaction.add_statistics(rows.statistics.figures, rows.statistics.devices)
-    return {
+    written = {
         "device": len(devices),
         "detection_trace": len(detections),
         "authentication_trace": len(rows.authentications),
         "reception": len(rows.receptions),
     }
+    return _Written(written, rows.recent)
 
 
 async def _only_changes(

@@ -5,11 +5,12 @@ client costs the triggers anything. The watcher ends when no client polls any mo
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 
 from api.records.live import LiveDecision, LiveDecisions, LiveOutcome
 from engine.redis.tail_store import (
-    MOST_WATCHERS,
+    MOST_COMPANIES,
+    PAGE_PREFIX,
     TailedDecision,
     TailFilter,
     TailStore,
@@ -18,7 +19,6 @@ from engine.redis.tail_store import (
 from rules.model import Zone
 
 _MOST_AT_ONCE = 200
-_NAME = "company-"
 # Heartbeats are epoch seconds of several hosts, whose clocks may differ.
 _GONE_SECONDS = 30
 # A first request also gets the decisions that were passed on for other clients just before.
@@ -38,28 +38,28 @@ class CompanyWatch:
     async def decisions(self, company_id: int, after: str | None) -> LiveDecisions | None:
         """The decisions after a position; None while too many companies are watched."""
         now = self._clock()
-        name = f"{_NAME}{company_id}"
-        if not await self._has_room(name, await self._store.watchers(), now):
+        name = f"{PAGE_PREFIX}{company_id}"
+        wanted = TailFilter(int(now), company_id)
+        if not await self._store.is_watching(name) and not await self._has_room(wanted, now):
             return None
-        await self._store.watch(name, TailFilter(int(now), company_id))
+        await self._store.watch(name, wanted)
         begin = after or f"{int((now - _BACK_SECONDS) * 1000)}-0"
         found, place = await self._store.read(WatchedTail(name, begin), most=_MOST_AT_ONCE)
         return LiveDecisions(place.after, [_live(each) for each in found])
 
-    async def _has_room(self, name: str, watchers: Mapping[str, TailFilter], now: float) -> bool:
-        """Whether triggers would serve one more watcher. Removes watchers without a heartbeat."""
-        dead = [each for each, wanted in watchers.items() if _has_no_heartbeat(each, wanted, now)]
-        for each in dead:
-            await self._store.leave(each)
-        return name in watchers or _is_below_limit(watchers, dead)
-
-
-def _is_below_limit(watchers: Collection[str], dead: Collection[str]) -> bool:
-    return len(watchers) - len(dead) < MOST_WATCHERS
+    async def _has_room(self, wanted: TailFilter, now: float) -> bool:
+        """Whether triggers would serve one more company. Removes watchers without a heartbeat."""
+        watchers = await self._store.watchers()
+        dead = [name for name, each in watchers.items() if _has_no_heartbeat(name, each, now)]
+        for name in dead:
+            await self._store.leave(name)
+            del watchers[name]
+        companies = {each.company for each in watchers.values()} - {None, wanted.company}
+        return len(companies) < MOST_COMPANIES
 
 
 def _has_no_heartbeat(name: str, wanted: TailFilter, now: float) -> bool:
-    return name.startswith(_NAME) and abs(now - wanted.beat) > _GONE_SECONDS
+    return name.startswith(PAGE_PREFIX) and abs(now - wanted.beat) > _GONE_SECONDS
 
 
 def _live(tailed: TailedDecision) -> LiveDecision:

@@ -1,8 +1,26 @@
-"""Deletes all that Redis holds about one device: claims, decisions, and the copy of its record."""
+"""Deletes all that SQL and Redis hold about one device; says how long Kafka keeps its messages.
 
-from collections.abc import Iterable
+`proximity forget` and the interface both use it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
 
 from catalog.chunks import chunked
+from catalog.database import Database
+from catalog.forgetting import (
+    DeviceData,
+    DeviceRows,
+    TopicRetention,
+    campaign_ids,
+    count_device,
+    forget_device,
+    forget_traces,
+)
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claims_key
 from engine.redis.decision_store import decisions_key
@@ -11,26 +29,74 @@ from engine.redis.devices import DeviceKey, copy_key
 _AT_ONCE = 500
 
 
-async def forget_in_redis(
-    redis: RedisClient,
-    prefix: str,
-    device: DeviceKey,
-    campaign_ids: Iterable[int],
-    *,
-    only_count: bool = False,
-) -> int:
-    """Delete the device's copy, decisions and claims on these campaigns. Returns how many existed.
+class DeviceEraser:
+    """Counts or deletes a device's claims, decisions, the copy of its record, and its rows.
 
-    With `only_count` nothing is deleted. Raises the errors of redis-py.
+    `deadline` bounds each call of Redis, in seconds; SQL has its own. `retention` reads Kafka's.
+    Raises the errors of SQL and Redis.
     """
-    claims = claims_key(prefix.encode(), device.udid)
-    found = 0
-    for key in (copy_key(prefix, device), decisions_key(prefix.encode(), device)):
-        found += int(await (redis.exists(key) if only_count else redis.unlink(key)))
-    for campaigns in chunked(campaign_ids, _AT_ONCE):
-        pipeline = redis.pipeline(transaction=False)
-        for campaign in campaigns:
-            field = str(campaign)
-            pipeline.hexists(claims, field) if only_count else pipeline.hdel(claims, field)
-        found += sum(await pipeline.execute())
-    return found
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        redis: RedisClient,
+        prefix: str,
+        deadline: float,
+        retention: Callable[[], Awaitable[TopicRetention]],
+    ) -> None:
+        self._database = database
+        self._redis = redis
+        self._prefix = prefix
+        self._deadline = deadline
+        self._retention = retention
+
+    async def count(self, device: DeviceKey) -> DeviceData:
+        """What `forget` would delete, and what it leaves in Kafka."""
+        async with self._database.read() as session:
+            rows = await count_device(session, *device)
+            campaigns = await campaign_ids(session, device.company_id)
+        keys = await self._in_redis(device, campaigns, only_count=True)
+        return DeviceData(rows, keys, await self._retention())
+
+    async def forget(self, device: DeviceKey) -> DeviceData:
+        """Delete it all. Safe to repeat: after an error some traces may be gone already."""
+        # Before anything is deleted: half of it would have to be done again.
+        await self._bounded(self._redis.exists(copy_key(self._prefix, device)))
+        kafka = await self._retention()
+        traces = await forget_traces(self._database, *device)
+        async with self._database.write.begin() as session:
+            rows = await forget_device(session, *device)
+            campaigns = await campaign_ids(session, device.company_id)
+            # Before the commit: without Redis the device stays, so that it can be forgotten again.
+            keys = await self._in_redis(device, campaigns, only_count=False)
+        # Until the commit a detection may have copied the record again. (A copy lives an hour.)
+        with suppress(RedisError, OSError, TimeoutError):
+            await self._bounded(self._redis.unlink(copy_key(self._prefix, device)))
+        return DeviceData(_sum(traces, rows), keys, kafka)
+
+    async def _in_redis(
+        self, device: DeviceKey, campaigns: Iterable[int], *, only_count: bool
+    ) -> int:
+        """How many keys and claims existed."""
+        redis, prefix = self._redis, self._prefix.encode()
+        claims = claims_key(prefix, device.udid)
+        found = 0
+        for key in (copy_key(self._prefix, device), decisions_key(prefix, device)):
+            call = redis.exists(key) if only_count else redis.unlink(key)
+            found += int(await self._bounded(call))
+        for listed in chunked(campaigns, _AT_ONCE):
+            pipeline = redis.pipeline(transaction=False)
+            for campaign in listed:
+                field = str(campaign)
+                pipeline.hexists(claims, field) if only_count else pipeline.hdel(claims, field)
+            found += sum(await self._bounded(pipeline.execute()))
+        return found
+
+    async def _bounded(self, call: Awaitable[Any]) -> Any:
+        async with asyncio.timeout(self._deadline):
+            return await call
+
+
+def _sum(traces: DeviceRows, rest: DeviceRows) -> DeviceRows:
+    return DeviceRows(*(one + other for one, other in zip(traces, rest, strict=True)))

@@ -17,6 +17,16 @@ _NEARLY_FULL = 0.9
 _NO_EVICTION = "noeviction"
 
 
+async def redis_time(redis: RedisClient) -> float:
+    """Epoch seconds on the clock of Redis, or of one node of a cluster."""
+    if isinstance(redis, RedisCluster):
+        found = await redis.time(target_nodes=RedisCluster.RANDOM)
+    else:
+        found = await redis.time()
+    seconds, microseconds = found
+    return float(seconds) + float(microseconds) / 1_000_000
+
+
 class RedisInspection:
     """Checks memory and eviction policy of every node; logs when a danger begins and ends.
 

@@ -14,7 +14,9 @@ import msgspec
 
 from catalog.redis_connection import RedisClient
 
-MOST_WATCHERS = 8
+MOST_WATCHERS = 8  # of all companies, or of one
+MOST_COMPANIES = 250
+PAGE_PREFIX = "company-"  # of the watcher that the pages of a company share
 _MOST_KEPT = 2000  # in a stream
 _LEASE_MS = 10_000
 _BLOCK_MS = 250
@@ -67,6 +69,20 @@ _read_filter = msgspec.msgpack.Decoder(TailFilter).decode
 _read_decision = msgspec.msgpack.Decoder(TailedDecision).decode
 
 
+def served_watchers(watchers: Mapping[str, TailFilter]) -> list[str]:
+    """The names of those that triggers serve.
+
+    Those that watch every company, and those of each company: MOST_WATCHERS of each, pages first,
+    and MOST_COMPANIES companies.
+    """
+    by_company: dict[int | None, list[str]] = {None: []}
+    for name in sorted(watchers, key=lambda name: (not name.startswith(PAGE_PREFIX), name)):
+        company = watchers[name].company
+        if company in by_company or len(by_company) <= MOST_COMPANIES:
+            by_company.setdefault(company, []).append(name)
+    return [name for names in by_company.values() for name in names[:MOST_WATCHERS]]
+
+
 class TailStore:
     """Both ends of the tail. `deadline` in seconds. Raises RedisError, OSError or TimeoutError."""
 
@@ -87,6 +103,11 @@ class TailStore:
         pipeline.hlen(self._watchers)
         watching: int = (await self._run(pipeline))[-1]
         return watching
+
+    async def is_watching(self, watcher: str) -> bool:
+        """Whether it is registered."""
+        async with asyncio.timeout(self._deadline):
+            return bool(await self._redis.hexists(self._watchers, watcher))
 
     async def leave(self, watcher: str) -> None:
         """Remove `watcher` and its stream."""

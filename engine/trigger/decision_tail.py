@@ -1,4 +1,4 @@
-"""Shows decisions as they happen to those who watch (`proximity tail`).
+"""Shows decisions as they happen to those who watch (`proximity tail`, the console).
 
 Once a second the trigger asks Redis who watches; while nobody does, that is all it costs. A watcher
 is written a bounded number of the decisions that fit its filter, a few times a second, with the
@@ -7,29 +7,29 @@ number of those left out. No batch waits for it.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 
 from redis.exceptions import RedisError
 
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.process.metrics import Metrics
-from engine.redis.tail_store import (
-    MOST_WATCHERS,
-    CampaignOutcome,
-    TailedDecision,
-    TailFilter,
-    TailStore,
-)
+from engine.redis.tail_store import TailFilter, TailStore, served_watchers
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.decision_record import SHARED, DecidedDetection, decided_by_claims
+from engine.trigger.decision_record import DecidedDetection, decided_by_claims
 from engine.trigger.grants import Grant
+from engine.trigger.watchers import (
+    Beacons,
+    Watcher,
+    WatcherTable,
+    first_detections,
+    share_room,
+)
 from rules.decision import Decision
 
 _LOOK_SECONDS = 1.0
 _WRITE_SECONDS = 0.2
 _GONE_SECONDS = 5.0  # without a sign of life
-_MOST_A_WRITE = 20  # decisions of a process for a watcher: a hundred a second
 _MOST_SEEN = 1000  # watchers, killed ones among them
 
 
@@ -48,8 +48,9 @@ class DecisionTail:
         self._store = store
         self._errors = metrics.redis_errors
         self._clock = clock
-        self._seen: dict[str, _Watcher] = {}
-        self._watchers: dict[str, _Watcher] = {}  # those that are served
+        self._seen: dict[str, Watcher] = {}
+        self._watchers: dict[str, Watcher] = {}  # those that are served
+        self._table = WatcherTable([])
 
     def note_refused(
         self,
@@ -60,17 +61,40 @@ class DecisionTail:
         """Detections that fire nothing, each with its decision."""
         if not self._watchers:
             return
-        now = self._clock()
-        for detection, decision in zip(detections, decisions, strict=True):
-            self._pass_on(DecidedDetection(detection, beacons[detection.key], decision), now)
+        now, begin = self._clock(), 0
+        while begin < len(detections):
+            looking = self._table.looking_at(beacons)
+            end = len(detections)
+            if looking:
+                decided = zip(detections[begin:], decisions[begin:], strict=True)
+                end = begin + _look(decided, beacons, looking, now)
+            self._table.leave_out(detections[begin:end], beacons, looking)
+            if looking:
+                self._table.refresh()
+            begin = end
 
     def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
-        """Grants that hold their claim or need none, and those that were denied one."""
-        if not self._watchers:
+        """Grants that hold their claim or need none, and those that were denied one.
+
+        They are those of a lane: of one company.
+        """
+        if not self._watchers or not (claimed or denied):
             return
-        now = self._clock()
+        group = self._table.group_of((claimed or denied)[0].beacon)
+        if not group:
+            return
+        count = len({id(each.detection) for each in chain(claimed, denied)})
+        if all(watcher.is_plain for watcher in group):
+            most = max(watcher.room for watcher in group)
+            claimed, denied = first_detections(claimed, denied, most)
+        now, looked_at = self._clock(), 0
         for decided in decided_by_claims(claimed, denied):
-            self._pass_on(decided, now)
+            looked_at += 1
+            for watcher in group:
+                watcher.offer(decided, now)
+        for watcher in group:
+            watcher.left_out += count - looked_at
+        self._table.refresh()
 
     async def run(self) -> None:
         """Ask who watches, and write to the watchers, until cancelled."""
@@ -87,98 +111,54 @@ class DecisionTail:
             except (RedisError, OSError, TimeoutError):
                 # The outage is said by those whose work waits for Redis.
                 self._errors.inc()
-                self._watchers.clear()
+                self._serve({})
             await asyncio.sleep(_WRITE_SECONDS if self._watchers else _LOOK_SECONDS)
 
     def _note_watchers(self, found: Mapping[str, TailFilter], now: float) -> list[str]:
         """Serve the first few that are alive. Returns those that have not moved for a while: they
         were killed, and their places are others'."""
-        seen: dict[str, _Watcher] = {}
+        seen: dict[str, Watcher] = {}
         for name, wanted in islice(found.items(), _MOST_SEEN):
-            watcher = self._seen.get(name) or _Watcher(wanted, now)
+            watcher = self._seen.get(name) or Watcher(wanted, now)
             if watcher.wanted != wanted:
                 watcher.wanted, watcher.beat_at = wanted, now
             seen[name] = watcher
         alive = [name for name, each in seen.items() if now - each.beat_at < _GONE_SECONDS]
         self._seen = seen
-        self._watchers = {name: seen[name] for name in alive[:MOST_WATCHERS]}
+        served = served_watchers({name: seen[name].wanted for name in alive})
+        self._serve({name: seen[name] for name in served})
         return [name for name in seen if name not in alive]
 
-    def _pass_on(self, decided: DecidedDetection, now: float) -> None:
-        for watcher in self._watchers.values():
-            if _fits(decided, watcher.wanted):
-                watcher.take(decided, now)
+    def _serve(self, watchers: dict[str, Watcher]) -> None:
+        self._watchers = watchers
+        self._table = WatcherTable(watchers.values())
 
     async def _write(self) -> None:
+        share_room(self._watchers.values())
         to_write = {}
         for name, watcher in self._watchers.items():
             if watcher.gathered:
                 to_write[name], watcher.gathered = watcher.gathered, []
+        self._table.refresh()
         if to_write:
             await self._store.write(to_write)
 
 
-class _Watcher:
-    """One who watches; `beat_at` is when its last sign of life was seen."""
-
-    def __init__(self, wanted: TailFilter, beat_at: float) -> None:
-        self.wanted = wanted
-        self.beat_at = beat_at
-        self.gathered: list[TailedDecision] = []
-        self.left_out = 0
-
-    def take(self, decided: DecidedDetection, now: float) -> None:
-        if len(self.gathered) >= _MOST_A_WRITE:
-            self.left_out += 1
-            return
-        self.gathered.append(_told(decided, now, self.left_out))
-        self.left_out = 0
-
-
-def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
-    if wanted.udid is not None and wanted.udid != decided.detection.message.device.udid:
-        return False
-    company = None if decided.beacon is None else decided.beacon.company_reference.id
-    if wanted.company is not None and wanted.company != company:
-        return False
-    if wanted.campaign is None and wanted.reason is None:
-        return True
-    outcomes = list(_outcomes(decided))
-    if wanted.campaign is not None:
-        outcomes = [each for each in outcomes if wanted.campaign in _names(each)]
-        if not outcomes:
-            return False
-    reasons = {reason for _, _, reason in outcomes} or {decided.reason.value}
-    return wanted.reason is None or wanted.reason in reasons
-
-
-def _outcomes(decided: DecidedDetection) -> Iterator[CampaignOutcome]:
-    """Each campaign of the beacon; of a detection that was refused each has that reason."""
-    if decided.beacon is None:
-        return
-    listed = decided.outcomes()
-    by_number = {number: reason for reason, numbers in listed.items() for number in numbers}
-    for campaign in decided.beacon.campaigns:
-        outcome = by_number.get(campaign.id, decided.reason.value)
-        yield CampaignOutcome(campaign.id, campaign.name, outcome)
-
-
-def _told(decided: DecidedDetection, now: float, left_out: int) -> TailedDecision:
-    detection, beacon = decided.detection, decided.beacon
-    uuid, major, minor = detection.key
-    return TailedDecision(
-        detection.detected_at,
-        now,
-        None if beacon is None else beacon.company_reference.id,
-        "" if beacon is None else beacon.venue_reference.name,
-        f"{uuid}:{major}:{minor}" if beacon is None else beacon.reference.name,
-        int(detection.zone),
-        decided.reason.value,
-        [] if decided.reason in SHARED else list(_outcomes(decided)),
-        left_out,
-    )
-
-
-def _names(outcome: CampaignOutcome) -> tuple[str, str]:
-    number, name, _ = outcome
-    return str(number), name.casefold()
+def _look(
+    decided: Iterable[tuple[DecodedDetection, Decision]],
+    beacons: Beacons,
+    looking: Mapping[BeaconKey, Sequence[Watcher]],
+    now: float,
+) -> int:
+    """Offer each to those who look, until one of them has no more room. How many were offered."""
+    count = 0
+    for detection, decision in decided:
+        count += 1
+        group = looking.get(detection.key)
+        if group is None:
+            continue
+        outcome = DecidedDetection(detection, beacons[detection.key], decision)
+        filled = [watcher.offer(outcome, now) for watcher in group]
+        if any(filled):
+            break
+    return count

@@ -34,12 +34,20 @@ from engine.redis.claim_reader import ClaimReader
 from engine.redis.company_watch import CompanyWatch
 from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceKey
+from engine.redis.recent_detections import RecentDetectionStore
 from engine.redis.tail_store import TailStore
 from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
 from engine.wiring.explain import build_claim_reader, build_decision_store
 from engine.wiring.figures import build_figure_store
+from engine.wiring.role_state import role_state_store
 from engine.wiring.server_watch import sql_probe
-from engine.wiring.stores import Stores, catalog_limits, open_stores, refuse_old_schema
+from engine.wiring.stores import (
+    Stores,
+    catalog_limits,
+    device_eraser,
+    open_stores,
+    refuse_old_schema,
+)
 from rules.explanation import HeldClaim
 from rules.kept_decision import KeptDecision
 
@@ -142,6 +150,7 @@ def build_services(
     attempts = LoginAttempts(
         redis=stores.redis, prefix=settings.redis_prefix, allowance=allowance, clock=time.monotonic
     )
+    eraser = device_eraser(settings, stores)
     return Services(
         database=stores.database,
         sessions=Sessions(database=stores.database, revision=revision, clock=clock),
@@ -161,6 +170,10 @@ def build_services(
         newest_claims=partial(_newest_claims, build_claim_reader(settings, stores.redis)),
         recent_decisions=partial(_decisions, build_decision_store(settings, stores.redis)),
         live_decisions=_company_watch(settings, stores).decisions,
+        role_reports=role_state_store(settings, stores).read,
+        recent_detections=partial(_recent_detections, stores, settings),
+        held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),
+        forget_device=lambda company, udid: eraser.forget(DeviceKey(company, udid)),
         day_figures=build_figure_store(settings, stores.redis).read,
         max_detection_age=settings.max_detection_age,
         clock=clock,
@@ -192,6 +205,13 @@ async def _newest_claims(
 
 async def _decisions(store: DecisionStore, company_id: int, udid: str) -> list[KeptDecision]:
     return await store.read(DeviceKey(company_id, udid))
+
+
+async def _recent_detections(stores: Stores, settings: Settings, venue_id: int) -> dict[int, int]:
+    store = RecentDetectionStore(
+        redis=stores.redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
+    )
+    return await store.read(venue_id, time.time())
 
 
 def _company_watch(settings: Settings, stores: Stores) -> CompanyWatch:

@@ -20,13 +20,15 @@ from engine.recorder.notifications import NotificationReader
 from engine.recorder.pipeline import ROLE, Recorder, RecordReader
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.postgresql_retention import PostgresRetentionStore
+from engine.recorder.recent_counts import RecentCounts
 from engine.recorder.recorded_positions import RecordedPositions
 from engine.recorder.retention import Retention, RetentionStore
 from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteRetentionStore
+from engine.redis.inspection import redis_time
+from engine.redis.recent_detections import RecentDetectionStore
 from engine.wiring.kafka import role_consumer
 from engine.wiring.role import ProcessParts, Role
-from engine.wiring.server_watch import redis_time
 
 _DAY_SECONDS = 86_400.0
 
@@ -42,11 +44,13 @@ def build_recorder(parts: ProcessParts) -> Role:
     else:
         ledger, store = SqliteLedger(database.engine), SqliteRetentionStore(database.engine)
     decoders = detection_decoders(settings, registry_errors=parts.metrics.registry_errors)
+    recent = _recent(parts)
     recorder = Recorder(
         ledger=ledger,
         readers=_readers(parts, ledger, decoders),
         metrics=parts.metrics,
         deadline=settings.recorder_timeout,
+        on_recent=recent.note,
         largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
     )
     consumer = role_consumer(parts, ROLE)(
@@ -63,7 +67,7 @@ def build_recorder(parts: ProcessParts) -> Role:
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"retention": _retention(parts, store).run},
+        background={"retention": _retention(parts, store).run, recent.name: recent.run},
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"sql"},
     )
@@ -101,6 +105,14 @@ def _readers(
             rule=rule,
         ),
     }
+
+
+def _recent(parts: ProcessParts) -> RecentCounts:
+    settings = parts.settings
+    store = RecentDetectionStore(
+        redis=parts.stores.redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
+    )
+    return RecentCounts(store=store, metrics=parts.metrics)
 
 
 def _oldest_delivery(settings: Settings) -> float:

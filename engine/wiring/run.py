@@ -13,6 +13,7 @@ from engine.wiring.connector import build_connector
 from engine.wiring.kafka import open_broker_probe, open_publisher
 from engine.wiring.recorder import build_recorder
 from engine.wiring.role import Builder, ProcessParts, Role
+from engine.wiring.role_state import RoleStateWriter, role_state_store
 from engine.wiring.server_watch import ServerWatch, clock_skew, server_checks
 from engine.wiring.stores import open_stores, refuse_old_schema
 from engine.wiring.trigger import build_trigger
@@ -61,13 +62,19 @@ async def run_roles(
         inspection = RedisInspection(
             redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
         )
-        watch = ServerWatch(probes=checks.values(), inspection=inspection, clocks=clocks)
+        watch = ServerWatch(probes=checks, inspection=inspection, clocks=clocks)
         health = HealthServer(
             registry=metrics.registry,
             checks=_checks(roles, checks, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
             listener=None if parent is None else parent.listener,
+        )
+        states = RoleStateWriter(
+            store=role_state_store(settings, stores),
+            roles=roles,
+            failing=lambda: watch.failing,
+            metrics=metrics,
         )
         if on_started is not None:
             on_started(health.port)
@@ -81,6 +88,7 @@ async def run_roles(
                 "outbox drain": stores.drain_outbox(metrics.index_lag.set),
                 "metrics port": health.run(),
                 "server watch": watch.run(),
+                "role states": states.run(),
             },
             stop=stop,
         )

@@ -10,13 +10,12 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from catalog.redis_connection import RedisClient
 from engine.kafka.broker_probe import BrokerProbe
 from engine.process.clock_skew import ClockSkew, ReadClock
 from engine.process.health import PROBE, Check, ServerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.inspection import RedisInspection
+from engine.redis.inspection import RedisInspection, redis_time
 from engine.wiring.stores import Stores
 
 _ASK_SECONDS = 5.0
@@ -75,29 +74,20 @@ def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSke
     )
 
 
-async def redis_time(redis: RedisClient) -> float:
-    """Epoch seconds on the clock of Redis, or of one node of a cluster."""
-    if isinstance(redis, RedisCluster):
-        found = await redis.time(target_nodes=RedisCluster.RANDOM)
-    else:
-        found = await redis.time()
-    seconds, microseconds = found
-    return float(seconds) + float(microseconds) / 1_000_000
-
-
 class ServerWatch:
     """Runs every check each 5 s, and inspects Redis and the clocks each 10 s.
 
-    The probes count and log failures.
+    The probes count and log failures. `failing` names the checks that failed the last time.
     """
 
     def __init__(
         self,
         *,
-        probes: Collection[Check],
+        probes: Mapping[str, Check],
         inspection: RedisInspection,
         clocks: ClockSkew,
     ) -> None:
+        self.failing: Collection[str] = ()
         self._probes = probes
         self._inspection = inspection
         self._clocks = clocks
@@ -110,7 +100,9 @@ class ServerWatch:
         )
 
     async def _ask(self) -> None:
-        await asyncio.gather(*(probe() for probe in self._probes))
+        answers = await asyncio.gather(*(probe() for probe in self._probes.values()))
+        probed = zip(self._probes, answers, strict=True)
+        self.failing = [name for name, has_answered in probed if not has_answered]
 
     async def _look(self) -> None:
         looks = [self._inspection.look, *map(self._measure, self._clocks.servers)]

@@ -16,9 +16,11 @@ from catalog.index.writer import IndexStore
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import RedisClient, connect_redis
+from engine.kafka.topic_retention import RetentionReader
 from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
 from engine.process.settings import Settings
+from engine.redis.forgetting import DeviceEraser
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +70,17 @@ def catalog_limits(settings: Settings) -> CatalogLimits:
         venue_campaigns=settings.venue_campaigns,
         venue_beacons=settings.venue_beacons,
         beacon_open_campaigns=settings.beacon_open_campaigns,
+    )
+
+
+def device_eraser(settings: Settings, stores: Stores) -> DeviceEraser:
+    """What deletes a device's data."""
+    return DeviceEraser(
+        database=stores.database,
+        redis=stores.redis,
+        prefix=settings.redis_prefix,
+        deadline=settings.redis_timeout,
+        retention=RetentionReader(settings).read,
     )
 
 

@@ -52,6 +52,7 @@ async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncItera
         secret_key="a passphrase of the test",
         connector_allow_networks="127.0.0.0/8",
         api_port=0,
+        kafka_bootstrap_servers="127.0.0.1:9",
     )
     await make_schema(sqlite_url)
     passwords = Passwords()

@@ -56,9 +56,10 @@ class BrowserPage:
         self.driver.get(self._site + path)
 
     def click(self, text: str) -> None:
-        """Click the button or the link that says so."""
+        """Click the button, the link or the box that says so."""
         quoted = json.dumps(text)
-        path = f"//*[self::a or self::button or self::summary][normalize-space()={quoted}]"
+        names = "self::a or self::button or self::summary or self::label"
+        path = f"//*[{names}][normalize-space()={quoted}]"
         self._act(lambda: self.driver.find_element(By.XPATH, path).click(), text)
 
     def fill(self, label: str, text: str) -> None:

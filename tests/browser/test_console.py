@@ -17,6 +17,8 @@ from selenium.webdriver.common.keys import Keys
 
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
+from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
+from engine.redis.role_states import RoleStateStore
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
 from rules.kept_decision import KeptDecision
 from rules.model import Zone
@@ -168,6 +170,30 @@ async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
     assert device["test"] is True
 
 
+async def test_support_forgets_a_person(visit: BrowserVisit, world: World):
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Devices")
+        page.click("anna")
+        page.click("Forget this person")
+        page.sees("What is stored about this device")
+        page.sees("Kafka keeps its messages until")
+        page.click("Forget now")
+        # The browser waits for the second step.
+        page.click("Yes, delete it for good")
+        page.click("Forget now")
+        page.sees("What was deleted")
+        page.click("Devices")
+        page.sees("No device yet.")
+        page.click("Audit")
+        page.sees("deleted device")
+        assert "anna" not in page.text
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    assert (await visit.harness.call("GET", "/crm", visit.headers)).json() == []
+
+
 async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: World):
     async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
 
@@ -230,6 +256,65 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
     await asyncio.sleep(2.5)
     assert await beat() == seen
     assert await visit.walk(lambda page: page.complaints()) == []
+
+
+async def test_the_overview_says_how_the_service_keeps_up(visit: BrowserVisit, world: World):
+    redis = visit.harness.stores.redis
+    store = RoleStateStore(redis=redis, prefix="proximity:", deadline=10.0)
+    await store.write("a", "recorder", behind=12.3, waits_for=[])
+    await store.write("a", "trigger", behind=0.1, waits_for=[])
+
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.sees("The trigger is up to date")
+        page.sees("The recorder is 12 s behind")
+        page.sees("No connector has been heard from within a day")
+        assert page.complaints() == []
+
+    def anew(page: BrowserPage) -> None:
+        page.sees("The recorder waits for the database")
+        assert page.complaints() == []
+
+    await visit.walk(steps)
+    await store.write("a", "recorder", behind=None, waits_for=["sql"])
+    await visit.walk(anew)
+
+
+async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world: World):
+    redis = visit.harness.stores.redis
+    store = RecentDetectionStore(redis=redis, prefix="proximity:", deadline=10.0)
+    beacon = (world.ids["venue"], world.ids["beacon"])
+
+    async def detect(count: int) -> None:
+        await store.add({BeaconMinute(*beacon, int(time.time() // 60)): count})
+
+    def steps(page: BrowserPage) -> None:
+        sign_in(page)
+        page.click("Venues")
+        page.click("Pier")
+        page.sees("The last 15 minutes")
+        page.sees("41 detections since")
+        circles = page.driver.find_elements(By.CSS_SELECTOR, ".circles circle")
+        door = page.driver.find_element(By.CSS_SELECTOR, ".plan .dot circle")
+        (circle,) = [each.rect for each in circles]
+        place = door.rect
+        # Around the beacon, and not in the way of the pointer.
+        for side, length in (("x", "width"), ("y", "height")):
+            middle = place[side] + place[length] / 2
+            assert abs(circle[side] + circle[length] / 2 - middle) < 2
+        assert circle["width"] > place["width"]
+        wide = page.driver.find_element(By.ID, "plan").rect["width"]
+        page.drag(page.field("Door"), round(2 * wide / 30), 0)
+        page.sees("Door: Placed. x 7, y 5")
+
+    def anew(page: BrowserPage) -> None:
+        page.sees("50 detections since")
+        assert page.complaints() == []
+
+    await detect(41)
+    await visit.walk(steps)
+    await detect(9)
+    await visit.walk(anew)
 
 
 async def test_by_keyboard_alone(visit: BrowserVisit, world: World):

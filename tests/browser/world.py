@@ -90,6 +90,7 @@ class World:
             f"{own}/geofences/new",
             "/devices",
             f"/devices/{self.ids['device']}",
+            f"/devices/{self.ids['device']}/held",
             "/connector",
             "/statistics",
             "/audit",

@@ -5,11 +5,12 @@ import pytest
 from catalog.redis_connection import RedisClient
 from engine.redis.company_watch import CompanyWatch
 from engine.redis.tail_store import (
-    MOST_WATCHERS,
+    MOST_COMPANIES,
     CampaignOutcome,
     TailedDecision,
     TailFilter,
     TailStore,
+    served_watchers,
 )
 
 NOW = 1_795_200_000.0
@@ -78,11 +79,23 @@ async def test_so_many_companies_and_no_more(
     watch: CompanyWatch, store: TailStore, clock: Clock
 ) -> None:
     await store.watch("somebody's tail", TailFilter(3))
-    for company in range(1, MOST_WATCHERS):
-        assert await watch.decisions(company, None) is not None
-    assert await watch.decisions(99, None) is None
+    for company in range(1, MOST_COMPANIES + 1):
+        await store.watch(f"company-{company}", TailFilter(int(NOW), company))
+    assert await watch.decisions(9999, None) is None
     assert await watch.decisions(1, None) is not None
     # Pages that were closed leave their room to others; a tail on a terminal keeps its own.
     clock.now += 60
-    assert await watch.decisions(99, None) is not None
-    assert set(await store.watchers()) == {"somebody's tail", "company-99"}
+    assert await watch.decisions(9999, None) is not None
+    assert set(await store.watchers()) == {"somebody's tail", "company-9999"}
+
+
+def test_who_is_served() -> None:
+    """Some of those that watch everything, and some of each company; pages before terminals."""
+    everywhere = {f"a{number}": TailFilter(1) for number in range(10)}
+    of_one = {f"b{number}": TailFilter(1, 7) for number in range(10)}
+    pages = {f"company-{number}": TailFilter(1, number) for number in range(1, MOST_COMPANIES + 9)}
+    served = served_watchers(everywhere | of_one | pages)
+    assert [name for name in served if name in everywhere] == [f"a{n}" for n in range(8)]
+    assert [name for name in served if name in of_one] == [f"b{n}" for n in range(7)]
+    assert len([name for name in served if name in pages]) == MOST_COMPANIES
+    assert "company-7" in served

@@ -190,6 +190,26 @@ async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
         assert len(seen.values) == 400
 
 
+async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -> None:
+    begun = time.time()
+    await publish(settings, messages(topic, 0, 40))
+    may_go_on = asyncio.Event()
+
+    async def handle(_partition: TopicPartition, _records: Records) -> None:
+        await may_go_on.wait()
+
+    async with member(settings, topic, handle) as one:
+        behind = one.consumer.seconds_behind
+        assert behind(time.time()) is None  # without its share it does not know
+        await eventually(lambda: behind(time.time()) is not None, deadline=30)
+        # By the records' own time of publishing.
+        in_a_minute = behind(begun + 60)
+        assert in_a_minute is not None
+        assert 60 - (time.time() - begun) <= in_a_minute <= 60.1
+        may_go_on.set()
+        await eventually(lambda: behind(begun + 60) == 0, deadline=30)
+
+
 async def test_a_batch_that_takes_too_long_is_given_up_when_stopping(
     broker: str, topic_prefix: str
 ) -> None:

@@ -45,9 +45,29 @@ async def mark(visit: Visit) -> Response:
     return visit.leave(f"/devices/{visit.number('id')}")
 
 
+async def show_held(visit: Visit) -> Response:
+    """What is stored about a person, with the button that deletes it."""
+    path = f"/crm/{visit.number('id')}"
+    (device,) = (await visit.interface.read(path, limit=1))["device"]
+    held = await visit.interface.read(f"{path}/held")
+    return visit.page("held.html", device=device, held=held)
+
+
+async def forget(visit: Visit) -> Response:
+    """Delete it, and say how much it was, and what Kafka keeps."""
+    if not visit.form.is_on("sure"):
+        return await show_held(visit)
+    reply = await visit.interface.call("DELETE", f"/crm/{visit.number('id')}")
+    if not reply.is_good:
+        raise RefusedError(reply.status, reply.message)
+    return visit.page("forgotten.html", held=reply.body)
+
+
 PAGES = (
     ("GET", "/devices", show_list),
     ("GET", "/devices/{id:int}", show_one),
     ("GET", "/devices/{id:int}/decisions", decisions),
     ("POST", "/devices/{id:int}/test", mark),
+    ("GET", "/devices/{id:int}/held", show_held),
+    ("POST", "/devices/{id:int}/forget", forget),
 )

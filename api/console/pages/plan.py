@@ -1,5 +1,6 @@
 """The plan of a venue as a drawing: how large it is, and where each beacon stands."""
 
+import math
 import re
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-
 _EMPTY_SIDE = 20
 _DOTS_A_SIDE = 80
 _LINES_A_SIDE = 16
+_CIRCLES_A_SIDE = 14
 
 
 class PlacedBeacon(NamedTuple):
@@ -17,6 +19,16 @@ class PlacedBeacon(NamedTuple):
     x: int
     y: int
     colour: str
+
+
+class RecentCircle(NamedTuple):
+    """How much a beacon detected lately. `radius` is 0 where it has no place on the plan."""
+
+    name: str
+    detections: int
+    x: int = 0
+    y: int = 0
+    radius: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -57,6 +69,25 @@ def plan_of(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
     elsewhere = bool(venue["image"]) and not image
     dot, step = longest / _DOTS_A_SIDE, _step(longest)
     return Plan(left, top, width, height, dot, step, image, elsewhere, placed)
+
+
+def circles_of(
+    plan: Plan, beacons: list[dict[str, Any]], detections: dict[int, int]
+) -> list[RecentCircle]:
+    """The most detections first; the area of a circle goes by them."""
+    places = {each.record["id"]: each for each in plan.beacons}
+    most = max(detections.values(), default=1)
+    room = max(plan.width, plan.height) / _CIRCLES_A_SIDE
+    found = []
+    for beacon in beacons:
+        count = detections.get(beacon["id"], 0)
+        place = places.get(beacon["id"])
+        if count and place is None:
+            found.append(RecentCircle(beacon["name"], count))
+        elif count and place is not None:
+            radius = max(1.5 * plan.dot, room * math.sqrt(count / most))
+            found.append(RecentCircle(beacon["name"], count, place.x, place.y, round(radius, 3)))
+    return sorted(found, key=lambda each: -each.detections)
 
 
 def _step(longest: int) -> int:

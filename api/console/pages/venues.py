@@ -7,10 +7,11 @@ from starlette.responses import Response
 from api.console.errors import RefusedError
 from api.console.interface import InterfaceReply
 from api.console.pages.listing import record_page
-from api.console.pages.plan import plan_of
+from api.console.pages.plan import circles_of, plan_of
 from api.console.visit import Visit
 
 _ON_THE_PLAN = 500
+_NAMED = 12
 _NEW = {
     "name": "",
     "address": "",
@@ -44,7 +45,27 @@ async def show_plan(visit: Visit) -> Response:
         most=_ON_THE_PLAN,
         geofences=await read(f"{where}/geofencing", limit=_ON_THE_PLAN),
         may_place=visit.may_write("beacon"),
+        with_recent=visit.may_read("statistics") and bool(beacons),
         may_edit=visit.may_write("venue"),
+    )
+
+
+async def show_recent(visit: Visit) -> Response:
+    """What its beacons detected within the last minutes, as circles and in words."""
+    number = visit.number("id")
+    recent = await visit.interface.read(f"/statistics/region/{number}/recent")
+    where = f"/region/{number}"
+    venue = await visit.interface.read(where)
+    beacons = await visit.interface.read(f"{where}/beacon", limit=_ON_THE_PLAN)
+    plan = plan_of(venue, beacons)
+    counts = {each["id"]: each["detections"] for each in recent["beacons"]}
+    return visit.page(
+        "part_recent.html",
+        plan=plan,
+        circles=circles_of(plan, beacons, counts),
+        total=sum(counts.values()),
+        most=_NAMED,
+        since=recent["since"],
     )
 
 
@@ -111,6 +132,7 @@ PAGES = (
     ("GET", "/venues/new", show_new),
     ("POST", "/venues/new", create),
     ("GET", "/venues/{id:int}", show_plan),
+    ("GET", "/venues/{id:int}/recent", show_recent),
     ("GET", "/venues/{id:int}/edit", show_form),
     ("POST", "/venues/{id:int}/edit", save),
     ("POST", "/venues/{id:int}/delete", remove),

@@ -21,6 +21,11 @@
 
   each("select[data-submits]", (list) => list.addEventListener("change", () => list.form.requestSubmit()));
 
+  // Parts that are shown anew every few seconds, while somebody looks.
+  each("[data-again]", (part) => setInterval(() => {
+    if (!document.hidden) htmx.trigger(part, "again");
+  }, Number(part.dataset.again) * 1000));
+
   each("input[type=file][data-into]", (chooser) => chooser.addEventListener("change", () => {
     const file = chooser.files[0];
     if (!file) return;

@@ -28,11 +28,13 @@ if not FULL:
 
 @pytest.fixture
 async def device(database: Database) -> None:
-    """The first one."""
+    """The first one, and one to be deleted."""
     now = datetime.now(UTC)
     async with database.write.begin() as session:
         company = await session.scalar(select(Company))
-        session.add(Device(company=company, udid="phone", create_on=now, update_on=now))
+        for udid in ("phone", "a phone that goes"):
+            session.add(Device(company=company, udid=udid, create_on=now, update_on=now))
+            await session.flush()
 
 
 @pytest.mark.timeout(DEADLINE + 60)
@@ -47,7 +49,7 @@ async def test_the_document_is_true(
     headers = await served.sign_in()
     done = await asyncio.to_thread(_schemathesis, served.url, headers, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Tested: 44" in done.stdout
+    assert "Tested: 48" in done.stdout
     assert "request failed" not in served.command.output
 
 

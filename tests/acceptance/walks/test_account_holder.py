@@ -138,6 +138,8 @@ async def test_a_day_of_an_account_holder(operator: User, customers: HttpService
         await engine.until_ready()
         await see_it_fire(operator, holder, customers)
         await read_the_figures(holder, venue)
+        await see_that_it_keeps_up(holder, venue)
+        await forget_the_visitor(holder)
         await read_who_changed_what(holder)
         await others_are_refused(holder, venue)
         await leave(holder)
@@ -217,6 +219,33 @@ async def read_the_figures(holder: Holder, venue: int) -> None:
     (granted,) = await holder.get("/statistics/reasons")
     assert (granted["reason"], granted["count"]) == ("granted", 2)
     assert {each["name"] for each in granted["campaigns"]} == {"by url", "by connector"}
+
+
+async def see_that_it_keeps_up(holder: Holder, venue: int) -> None:
+    async def all_keep_up() -> bool:
+        found = await holder.get("/realtime/roles")
+        return {each["role"]: each["state"] for each in found} == dict.fromkeys(
+            ("trigger", "connector", "recorder"), "up_to_date"
+        )
+
+    await eventually(all_keep_up, deadline=30, what="every role has said that it keeps up")
+
+    async def counted() -> Any:
+        return (await holder.get(f"/statistics/region/{venue}/recent"))["beacons"]
+
+    (recent,) = await eventually(counted, deadline=30, what="the recorder has passed it on")
+    assert recent["detections"] == 1
+
+
+async def forget_the_visitor(holder: Holder) -> None:
+    (visitor,) = await holder.get("/crm")
+    held = await holder.get(f"/crm/{visitor['id']}/held")
+    # (The broker of the tests keeps its topics for ever.)
+    assert (held["detections"], held["kafka"]) == (1, "unbounded")
+    assert held["keys"] >= 3  # two claims, the last decisions
+    gone = await holder.call("DELETE", f"/crm/{visitor['id']}")
+    assert (gone["detections"], gone["keys"]) == (held["detections"], held["keys"])
+    assert await holder.get("/crm") == []
 
 
 async def read_who_changed_what(holder: Holder) -> None:

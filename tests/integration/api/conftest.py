@@ -20,6 +20,7 @@ def settings(database_url: str, redis_url: str) -> Settings:
         secret_key="a passphrase of the test",
         connector_allow_networks="127.0.0.0/8",
         login_attempts_account=3,
+        kafka_bootstrap_servers="127.0.0.1:9",
     )
 
 

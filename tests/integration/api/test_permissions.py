@@ -10,6 +10,7 @@ from tests.integration.api.operations import OWN, QUESTIONS, Operation, operatio
 
 # By what a path holds, the first that fits; the level is 1 for GET, else 2.
 AREA_OF = {
+    "/statistics": "analytic",
     "/beacon": "beacon",
     "/geofencing": "region",
     "/campaign": "campaign",
@@ -18,7 +19,6 @@ AREA_OF = {
     "/connector": "connector",
     "/crm": "crm",
     "/profile": "profile",
-    "/statistics": "analytic",
     "/audit": "profile",
     "/realtime": "realtime",
 }

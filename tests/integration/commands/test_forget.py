@@ -36,6 +36,7 @@ class Estate(NamedTuple):
 def estate(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Estate:
     monkeypatch.setenv("PROXIMITY_DATABASE_URL", database_url)
     monkeypatch.setenv("PROXIMITY_REDIS_URL", redis_url)
+    monkeypatch.setenv("PROXIMITY_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
     return asyncio.run(_filled(database_url))
 
 

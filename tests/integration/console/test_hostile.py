@@ -11,6 +11,7 @@ from sqlalchemy import select
 from api.openapi import examples
 from catalog.models import WEEKDAYS, Account, AuditEntry, DetectionTrace, Device, Statistic
 from engine.redis.figure_store import CompanyDay, FigureStore
+from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
 from rules.day_figures import CampaignReason, DayFigures
 from rules.model import Reason
 from tests.integration.api.bodies import Bodies
@@ -95,6 +96,10 @@ async def filled(visitor: Visitor, bodies: Bodies) -> dict[str, int]:
             )
         )
         company = account.company_id
+    minute = BeaconMinute(ids["venue"], ids["beacon"], int(NOW.timestamp() // 60))
+    await RecentDetectionStore(
+        redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0
+    ).add({minute: 1})
     store = FigureStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
     figures = DayFigures(
         detections=Counter({0: 3}),
@@ -115,9 +120,11 @@ def pages(ids: dict[str, int]) -> list[str]:
         "/parts/largest/campaigns",
         "/parts/largest/beacons",
         "/parts/silent",
+        "/parts/roles",
         "/live",
         "/venues",
         own,
+        f"{own}/recent",
         f"{own}/edit",
         f"{own}/beacons/{ids['beacon']}",
         f"{own}/geofences/{ids['geofence']}",
@@ -127,6 +134,7 @@ def pages(ids: dict[str, int]) -> list[str]:
         "/devices",
         f"/devices/{ids['device']}",
         f"/devices/{ids['device']}/decisions",
+        f"/devices/{ids['device']}/held",
         "/connector",
         "/connector/calls",
         "/audit",
@@ -157,8 +165,9 @@ async def test_every_page(visitor: Visitor, bodies: Bodies):
         assert answer.headers.get_list("referrer-policy") == ["same-origin"], path
         assert "<script>alert" not in answer.text, path
         is_harmless(SeenPage(answer.text), path)
-    shown = await visitor.get(f"/venues/{ids['venue']}/campaigns")
-    assert SCRIPT in shown.texts
+    for part in ("campaigns", "recent"):
+        shown = await visitor.get(f"/venues/{ids['venue']}/{part}")
+        assert SCRIPT in shown.texts
 
 
 async def test_what_was_typed_comes_back_harmless(visitor: Visitor, bodies: Bodies):

@@ -1,12 +1,20 @@
 """What pages say, and what their forms do."""
 
+import re
+import time
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
+from sqlalchemy import select
 
 from api.routes import campaign as campaign_routes
 from api.routes import statistics as statistic_routes
-from catalog.models import WEEKDAYS, Statistic
+from catalog.models import WEEKDAYS, Account, Statistic
+from connectors.breaker import BreakerPolicy, BreakerReport
+from engine.connector.redis_breakers import RedisBreakers
+from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
+from engine.redis.role_states import RoleLine, RoleStateStore
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness
 from tests.integration.console.visitor import SeenPage, Visitor, device_of
@@ -56,6 +64,28 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
     assert "No venue yet." in (await visitor.get("/venues")).texts
 
 
+async def test_the_last_minutes_at_a_venue(visitor: Visitor, bodies: Bodies, venue: int):
+    where = f"/region/{venue}/beacon"
+    door = await visitor.made(where, bodies.beacon(name="Door", x=4, y=9))
+    quay = await visitor.made(where, bodies.beacon(name="Quay", x=20, y=8))
+    van = await visitor.made(where, bodies.beacon(name="Van", x=None, y=None))
+    part = f"/venues/{venue}/recent"
+    assert "No detection within the last 15 minutes." in (await visitor.get(part)).texts
+    store = RecentDetectionStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
+    minute = int(datetime.now(UTC).timestamp() // 60)
+    counts = {door: 400, quay: 100, van: 2, 99_999: 7}
+    await store.add({BeaconMinute(venue, each, minute): n for each, n in counts.items()})
+    page = await visitor.get(part)
+    circles = [found for tag, found in page.tags if tag == "circle"]
+    assert [(each["cx"], each["cy"]) for each in circles] == [("4", "9"), ("20", "8")]
+    # The area goes by the detections.
+    assert float(circles[0]["r"] or 0) == pytest.approx(2 * float(circles[1]["r"] or 0), rel=0.01)
+    text = page.text
+    assert "Door 400" in text
+    assert "Van 2" in text
+    assert "509 detections since" in text
+
+
 async def test_a_venue_is_made_and_changed(visitor: Visitor):
     given = {"name": "Depot", "address": "Quai", "time_zone": "Mars/Base", "active": "1"}
     assert "time_zone-said" in (await visitor.post("/venues/new", given)).text
@@ -85,6 +115,22 @@ async def test_a_device(visitor: Visitor):
     assert "Mark as test device" in (await visitor.get(path)).texts
     assert "No decision within the last day." in (await visitor.get(f"{path}/decisions")).texts
     await visitor.get("/devices/999999", status=404)
+
+
+async def test_a_person_is_forgotten(visitor: Visitor):
+    path = f"/devices/{await device_of(visitor, 'anna')}"
+    assert f"/console{path}/held" in (await visitor.get(path)).links()
+    held = await visitor.get(f"{path}/held")
+    assert "until the retention of its topics ends" in held.text
+    # Without the second step nothing happens.
+    asked = SeenPage((await visitor.post(f"{path}/forget", {})).text)
+    assert "Forget now" in asked.texts
+    assert asked.text == held.text
+    forgotten = SeenPage((await visitor.post(f"{path}/forget", {"sure": "1"})).text)
+    assert "What was deleted" in forgotten.texts
+    assert "anna" not in forgotten.text
+    await visitor.get(path, status=404)
+    assert "anna" not in (await visitor.get("/audit")).text
 
 
 async def test_a_connector(visitor: Visitor):
@@ -158,6 +204,44 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
     assert sheet.headers.get_list("x-request-id") == [sheet.headers["x-request-id"]]
     assert sheet.text.splitlines()[1].startswith(f"{today - timedelta(days=3)},")
     assert len(sheet.text.splitlines()) == 3
+
+
+async def test_how_the_service_keeps_up(visitor: Visitor):
+    part = "/parts/roles"
+    assert "No trigger has been heard from within a day" in (await visitor.get(part)).texts
+    redis = visitor.api.stores.redis
+    store = RoleStateStore(redis=redis, prefix="proximity:", deadline=10.0)
+    await store.write("a", "trigger", behind=0.4, waits_for=[])
+    await store.write("a", "recorder", behind=12.3, waits_for=[])
+    await store.write("a", "connector", behind=None, waits_for=["kafka", "redis_writes"])
+    page = await visitor.get(part)
+    assert page.texts == [
+        "The trigger is up to date",
+        "The connector waits for Kafka, room in Redis",
+        "The recorder is 12 s behind",
+    ]
+    german = await visitor.get(part, accept_language="de")
+    assert "Der Recorder ist 12 s zurück" in german.texts
+    silent = RoleLine("trigger", time.time() - 125, 0.0, [])
+    await redis.hset("proximity:roles", "trigger:a", msgspec.msgpack.encode(silent))
+    said = "No trigger has been heard from for 2 min"
+    assert said in (await visitor.get(part)).texts
+
+
+async def test_a_service_that_failed_is_said(visitor: Visitor, bodies: Bodies):
+    await visitor.api.call("PUT", "/connector", visitor.headers, bodies.connector())
+    assert len((await visitor.get("/parts/roles")).texts) == 3
+    async with visitor.api.database.read() as session:
+        query = select(Account.company_id).where(Account.email == visitor.session.email)
+        company = await session.scalar(query)
+    policy = BreakerPolicy(window=4, failures=2, pause=9000.0, lease=5.0)
+    breakers = RedisBreakers(
+        redis=visitor.api.stores.redis, prefix="proximity:", policy=policy, deadline=10.0
+    )
+    failed = BreakerReport(company_id=company or 0, outcomes=(True, True, True))
+    await breakers.exchange([failed], prober="a", now=time.time())
+    said = (await visitor.get("/parts/roles")).texts[-1]
+    assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", said)
 
 
 async def test_what_the_interface_sends_page_by_page_comes_whole(

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from api.sessions.sign_in import Passwords
 from engine.process.settings_sources import load_settings
 from engine.redis.figure_store import CompanyDay, FigureStore
+from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
 from rules.day_figures import CampaignReason, DayFigures
 from rules.model import Reason
 from tests.integration.api.counting import counted
@@ -80,7 +81,10 @@ async def grown(api: Harness) -> Visitor:
 
 async def test_every_page_is_bounded(postgres_url: str, redis_url: str):
     settings = load_settings(
-        database_url=postgres_url, redis_url=redis_url, secret_key="a passphrase of the test"
+        database_url=postgres_url,
+        redis_url=redis_url,
+        secret_key="a passphrase of the test",
+        kafka_bootstrap_servers="127.0.0.1:9",
     )
     await make_schema(postgres_url)
     passwords = Passwords()
@@ -92,6 +96,7 @@ async def test_every_page_is_bounded(postgres_url: str, redis_url: str):
         found = (await api.call("GET", "/crm?udid=device-7", visitor.headers)).json()
         await fill_figures(api, visitor)
         own = f"/venues/{venue}"
+        await detected(api, venue)
         for path in (
             "",
             "/parts/figures",
@@ -100,21 +105,34 @@ async def test_every_page_is_bounded(postgres_url: str, redis_url: str):
             "/parts/largest/campaigns",
             "/parts/largest/beacons",
             "/parts/silent",
+            "/parts/roles",
             "/live",
             "/venues",
             own,
+            f"{own}/recent",
             f"{own}/campaigns",
             f"{own}/campaigns/states",
             f"{own}/campaigns/{campaign}",
             f"{own}/campaigns/{campaign}/results",
             "/devices",
             f"/devices/{found[0]['id']}",
+            f"/devices/{found[0]['id']}/held",
             "/statistics",
             "/statistics?kind=beacon",
             "/audit",
         ):
             await is_bounded(api, visitor, path)
     passwords.close()
+
+
+async def detected(api: Harness, venue: int) -> None:
+    """Every beacon, in each of the last minutes."""
+    store = RecentDetectionStore(redis=api.stores.redis, prefix="proximity:", deadline=30.0)
+    async with api.database.engine.connect() as connection:
+        found = (await connection.execute(text("SELECT id FROM beacon"))).scalars().all()
+    now = int(time.time() // 60)
+    for minute in range(now - 14, now + 1):
+        await store.add({BeaconMinute(venue, beacon, minute): 1 for beacon in found})
 
 
 async def fill_figures(api: Harness, visitor: Visitor) -> None:

@@ -15,11 +15,13 @@ from tests.integration.console.visitor import Visitor
 # By what a path holds, the first that fits.
 AREA_OF = {
     "/results": "analytic",
+    "/recent": "analytic",
     "/beacons": "beacon",
     "/geofences": "region",
     "/campaigns": "campaign",
     "/venues": "region",
     "/parts/silent": "region",
+    "/parts/roles": "realtime",
     "/parts": "analytic",
     "/statistics": "analytic",
     "/devices": "crm",
@@ -55,6 +57,7 @@ GOOD = {
     "beacon": "",
     "udid": "",
     "image": "",
+    "sure": "1",
 }
 LINKS = {
     "/live": "realtime",
@@ -148,11 +151,12 @@ async def test_who_may_only_read_is_offered_no_change(api: Harness, ours: Holder
             f"/venues/{venue}/campaigns/{campaign}",
             f"/venues/{venue}/campaigns",
             f"/devices/{ours.ids['crm']}",
+            f"/devices/{ours.ids['crm']}/held",
             "/connector",
         ):
             page = await visitor.get(path)
             assert not {link for link in page.links() if link.endswith(("/new", "/edit"))}, path
-            for word in ("Save", "Delete now", "Mark as test device", "Call once"):
+            for word in ("Save", "Delete now", "Mark as test device", "Forget now", "Call once"):
                 assert word not in page.texts, path
 
 

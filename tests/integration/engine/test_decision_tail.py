@@ -9,6 +9,7 @@ import pytest
 from engine.process.cancelling import cancel
 from engine.redis.tail_store import TailedDecision, TailFilter, TailStore, WatchedTail
 from engine.trigger.decision_tail import DecisionTail
+from engine.trigger.watchers import Watcher, share_room
 from tests.contract.index_writer import PREFIX, beacon_entry, campaign_entry
 from tests.integration.engine.pushed import PushedTrigger, detection
 from tests.servers.waiting import eventually
@@ -101,6 +102,47 @@ async def test_a_flood_is_sampled_and_counted(watched: PushedTrigger):
     await watched.push(detection("late", proximity=3))
     (last,) = await watching.next(1)
     assert last.left_out == 280
+
+
+async def test_a_flood_of_one_company_hides_no_other(watched: PushedTrigger):
+    """Who has no room any more is only counted for; a quiet company's few are all seen."""
+    loud = await Watching(watched, "loud").begin(company=1)
+    quiet = await Watching(watched, "quiet").begin(company=2)
+    pushed = [detection(f"device {number}", proximity=3) for number in range(2000)]
+    pushed[1500] = detection("anna", minor=4, proximity=3)
+    await watched.push(*pushed)
+    assert [each.company for each in await quiet.next(1)] == [2]
+    assert len(await loud.next(20)) == 20
+    await watched.push(detection("late", proximity=3))
+    (last,) = await loud.next(1)
+    # Of very many it is known about how many they were.
+    assert last.left_out == pytest.approx(1979, rel=0.05)
+
+
+async def test_campaigns_that_fire_are_sampled_and_counted(watched: PushedTrigger):
+    watching = await Watching(watched).begin(company=1)
+    await watched.push(*(detection(f"device {number}") for number in range(50)))
+    first = await watching.next(20)
+    assert {each.reason for each in first} == {"granted"}
+    assert {each.left_out for each in first} == {0}
+    await watched.push(detection("late"))
+    (last,) = await watching.next(1)
+    assert last.left_out == 30
+
+
+def test_all_watchers_share_a_bound():
+    watchers = [Watcher(TailFilter(1, company), 0.0) for company in range(100)]
+    share_room(watchers)
+    assert {each.most for each in watchers} == {20}
+    shown = TailedDecision(0.0, 0.0, 1, "", "", 0, "too_far", [], 0)
+    for each in watchers[:40]:
+        each.gathered = [shown]
+    share_room(watchers)
+    assert {each.most for each in watchers} == {4}
+    for each in watchers:
+        each.gathered = [shown]
+    share_room(watchers * 10)
+    assert {each.most for each in watchers} == {1}
 
 
 async def test_who_shows_no_sign_of_life_is_shown_nothing(watched: PushedTrigger):

@@ -1,7 +1,10 @@
 """Tables of figures in documents, and the page."""
 
+from argparse import Namespace
+from pathlib import Path
+
 from benchmarks.documents import as_markdown, filled
-from benchmarks.figures import Chart, Findings, Sheet, Spread
+from benchmarks.figures import Chart, Findings, Sheet, Spread, as_options
 from benchmarks.page import as_page
 
 MACHINE = {
@@ -62,6 +65,23 @@ def test_a_busy_machine_is_said():
     resting = findings()
     resting.machine = MACHINE | {"busy": False}
     assert "busy" not in filled(DOCUMENT, {"crash": resting})[0]
+
+
+def test_the_whole_command_is_told_and_no_secret():
+    given = Namespace(
+        workloads=["scatter", "steady"],
+        records=100,
+        warm_records=None,
+        database="postgresql://me:hidden@host/postgres",
+        json=Path("figures.json"),
+    )
+    options = as_options(given)
+    assert "hidden" not in str(options)
+    assert set(options) == {"workloads", "records", "database"}
+    told = findings()
+    told.options = options
+    after, _ = filled(DOCUMENT, {"crash": told})
+    assert "`python -m benchmarks.crash --workloads scatter steady --records 100`" in after
 
 
 def test_markdown_and_page_have_all_tables():

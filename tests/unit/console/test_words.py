@@ -4,10 +4,12 @@ import re
 import string
 import tomllib
 from importlib.resources import files
+from typing import get_args
 
 import pytest
 
 from api.console.words import LANGUAGES, load_words
+from api.records.role import ROLES, AwaitedCheck
 from connectors.model import CallFault
 from rules.model import Reason
 
@@ -23,6 +25,10 @@ USED = {
     *(f"state_{reason.value}" for reason in Reason if reason is not Reason.GRANTED),
     *("monday", "friday", "day", "detections"),
     *(f"outcome_{fault.value}" for fault in CallFault),
+    *(f"{kind}_{role}" for role in ROLES for kind in ("role", "silent", "never")),
+    *(f"role_{state}" for state in ("up_to_date", "behind", "starting", "waiting")),
+    *(f"waits_{check}" for check in get_args(AwaitedCheck)),
+    *(f"service_{state}" for state in ("closed", "open", "half_open")),
 } - {"check_granted"}
 
 

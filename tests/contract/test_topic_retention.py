@@ -1,0 +1,67 @@
+"""How long the topics keep a message: as the brokers say, where they say it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from catalog.forgetting import TopicRetention
+from engine.kafka.topic_retention import RetentionReader, longest_retention
+from engine.process.settings_sources import load_settings
+from tests.servers.waiting import eventually
+
+UNKNOWN = TopicRetention(is_known=False)
+HOUR = 3_600_000
+
+
+async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str):
+    settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap, topic_prefix=topic_prefix)
+    reader = RetentionReader(settings)
+    # (Topics that are not there keep nothing.)
+    assert await reader.read() == TopicRetention(is_known=True, longest=timedelta())
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    for name, retention in (("detections", HOUR), ("notifications", 2 * HOUR)):
+        configs = {"retention.ms": str(retention), "segment.ms": str(HOUR)}
+        topic = NewTopic(f"{topic_prefix}{name}", 1, 1, topic_configs=configs)
+        await admin.create_topics([topic])
+    await admin.close()
+    told = TopicRetention(is_known=True, longest=timedelta(hours=3))
+
+    async def is_told() -> bool:  # a broker may learn of a topic a moment later
+        return await RetentionReader(settings).read() == told
+
+    await eventually(is_told, deadline=30)
+    # Kafka is not asked for each person.
+    assert (await reader.read()).longest == timedelta()
+
+
+async def test_brokers_that_do_not_say(embedded_kafka: str):
+    for address in (embedded_kafka, "127.0.0.1:9"):
+        reader = RetentionReader(load_settings(kafka_bootstrap_servers=address))
+        assert await reader.read() == UNKNOWN
+
+
+def topic(error: int = 0, **changed: str) -> dict[str, Any]:
+    configs = {"retention_ms": "1000", "segment_ms": "500", "cleanup_policy": "delete"} | changed
+    entries = [
+        {"config_names": name.replace("_", "."), "config_value": value}
+        for name, value in configs.items()
+    ]
+    return {"error_code": error, "config_entries": entries}
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ([topic()], TopicRetention(True, timedelta(seconds=1.5))),
+        ([topic(), topic(retention_ms="-1")], TopicRetention(True, None)),
+        ([topic(cleanup_policy="compact")], TopicRetention(True, None)),
+        ([topic(cleanup_policy="compact,delete")], TopicRetention(True, timedelta(seconds=1.5))),
+        ([topic(), topic(error=29)], UNKNOWN),
+        ([{"error_code": 0, "config_entries": []}], UNKNOWN),
+    ],
+)
+def test_what_is_said_of_topics(topics: list[dict[str, Any]], expected: TopicRetention):
+    assert longest_retention(topics) == expected

@@ -4,95 +4,18 @@ A phase is a stretch of time in which the same campaigns of a target are open. A
 once per change, so the cost of a detection does not grow with the number of closed campaigns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 
 import msgspec
 
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
+from rules.outcome import Decision
 from rules.schedule import Schedule, Verdict
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 _UNKNOWN = Zone.UNKNOWN
-
-Counts = tuple[tuple[Reason, int], ...]
-
-
-class DecisionTally(msgspec.Struct, frozen=True, eq=False):
-    """The numbers that a decision adds to the metrics: campaigns by reason.
-
-    `granted` and `throttled` are apart from the closed ones. Decisions of a company with equal
-    numbers share one tally, so that a batch has few. `company_id` is 0 where the beacon is unknown;
-    `of_any` is the same tally for no company.
-    """
-
-    reason: Reason
-    closed: Counts
-    throttled: int
-    granted: int
-    company_id: int
-    of_any: "DecisionTally | None" = None
-
-    @property
-    def outcomes(self) -> Counts:
-        """The refused campaigns by reason, the throttled ones included."""
-        held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
-        return self.closed + held_back
-
-
-@lru_cache(maxsize=16_384)
-def _shared_tally(
-    reason: Reason, closed: Counts, throttled: int, granted: int, company_id: int
-) -> DecisionTally:
-    of_any = _shared_tally(reason, closed, throttled, granted, 0) if company_id else None
-    return DecisionTally(reason, closed, throttled, granted, company_id, of_any)
-
-
-_NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0, 0)
-
-
-class Decision(msgspec.Struct, frozen=True, eq=False):
-    """The outcome of one detection. Detections share decisions: compared and hashed by identity.
-
-    `reason` is the check that refused the detection, or else the furthest check that any
-    campaign reached. `closed` counts the refused campaigns by reason (a refused detection
-    counts once), `throttled` those held back by their cache delay. `granted` passed every
-    check and are sent if the caller's claim succeeds. `open` has the campaigns that are open by
-    their schedule, granted or throttled; `closed_campaigns` has the ids of the others by reason.
-    `company_id` is the company of the beacon, 0 where the beacon is unknown.
-    """
-
-    reason: Reason
-    closed: Counts = ()
-    throttled: int = 0
-    granted: tuple[CampaignSnapshot, ...] = ()
-    open: tuple[CampaignSnapshot, ...] = ()
-    closed_campaigns: Mapping[Reason, Sequence[int]] = {}
-    company_id: int = 0
-    tally: DecisionTally = _NO_TALLY
-
-    def __post_init__(self) -> None:
-        granted = len(self.granted)
-        tally = _shared_tally(self.reason, self.closed, self.throttled, granted, self.company_id)
-        msgspec.structs.force_setattr(self, "tally", tally)
-
-    @property
-    def outcomes(self) -> Counts:
-        """How many campaigns each reason refused, `throttled` included."""
-        return self.tally.outcomes
-
-    def by_campaign(self) -> Iterator[tuple[int, Reason]]:
-        """The id of each campaign that was checked, with the reason of its refusal or GRANTED.
-
-        Yields nothing if the detection was refused before its campaigns were checked.
-        """
-        for reason, closed in self.closed_campaigns.items():
-            for campaign_id in closed:
-                yield campaign_id, reason
-        granted = {campaign.id for campaign in self.granted}
-        for campaign in self.open:
-            yield campaign.id, Reason.GRANTED if campaign.id in granted else Reason.THROTTLED
 
 
 class Phase:

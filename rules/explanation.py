@@ -26,9 +26,10 @@ from rules.compared_values import (
     compared_target,
     compared_zone,
 )
-from rules.decision import Decision, Target, decide
+from rules.decision import Target, decide
 from rules.local_time import LocalClock
 from rules.model import CampaignSnapshot, Reason, Zone
+from rules.outcome import Decision
 from rules.schedule import Schedule
 
 # Checks whose result depends on the time alone.

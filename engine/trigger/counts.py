@@ -8,8 +8,8 @@ from uuid import UUID
 from engine.kafka.exemplars import note_exemplar
 from engine.process.metrics import Metrics
 from engine.trigger.grants import Grant
-from rules.decision import Decision, DecisionTally
 from rules.model import Reason
+from rules.outcome import Decision, DecisionTally
 
 _TALLY = attrgetter("tally")
 

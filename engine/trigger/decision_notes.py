@@ -18,8 +18,8 @@ from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.decision_record import SHARED, DecidedDetection, decided_by_claims
 from engine.trigger.grants import Grant
-from rules.decision import Counts, Decision
 from rules.model import Reason
+from rules.outcome import CampaignOutcomes, Counts, Decision
 
 _MOST_A_SECOND = 250  # noted by a process: a flood of new devices costs no more
 _MOST_GATHERED = 2000
@@ -51,8 +51,9 @@ class DecisionNotes:
         self._store = store
         self._errors = metrics.redis_errors
         self._clock = clock
-        # Of each device what its last decision was: all that a device that stays costs.
-        self._last: dict[str, Decision] = {}
+        # Of each device what its last decision was: all that a device that stays costs. (Not the
+        # decision, which would keep the campaigns of a beacon as they were for half an hour.)
+        self._last: dict[str, CampaignOutcomes] = {}
         self._young: dict[str, _Seen] = {}
         self._old: dict[str, _Seen] = {}
         self._young_since = float("-inf")
@@ -76,7 +77,7 @@ class DecisionNotes:
             self._looked_at = now
         last_of = self._last.get
         for detection, decision in zip(detections, decisions, strict=True):
-            if last_of(detection.message.device.udid) is not decision and self._left:
+            if last_of(detection.message.device.udid) is not decision.by_campaign and self._left:
                 self._note(DecidedDetection(detection, beacons[detection.key], decision), now)
 
     def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
@@ -123,7 +124,7 @@ class DecisionNotes:
             seen.clear()  # what follows is news again
         else:
             if decided.reason not in SHARED:
-                self._last[udid] = decision
+                self._last[udid] = decision.by_campaign
             throttled = decision.throttled + decided.denied
             outcome = (beacon.reference.id, decided.reason, decision.closed, throttled)
             if outcome in seen:

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
-from rules.decision import Decision
 from rules.kept_decision import KeptDecision
 from rules.model import Reason
+from rules.outcome import Decision
 
 # What became of a detection before any campaign was looked at: beacons share these decisions.
 SHARED = frozenset(

@@ -15,12 +15,12 @@ from engine.redis.figure_sums import FigureSums
 from engine.trigger.counts import DecisionCounts
 from engine.trigger.grants import Grant
 from rules.day_figures import CampaignReason
-from rules.decision import Decision, DecisionTally
 from rules.model import Reason
+from rules.outcome import CampaignOutcomes, Decision, DecisionTally
 
 _WRITE_SECONDS = 5.0
 _MOST_TALLIES = 20_000  # different ones, until they are added
-_MOST_DECISIONS = 50_000
+_MOST_CAMPAIGNS = 200_000  # of decisions that wait to be multiplied out
 _LARGE = 200  # decisions of a batch
 _PART = 16  # one in so many of a large batch is looked at by campaign
 _CAMPAIGNS_AT_ONCE = 2_000
@@ -38,9 +38,11 @@ class DecisionSums:
         self._sums = sums
         self._tallies: Counter[DecisionTally] = Counter()
         # To be multiplied out by campaign: whole batches, parts of large ones, and those before.
-        self._decisions: Counter[Decision] = Counter()
-        self._sampled: Counter[Decision] = Counter()
-        self._next: Iterator[tuple[Decision, int]] = iter(())
+        # Their outcomes wait, not the decisions: these would keep campaigns that were edited since.
+        self._whole: Counter[CampaignOutcomes] = Counter()
+        self._sampled: Counter[CampaignOutcomes] = Counter()
+        self._next: Iterator[tuple[CampaignOutcomes, int]] = iter(())
+        self._waiting_campaigns = self._next_campaigns = 0
 
     def note_decided(self, counts: DecisionCounts) -> None:
         """Decisions about a batch's detections; their grants are noted by themselves."""
@@ -48,12 +50,10 @@ class DecisionSums:
         if len(self._tallies) > _MOST_TALLIES:
             self._add_tallies()
         decisions = counts.decisions
-        if len(self._decisions) + len(self._sampled) >= _MOST_DECISIONS:
-            self._sums.drop(1)
-        elif len(decisions) <= _LARGE:
-            self._decisions.update(decisions)
+        if len(decisions) <= _LARGE:
+            self._keep(self._whole, decisions)
         else:
-            self._sampled.update(decisions[random.randrange(_PART) :: _PART])  # noqa: S311
+            self._keep(self._sampled, decisions[random.randrange(_PART) :: _PART])  # noqa: S311
 
     def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
         """Grants that hold their claim or need none, and those that were denied one; all of one
@@ -109,23 +109,39 @@ class DecisionSums:
     def _add_campaigns(self, most: int) -> None:
         """Multiply out by campaign, the oldest first, until so many campaigns were added to."""
         now, left = self._sums.now(), most
-        for decision, count in self._waiting():
+        for outcomes, count in self._waiting():
+            self._next_campaigns -= len(outcomes)
             left -= 1
             # (Those that fire are grants.)
             refused = [
                 CampaignReason(number, reason)
-                for number, reason in decision.by_campaign()
+                for number, reason in outcomes
                 if reason is not Reason.GRANTED
             ]
-            if refused and (figures := self._sums.today(decision.company_id, now)) is not None:
+            if refused and (figures := self._sums.today(outcomes.company_id, now)) is not None:
                 self._sums.add_campaigns(figures, refused, count)
                 left -= len(refused)
             if left <= 0:
                 return
 
-    def _waiting(self) -> Iterator[tuple[Decision, int]]:
+    def _waiting(self) -> Iterator[tuple[CampaignOutcomes, int]]:
         yield from self._next
-        whole, sampled = self._decisions.items(), self._sampled.items()
-        self._decisions, self._sampled = Counter(), Counter()
+        whole, sampled = self._whole.items(), self._sampled.items()
+        self._whole, self._sampled = Counter(), Counter()
+        self._next_campaigns, self._waiting_campaigns = self._waiting_campaigns, 0
         self._next = chain(whole, ((each, count * _PART) for each, count in sampled))
         yield from self._next
+
+    def _keep(self, kept: Counter[CampaignOutcomes], decisions: Sequence[Decision]) -> None:
+        """Count them by their outcomes; those that would be too many are left out."""
+        for decision, count in Counter(decisions).items():
+            outcomes = decision.by_campaign
+            if outcomes in kept:
+                kept[outcomes] += count
+            elif not outcomes:
+                continue  # refused before its campaigns were looked at
+            elif self._waiting_campaigns + self._next_campaigns < _MOST_CAMPAIGNS:
+                kept[outcomes] = count
+                self._waiting_campaigns += len(outcomes)
+            else:
+                self._sums.drop(1)

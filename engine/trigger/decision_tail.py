@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 
 from redis.exceptions import RedisError
 
@@ -19,18 +20,20 @@ from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.decision_record import DecidedDetection, decided_by_claims
 from engine.trigger.grants import Grant
 from engine.trigger.watchers import (
-    Beacons,
     Watcher,
     WatcherTable,
     first_detections,
     share_room,
 )
-from rules.decision import Decision
+from rules.outcome import Decision
 
 _LOOK_SECONDS = 1.0
 _WRITE_SECONDS = 0.2
 _GONE_SECONDS = 5.0  # without a sign of life
 _MOST_SEEN = 1000  # watchers, killed ones among them
+_COMPANY = attrgetter("company_id")
+
+_Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 
 class DecisionTail:
@@ -56,19 +59,21 @@ class DecisionTail:
         self,
         detections: Sequence[DecodedDetection],
         decisions: Sequence[Decision],
-        beacons: Mapping[BeaconKey, IndexedBeacon | None],
+        beacons: _Beacons,
     ) -> None:
         """Detections that fire nothing, each with its decision."""
         if not self._watchers:
             return
         now, begin = self._clock(), 0
+        # (`beacons` may be all that this process knows: only the batch's own are looked up.)
+        companies = set(map(_COMPANY, decisions))
         while begin < len(detections):
-            looking = self._table.looking_at(beacons)
+            looking = self._table.looking_at(companies)
             end = len(detections)
             if looking:
                 decided = zip(detections[begin:], decisions[begin:], strict=True)
                 end = begin + _look(decided, beacons, looking, now)
-            self._table.leave_out(detections[begin:end], beacons, looking)
+            self._table.leave_out(decisions[begin:end], looking)
             if looking:
                 self._table.refresh()
             begin = end
@@ -80,7 +85,7 @@ class DecisionTail:
         """
         if not self._watchers or not (claimed or denied):
             return
-        group = self._table.group_of((claimed or denied)[0].beacon)
+        group = self._table.group_of((claimed or denied)[0].beacon.company_reference.id)
         if not group:
             return
         count = len({id(each.detection) for each in chain(claimed, denied)})
@@ -146,15 +151,15 @@ class DecisionTail:
 
 def _look(
     decided: Iterable[tuple[DecodedDetection, Decision]],
-    beacons: Beacons,
-    looking: Mapping[BeaconKey, Sequence[Watcher]],
+    beacons: _Beacons,
+    looking: Mapping[int, Sequence[Watcher]],
     now: float,
 ) -> int:
     """Offer each to those who look, until one of them has no more room. How many were offered."""
     count = 0
     for detection, decision in decided:
         count += 1
-        group = looking.get(detection.key)
+        group = looking.get(decision.company_id)
         if group is None:
             continue
         outcome = DecidedDetection(detection, beacons[detection.key], decision)

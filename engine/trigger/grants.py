@@ -17,8 +17,9 @@ from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.standing import standing_decision
-from rules.decision import Decision, decide
+from rules.decision import decide
 from rules.model import CampaignSnapshot
+from rules.outcome import Decision
 
 _NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
 _VERSION_5 = 0x50

@@ -30,7 +30,7 @@ from engine.trigger.decision_record import DecisionWatcher
 from engine.trigger.decision_sums import DecisionSums
 from engine.trigger.grants import Candidate, Grant, GrantMessage, TakenIn, decider, grants_of
 from engine.trigger.lanes import CompanyLane
-from rules.decision import Decision
+from rules.outcome import Decision
 
 ROLE = "trigger"
 

@@ -2,22 +2,17 @@
 concerns."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from operator import attrgetter
 
-from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailFilter
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.decision_record import SHARED, DecidedDetection
 from engine.trigger.grants import Grant
+from rules.outcome import Decision
 
 MOST_A_WRITE = 20  # decisions of a process for a watcher
 _MOST_IN_ALL = 160
 _MOST_COUNTED = 32  # of a batch, where only the number of those left out is wanted
-_company = attrgetter("company_reference.id")
-
-Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 
 class Watcher:
@@ -54,7 +49,7 @@ class Watcher:
 
 
 class WatcherTable:
-    """Watchers by the company at whose decisions they look.
+    """Watchers by the company at whose decisions they look; company 0 is that of unknown beacons.
 
     A watcher that wants all of a company, and has no room, need not look at decisions: they are
     only counted for it. `refresh` is to be called when one has got room, or has none any more.
@@ -63,8 +58,6 @@ class WatcherTable:
     def __init__(self, watchers: Collection[Watcher]) -> None:
         self._everywhere = [each for each in watchers if each.wanted.company is None]
         self._groups: dict[int, list[Watcher]] = {}
-        # Of companies that nobody watches. A table is made anew each second, so it stays small.
-        self._unwatched = set[BeaconKey]()
         for watcher in watchers:
             company = watcher.wanted.company
             if company is not None:
@@ -79,47 +72,31 @@ class WatcherTable:
         nobody_everywhere = bool(self._everywhere) and not self._all_look
         self._some_count = nobody_everywhere or len(self._looking) < len(self._groups)
 
-    def group_of(self, beacon: IndexedBeacon | None) -> list[Watcher]:
-        """Those who watch what happens at this beacon."""
-        if beacon is None:
-            return self._everywhere
-        return self._groups.get(beacon.company_reference.id, self._everywhere)
+    def group_of(self, company_id: int) -> list[Watcher]:
+        """Those who watch what is decided for this company."""
+        return self._groups.get(company_id, self._everywhere)
 
-    def looking_at(self, beacons: Beacons) -> dict[BeaconKey, list[Watcher]]:
-        """The beacons at whose decisions somebody has to look, with all who watch there."""
+    def looking_at(self, companies: Collection[int]) -> dict[int, list[Watcher]]:
+        """Those of the companies at whose decisions somebody has to look, with all who watch."""
         if self._all_look:
-            return {key: self.group_of(beacon) for key, beacon in beacons.items()}
+            return {company: self.group_of(company) for company in companies}
         looking = self._looking
-        if not looking or beacons.keys() <= self._unwatched:
-            return {}
-        if self._groups.keys().isdisjoint(_companies(beacons)):
-            self._unwatched.update(beacons)
-            return {}
-        return {
-            key: looking[beacon.company_reference.id]
-            for key, beacon in beacons.items()
-            if beacon is not None and beacon.company_reference.id in looking
-        }
+        return {company: looking[company] for company in companies if company in looking}
 
-    def leave_out(
-        self,
-        detections: Sequence[DecodedDetection],
-        beacons: Beacons,
-        looking: Collection[BeaconKey],
-    ) -> None:
-        """Count these, but for those at beacons of `looking`; of very many about how many."""
-        if not self._some_count or not detections:
+    def leave_out(self, decisions: Sequence[Decision], looking: Collection[int]) -> None:
+        """Count these, but for those of the companies `looking`; of very many about how many."""
+        if not self._some_count or not decisions:
             return
         if not (self._groups or looking):
             for watcher in self._everywhere:
-                watcher.left_out += len(detections)
+                watcher.left_out += len(decisions)
             return
-        some = detections[:: max(1, len(detections) // _MOST_COUNTED)]
-        weight = len(detections) / len(some)
+        some = decisions[:: max(1, len(decisions) // _MOST_COUNTED)]
+        weight = len(decisions) / len(some)
         counts = Counter(
             id(group)
             for each in some
-            if each.key not in looking and (group := self.group_of(beacons[each.key]))
+            if each.company_id not in looking and (group := self.group_of(each.company_id))
         )
         for group in (self._everywhere, *self._groups.values()) if counts else ():
             count = round(counts.get(id(group), 0) * weight)
@@ -148,11 +125,6 @@ def first_detections(
         [each for each in claimed if id(each.detection) in chosen],
         [each for each in denied if id(each.detection) in chosen],
     )
-
-
-def _companies(beacons: Beacons) -> set[int]:
-    """Without a step of Python for each: a batch may have thousands of beacons."""
-    return set(map(_company, filter(None, beacons.values())))
 
 
 def _some_look(group: Collection[Watcher]) -> bool:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.decision import Decision, Target, decide
+from rules.decision import Target, decide
 from rules.model import CampaignSnapshot, Reason, Zone
+from rules.outcome import Decision
 from tests.property import schedule_oracle
 from tests.property.campaigns import DAY, anchors, campaigns, instants, zones
 from tests.unit.rules.records import venue

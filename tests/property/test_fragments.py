@@ -21,8 +21,8 @@ from engine.kafka.topics import Topics
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.compose import Composer
 from engine.trigger.grants import Grant
-from rules.decision import Decision
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
+from rules.outcome import Decision
 from tests.unit.engine import records
 
 NO_LOOKUP: Any = None  # `compose` is given the device

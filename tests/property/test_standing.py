@@ -10,8 +10,8 @@ from engine.kafka.messages import Detection, ReceivedDevice
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from engine.trigger.grants import decider
-from rules.decision import Decision
 from rules.model import CampaignSnapshot, Reason, Zone
+from rules.outcome import Decision
 from tests.property.test_decision import MAX_AGE
 from tests.unit.engine.records import record
 from tests.unit.rules.records import UUID, beacon, campaign, epoch
@@ -118,7 +118,7 @@ def detected(udid: str, zone: Zone, at: float) -> DecodedDetection:
 
 
 def outcome(decision: Decision) -> tuple[Reason, int, list[tuple[int, Reason]]]:
-    return decision.reason, decision.throttled, list(decision.by_campaign())
+    return decision.reason, decision.throttled, list(decision.by_campaign)
 
 
 def test_what_stands_ends_with_the_generation_of_its_claims():

@@ -22,8 +22,9 @@ from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.decision_record import SHARED
 from engine.trigger.grants import Grant, grants_of
-from rules.decision import Decision, decide
+from rules.decision import decide
 from rules.model import Reason, Zone
+from rules.outcome import Decision
 
 _QUARTER = 900  # seconds
 _MOST_STANDING = 100_000  # devices

@@ -8,9 +8,9 @@ import msgspec
 
 from engine.cli.replay.catalogs import campaign_clock, venue_clock
 from engine.trigger.beacon_cache import IndexedBeacon
-from rules.decision import Decision
 from rules.local_time import LocalClock, zone_clock
 from rules.model import Reason
+from rules.outcome import Decision
 
 _HOUR = 3600
 _MOST_CELLS = 100_000
@@ -100,7 +100,7 @@ def _keys(beacon: IndexedBeacon | None, decision: Decision, instant: int) -> Ite
         venue = beacon.target.venue
         yield TallyKey(None, venue.id, local_hour(venue_clock(venue), instant), decision.reason)
     else:
-        reasons = dict(decision.by_campaign())
+        reasons = dict(decision.by_campaign)
         for campaign in beacon.campaigns:
             hour = local_hour(campaign_clock(campaign), instant)
             yield TallyKey(campaign.id, None, hour, reasons.get(campaign.id, decision.reason))

@@ -67,7 +67,7 @@ def reasons(catalog: ReplayedCatalog) -> dict[str, Reason]:
     """Of each campaign at the beacon, when they were open."""
     beacon = catalog.beacons[KEY]
     decision = decide(beacon.target, Zone.NEAR, LONG_AGO, LONG_AGO, 300.0, {})
-    return {catalog.campaigns[each].name: reason for each, reason in decision.by_campaign()}
+    return {catalog.campaigns[each].name: reason for each, reason in decision.by_campaign}
 
 
 async def counts(database: Database) -> dict[str, int]:

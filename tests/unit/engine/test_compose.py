@@ -15,8 +15,8 @@ from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.compose import Composer
 from engine.trigger.grants import Grant, notification_id
-from rules.decision import Decision
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
+from rules.outcome import Decision
 from tests.unit.engine import records
 
 NOW = 1_795_165_260.0

@@ -14,8 +14,8 @@ from engine.redis.claims import ClaimRequest, ClaimUpdate
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.counts import DecisionCounts, count_sent
 from engine.trigger.grants import Grant, grants_of, notification_id
-from rules.decision import Decision
 from rules.model import Reason
+from rules.outcome import Decision
 from tests.unit.engine.test_compose import BEACON, campaign, decoded
 
 

@@ -3,8 +3,8 @@
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.decision_record import decided_by_claims
 from engine.trigger.grants import Grant, grants_of
-from rules.decision import Decision
 from rules.model import Reason
+from rules.outcome import Decision
 from tests.unit.engine.test_compose import BEACON, campaign, decoded
 
 SENT = (campaign(id=1), campaign(id=2))

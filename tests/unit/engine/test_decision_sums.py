@@ -13,8 +13,9 @@ from engine.trigger import decision_sums
 from engine.trigger.counts import DecisionCounts
 from engine.trigger.decision_sums import DecisionSums
 from rules.day_figures import CampaignReason, DayFigures
-from rules.decision import Decision, Target, decide
+from rules.decision import Target, decide
 from rules.model import Reason, Zone
+from rules.outcome import Decision
 from tests.unit.engine.test_figure_sums import DAY, SumsWorld
 from tests.unit.rules.records import beacon, campaign, epoch, venue
 
@@ -128,11 +129,11 @@ async def test_a_flood_of_different_decisions_is_bounded(
     world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(decision_sums, "_MOST_TALLIES", 10)
-    monkeypatch.setattr(decision_sums, "_MOST_DECISIONS", 30)
+    monkeypatch.setattr(decision_sums, "_MOST_CAMPAIGNS", 90)  # thirty decisions of three
     for company in range(1, 101):
         world.note([decided(target(company))])
         assert len(world.decisions._tallies) <= 10
-        assert len(world.decisions._decisions) <= 30
+        assert len(world.decisions._whole) <= 30
     await world.figures()
     days = world.written.found.values()
     assert [day.reasons[Reason.ENDED] for day in days] == [1] * 100

@@ -14,8 +14,8 @@ from engine.trigger.counts import DecisionCounts
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.grants import Candidate, Grant, grants_of
 from engine.trigger.lanes import DEAD_LETTERS, CompanyLane, DeadLetterLane, Record
-from rules.decision import Decision
 from rules.model import Reason
+from rules.outcome import Decision
 from tests.unit.engine.records import detection, record
 from tests.unit.engine.test_compose import BEACON, campaign
 

@@ -23,8 +23,8 @@ from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.compose import Composer
 from engine.trigger.grants import Grant, notification_id
-from rules.decision import Decision
 from rules.model import Reason
+from rules.outcome import Decision
 from tests.unit.connectors.calls import ENDPOINT
 from tests.unit.engine.test_compose import BEACON, NO_LOOKUP, NOW, TOPICS, campaign, decoded
 from tests.unit.engine.test_connector_calls import CONTENT, received

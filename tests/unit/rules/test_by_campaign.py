@@ -18,7 +18,7 @@ def test_each_campaign_with_the_check_that_refused_it() -> None:
     )
     target = Target.of_beacon(beacon(), campaigns, has_connector=False)
     decision = decide(target, Zone.NEAR, NOW, NOW, 300.0, {2: NOW - 60, 6: NOW - 60})
-    assert dict(decision.by_campaign()) == {
+    assert dict(decision.by_campaign) == {
         1: Reason.INACTIVE,
         2: Reason.THROTTLED,
         3: Reason.OUTSIDE_HOURS,
@@ -31,5 +31,5 @@ def test_each_campaign_with_the_check_that_refused_it() -> None:
 
 def test_a_detection_that_is_refused_as_a_whole_looks_at_no_campaign() -> None:
     target = Target.of_beacon(beacon(), (campaign(),))
-    assert list(decide(target, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign()) == []
-    assert list(decide(None, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign()) == []
+    assert list(decide(target, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign) == []
+    assert list(decide(None, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign) == []

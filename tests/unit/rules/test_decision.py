@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from rules.decision import Decision, Target, decide
+from rules.decision import Target, decide
 from rules.model import CampaignSnapshot, Reason, Zone
+from rules.outcome import Decision
 from tests.unit.rules.records import beacon, campaign, epoch, venue
 
 NOW = epoch("2026-11-20T12:00:00Z")

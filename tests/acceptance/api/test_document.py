@@ -18,7 +18,7 @@ from tests.acceptance.rig import Rig
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 EXAMPLES = 200 if FULL else 10
-DEADLINE = 1800.0 if FULL else 100.0
+DEADLINE = 1800.0 if FULL else 300.0
 ROOT = Path(__file__).parents[3]
 # The document is the same on both; one of them is enough unless there is time.
 DATABASES = ["sqlite", "postgres"]

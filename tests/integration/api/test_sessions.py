@@ -11,7 +11,7 @@ from catalog.accounts import NewAccount, create_account, set_active, set_passwor
 from catalog.fields.company import ALL_PERMISSIONS, AREAS
 from catalog.models import AccessState, Account, Company, Session
 from tests.integration.api.counting import counted
-from tests.integration.api.harness import PASSWORD, Harness, Headers
+from tests.integration.api.harness import PASSWORD, Harness, Headers, look
 
 EMAIL = "owner@harbour.example"
 
@@ -125,7 +125,7 @@ async def test_how_a_session_ends(api: Harness, account: None, end: str):
             company.active = False
             if end == "deleted":
                 await session.delete((await session.scalars(select(Account))).one())
-    await api.revision.look()
+    await look(api.revision)
     assert (await api.call("GET", "/profile", headers)).status_code == 401
 
 
@@ -139,7 +139,7 @@ async def test_no_session_comes_back(api: Harness, account: None, by: str):
         else:
             async with api.database.write.begin() as session:
                 (await session.scalars(select(Company))).one().active = active
-        await api.revision.look()
+        await look(api.revision)
     assert (await api.call("GET", "/profile", headers)).status_code == 401
     assert (await api.call("GET", "/profile", await signed_in(api))).status_code == 200
 
@@ -155,7 +155,7 @@ async def test_signing_out(api: Harness, account: None):
     assert (await api.call("GET", "/profile", mine)).status_code == 401
     assert await revision(api) == before + 1
     assert (await api.call("DELETE", "/auth", mine)).status_code == 401
-    await api.revision.look()
+    await look(api.revision)
     assert (await api.call("GET", "/profile", other)).status_code == 200
 
 
@@ -166,7 +166,7 @@ async def test_changing_ones_own_password(api: Harness, account: None):
     assert (wrong.status_code, list(wrong.json()["fields"])) == (400, ["old_password"])
     changed = await api.call("PUT", "/profile/password", mine, new)
     assert (changed.status_code, changed.json()) == (200, {"status": "success", "code": 200})
-    await api.revision.look()
+    await look(api.revision)
     assert (await api.call("GET", "/profile", mine)).status_code == 200
     assert (await api.call("GET", "/profile", other)).status_code == 401
     assert (await attempt(api)).status_code == 404
@@ -212,5 +212,5 @@ async def test_permissions_change_under_a_session(api: Harness, account: None):
     assert (await api.call("GET", "/region", headers)).status_code == 200
     levels = await set_permissions(api.database, EMAIL, {"region": 0})
     assert levels == dict.fromkeys(AREAS, 2) | {"region": 0}
-    await api.revision.look()
+    await look(api.revision)
     assert (await api.call("GET", "/region", headers)).status_code == 403

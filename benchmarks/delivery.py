@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.catalog import CatalogShape, make_catalog
+from benchmarks.receiving import received
 from benchmarks.workloads import workloads
 from engine.cli.embedded.redis_server import EmbeddedRedis
 from engine.kafka.topics import Topics
@@ -187,7 +188,7 @@ class _Outside:
         return len(self._sent)
 
     def _look(self, seconds: float) -> None:
-        for message in self._consumer.consume(500, seconds):
+        for message in received(self._consumer, most=500, seconds=seconds):
             if message.error() is None:
                 sent = self._sent.pop(message.key() or b"", None)
                 if sent is not None:  # else a repeat

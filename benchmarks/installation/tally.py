@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import Message
 from benchmarks.installation.estate import Estate
 from benchmarks.installation.recent import RecentIds
 from benchmarks.installation.stream import PROBE, QUIET
+from benchmarks.receiving import received
 from engine.kafka.topics import Topics
 
 _PIECE = 2000
@@ -76,7 +77,7 @@ class TopicTally:
 
     def _read(self, enough: threading.Event) -> None:
         while not enough.is_set():
-            for message in self._consumer.consume(_PIECE, _POLL_SECONDS):
+            for message in received(self._consumer, most=_PIECE, seconds=_POLL_SECONDS):
                 if message.error() is None:  # (brokers that are away are asked again by itself)
                     self._take(message)
 

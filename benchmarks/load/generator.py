@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from benchmarks.load.latency import Latencies
 from benchmarks.load.traffic import Meeting, Place, Traffic
+from benchmarks.receiving import received
 from engine.kafka.timestamps import format_instant
 
 _SECONDS = 30.0
@@ -18,6 +19,7 @@ _POLL_SECONDS = 0.05
 _POLL_EVERY = 64
 _SHORTEST_SLEEP = 0.0002
 _BEGIN_SECONDS = 0.2
+_AT_ONCE = 500
 
 Key = tuple[str, Place]
 
@@ -105,7 +107,7 @@ class OpenLoop:
     def _receive(self) -> None:
         try:
             while not self._stop.is_set():
-                messages = self._consumer.consume(500, _POLL_SECONDS)
+                messages = received(self._consumer, most=_AT_ONCE, seconds=_POLL_SECONDS)
                 now = time.perf_counter()
                 for message in messages:
                     error = message.error()

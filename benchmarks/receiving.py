@@ -1,0 +1,13 @@
+"""Receives messages as they come, for whoever measures when they came."""
+
+from confluent_kafka import Consumer, Message
+
+
+def received(consumer: Consumer, *, most: int, seconds: float) -> list[Message]:
+    """What has come, as soon as there is anything; nothing after so many seconds.
+
+    librdkafka's `consume` alone waits until there are as many messages, or for the whole time: half
+    of that time would be measured as latency.
+    """
+    first = consumer.poll(seconds)
+    return [] if first is None else [first, *consumer.consume(most, 0)]

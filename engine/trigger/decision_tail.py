@@ -66,7 +66,7 @@ class DecisionTail:
             return
         now, begin = self._clock(), 0
         # (`beacons` may be all that this process knows: only the batch's own are looked up.)
-        companies = set(map(_COMPANY, decisions))
+        companies = set(map(_COMPANY, decisions)) if self._table.somebody_looks else ()
         while begin < len(detections):
             looking = self._table.looking_at(companies)
             end = len(detections)

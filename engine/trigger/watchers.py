@@ -72,6 +72,11 @@ class WatcherTable:
         nobody_everywhere = bool(self._everywhere) and not self._all_look
         self._some_count = nobody_everywhere or len(self._looking) < len(self._groups)
 
+    @property
+    def somebody_looks(self) -> bool:
+        """Whether any watcher has to look at decisions; else they are only counted."""
+        return self._all_look or bool(self._looking)
+
     def group_of(self, company_id: int) -> list[Watcher]:
         """Those who watch what is decided for this company."""
         return self._groups.get(company_id, self._everywhere)

@@ -19,11 +19,14 @@ def last_days(visit: Visit, days: int) -> dict[str, str]:
 def plot_of(
     found: list[dict[str, Any]], names: Iterable[str], words: PageWords
 ) -> Mapping[str, Any] | None:
-    """A series for each name; days without figures have none. Nothing where there is no day."""
+    """A series for each name; days without figures have 0. A day alone, whose axis would be one of
+    years, has the week before it. Nothing where there is no day."""
     if not found:
         return None
     by_day = {each["day"]: each for each in found}
     first, last = (date.fromisoformat(found[place]["day"]) for place in (0, -1))
+    if first == last:
+        first -= timedelta(days=6)
     days = [str(first + timedelta(days=number)) for number in range((last - first).days + 1)]
     return {
         "label": words("day"),

@@ -1,4 +1,4 @@
-"""Receives messages as they come, for whoever measures when they came."""
+"""Receives messages without delay, so that the time of their arrival can be measured."""
 
 from confluent_kafka import Consumer, Message
 

@@ -1,4 +1,4 @@
-"""What is stored about a device's person, and what is left of it after it was forgotten."""
+"""The amount of data that is stored about a device, and what remains after its deletion."""
 
 from datetime import datetime
 from typing import Literal

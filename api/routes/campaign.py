@@ -117,7 +117,7 @@ async def edit_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> 
 
 @router.delete("/lieu/{id}/campaign/{uid}", **operation("Delete campaign", DoneAnswer))
 async def delete_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> Response:
-    """Delete the campaign. It is not sent any more."""
+    """Delete the campaign. Triggers no longer send it."""
     return await delete_in_venue(caller, Campaign, venue_id, number)
 
 

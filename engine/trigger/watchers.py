@@ -65,7 +65,7 @@ class WatcherTable:
         self.refresh()
 
     def refresh(self) -> None:
-        """Find out anew who looks at decisions, and for whom they are only counted."""
+        """Work out which watchers get decisions now, and for which they are only counted."""
         groups = self._groups.items()
         self._looking = {company: group for company, group in groups if _some_look(group)}
         self._all_look = _some_look(self._everywhere)

@@ -4,7 +4,6 @@ With PROXIMITY_TEST_FULL=1 every page is examined at phone and desktop width, by
 else every second one in one of these.
 """
 
-import asyncio
 import os
 import time
 from datetime import UTC, datetime
@@ -17,35 +16,19 @@ from selenium.webdriver.common.keys import Keys
 
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
-from engine.redis.role_states import RoleStateStore
-from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
 from rules.kept_decision import KeptDecision
 from rules.model import Zone
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
+from tests.browser.signed_in import sign_in, world
 from tests.browser.world import World
 from tests.integration.api.harness import PASSWORD
 from tests.servers.http_service import replying, serving
-from tests.servers.waiting import eventually
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 LOOKS = [(1280, False), (390, True), (1280, True), (390, False)]
-NOW = datetime.now(UTC)
+__all__ = ["world"]
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-async def world(visit: BrowserVisit) -> World:
-    return await World(visit).fill()
-
-
-def sign_in(page: BrowserPage) -> None:
-    page.open("/")
-    page.fill("E-mail", OWNER)
-    page.fill("Password", PASSWORD)
-    page.press(Keys.ENTER)
-    page.sees("What does not send now, and why")
 
 
 async def test_a_shop_owner_sees_what_did_not_fire(visit: BrowserVisit, world: World):
@@ -218,103 +201,6 @@ async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: W
             assert page.complaints() == []
 
         await visit.walk(steps)
-
-
-async def test_an_operator_watches(visit: BrowserVisit, world: World):
-    company = await world.company()
-    watcher = f"company-{company}"
-    store = TailStore(redis=visit.harness.stores.redis, prefix="proximity:", deadline=10.0)
-
-    async def decide(venue: str) -> None:
-        at = time.time()
-        outcomes = [CampaignOutcome(world.ids["campaign"], "Last boat", "granted")]
-        decision = TailedDecision(at, at, company, venue, "Door", 2, "granted", outcomes, 3)
-        await store.write({watcher: [decision]})
-
-    async def beat() -> int:
-        return (await store.watchers())[watcher].beat
-
-    def watch(page: BrowserPage) -> None:
-        sign_in(page)
-        page.click("Live")
-        page.sees("Watching")
-
-    def read(page: BrowserPage) -> None:
-        page.sees("Door, Pier")
-        page.sees("Last boat: sent")
-        page.sees("3 more were not shown.")
-        page.click("Pause")
-        page.sees("Go on")
-
-    await visit.walk(watch)
-    await eventually(store.watchers, deadline=30)
-    await decide("Pier")
-    await visit.walk(read)
-    # A request may have been under way; then nobody asks any more.
-    await asyncio.sleep(1.5)  # longer than between two requests
-    seen = await beat()
-    await asyncio.sleep(2.5)
-    assert await beat() == seen
-    assert await visit.walk(lambda page: page.complaints()) == []
-
-
-async def test_the_overview_says_how_the_service_keeps_up(visit: BrowserVisit, world: World):
-    redis = visit.harness.stores.redis
-    store = RoleStateStore(redis=redis, prefix="proximity:", deadline=10.0)
-    await store.write("a", "recorder", behind=12.3, waits_for=[])
-    await store.write("a", "trigger", behind=0.1, waits_for=[])
-
-    def steps(page: BrowserPage) -> None:
-        sign_in(page)
-        page.sees("The trigger is up to date")
-        page.sees("The recorder is 12 s behind")
-        page.sees("No connector has been heard from within a day")
-        assert page.complaints() == []
-
-    def anew(page: BrowserPage) -> None:
-        page.sees("The recorder waits for the database")
-        assert page.complaints() == []
-
-    await visit.walk(steps)
-    await store.write("a", "recorder", behind=None, waits_for=["sql"])
-    await visit.walk(anew)
-
-
-async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world: World):
-    redis = visit.harness.stores.redis
-    store = RecentDetectionStore(redis=redis, prefix="proximity:", deadline=10.0)
-    beacon = (world.ids["venue"], world.ids["beacon"])
-
-    async def detect(count: int) -> None:
-        await store.add({BeaconMinute(*beacon, int(time.time() // 60)): count})
-
-    def steps(page: BrowserPage) -> None:
-        sign_in(page)
-        page.click("Venues")
-        page.click("Pier")
-        page.sees("The last 15 minutes")
-        page.sees("41 detections since")
-        circles = page.driver.find_elements(By.CSS_SELECTOR, ".circles circle")
-        door = page.driver.find_element(By.CSS_SELECTOR, ".plan .dot circle")
-        (circle,) = [each.rect for each in circles]
-        place = door.rect
-        # Around the beacon, and not in the way of the pointer.
-        for side, length in (("x", "width"), ("y", "height")):
-            middle = place[side] + place[length] / 2
-            assert abs(circle[side] + circle[length] / 2 - middle) < 2
-        assert circle["width"] > place["width"]
-        wide = page.driver.find_element(By.ID, "plan").rect["width"]
-        page.drag(page.field("Door"), round(2 * wide / 30), 0)
-        page.sees("Door: Placed. x 7, y 5")
-
-    def anew(page: BrowserPage) -> None:
-        page.sees("50 detections since")
-        assert page.complaints() == []
-
-    await detect(41)
-    await visit.walk(steps)
-    await detect(9)
-    await visit.walk(anew)
 
 
 async def test_by_keyboard_alone(visit: BrowserVisit, world: World):

@@ -113,7 +113,7 @@ def _print(console: Console, *lines: str) -> None:
 
 
 def _print_whole(console: Console, lines: Iterable[str]) -> None:
-    """Print without wrapping, because the lines are to be pasted."""
+    """Print without wrapping, because users paste these lines."""
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 

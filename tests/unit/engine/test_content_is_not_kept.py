@@ -1,4 +1,4 @@
-"""A campaign that was edited is freed, whoever remembers what was decided about it.
+"""An edited campaign is freed, though the decisions about it are remembered.
 
 A tenant may edit a campaign of 900 kB every second: what keeps decisions would keep every version.
 """

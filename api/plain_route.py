@@ -1,11 +1,13 @@
-"""A route that reads plain parameters by itself, and leaves the others to FastAPI.
+"""Routes that read plain parameters by themselves, and leave the others to FastAPI.
 
-FastAPI solves the parameters and dependencies of an operation anew in each request, which costs
-more than reading a record. Nearly all requests have nothing but whole numbers in the path and the
-query, and one dependency, the caller. They are solved here. Every other request, and every request
+FastAPI solves the parameters and dependencies of an operation anew in each request, and tries one
+route after the other, which together cost more than reading a record. Nearly all requests have
+nothing but whole numbers in the path and the query, and one dependency, the caller. They are solved
+here, and their route is looked up by the shape of the path. Every other request, and every request
 that is refused because of a parameter, takes FastAPI's way.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
@@ -14,12 +16,15 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from api.routes.parameters import numbers_of
 
 _MOST_DIGITS = 18  # each such number fits in 64 bits
+_NUMBER = re.compile(r"/[0-9]+(?=/|\Z)")
+_PARAMETER = re.compile(r"/\{\w+\}(?=/|\Z)")
+_ANY = "/{}"  # in the shape of a path, where a number is
 
 
 class _WholeNumber(NamedTuple):
@@ -42,7 +47,6 @@ class PlainRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
-        self._beginning = path.partition("{")[0]
         self._operation: Callable[..., Awaitable[Response]] = endpoint
         self._callers = self.dependant.dependencies
         self._solved_by_fastapi = self.app
@@ -52,12 +56,6 @@ class PlainRoute(APIRoute):
             self._in_query = _numbers([each for each in query if each.alias in limits], limits)
             self._defaults = {each.name: each.default for each in query}
             self.app = self._answer
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As every route does; most paths are told apart by their beginning."""
-        if not scope.get("root_path") and not scope["path"].startswith(self._beginning):
-            return Match.NONE, {}
-        return super().matches(scope)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         arguments = self._arguments(scope)
@@ -97,6 +95,38 @@ class PlainRoute(APIRoute):
             given.add(alias)
             arguments[taken.argument] = number
         return True
+
+
+class PlainRouting:
+    """Finds the plain route of a request; what it does not find goes the way of `router`.
+
+    Made once `router` has all its routes, and then put in place of its `middleware_stack`.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._others = router.middleware_stack
+        self._routes: dict[tuple[str, str], PlainRoute] = {}
+        for route in router.routes:
+            if isinstance(route, PlainRoute):
+                shape = _PARAMETER.sub(_ANY, route.path)
+                for method in route.methods:
+                    self._routes.setdefault((method, shape), route)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        route = None
+        if scope["type"] == "http" and not scope.get("root_path"):
+            path = scope["path"]
+            route = self._routes.get((scope["method"], _NUMBER.sub(_ANY, path)))
+        if route is None or _ANY in path:
+            await self._others(scope, receive, send)
+            return
+        scope["router"], scope["route"] = self._router, route
+        scope["endpoint"] = route.endpoint
+        numbers = (number[1:] for number in _NUMBER.findall(path))
+        scope["path_params"] = dict(zip(route.param_convertors, numbers, strict=True))
+        await route.app(scope, receive, send)
 
 
 def _is_plain(dependant: Dependant) -> bool:

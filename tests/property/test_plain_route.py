@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from api.plain_route import PlainRoute
+from api.plain_route import PlainRoute, PlainRouting
 from api.retrieval import After, Limit
 from api.routes.parameters import RecordId, VenueId
 
 TEXTS = st.one_of(
     st.integers(1, 99).map(str),
     st.integers(-3, 2**64).map(str),
-    st.sampled_from(["007", "+5", "1_000", "5.0", "1e3", " 7", "\u0661\u0662", "nan", "", "x"]),
+    st.sampled_from(
+        ["007", "+5", "1_000", "5.0", "1e3", " 7", "\u0661\u0662", "nan", "", "x", "{}"]
+    ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
 )
 NAMES = st.sampled_from(["limit", "after", "id", "word", "Limit", ""])
@@ -50,6 +52,8 @@ def application(route_class: type[APIRoute]) -> FastAPI:
 
     app = FastAPI()
     app.router.routes[:] = router.routes
+    if route_class is PlainRoute:
+        app.router.middleware_stack = PlainRouting(app.router)
     app.add_exception_handler(RequestValidationError, refused)
     return app
 

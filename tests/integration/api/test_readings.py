@@ -5,6 +5,7 @@ import pkgutil
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,10 @@ async def database(sqlite_url: str) -> AsyncIterator[Database]:
     await opened.close()
 
 
+def _rows(reading: Reading, values: dict[str, Any], reader: Reader) -> None:
+    reader.rows(reading, **values)
+
+
 async def test_each_selects_what_a_session_selects(database: Database) -> None:
     executed: list[tuple[str, Any]] = []
 
@@ -74,7 +79,7 @@ async def test_each_selects_what_a_session_selects(database: Database) -> None:
     for reading in readings():
         executed.clear()
         values = parameters(reading)
-        await read(database, lambda reader, one=reading, given=values: reader.rows(one, **given))
+        await read(database, partial(_rows, reading, values))
         async with database.autocommit() as session:
             await session.execute(reading.query, values)
         by_reader, by_session = executed

@@ -46,10 +46,14 @@ class IndexedBeacon:
         connector: ConnectorEntry | None,
         campaign_ids: Iterable[int] = (),
     ) -> None:
-        given = tuple(campaigns)
-        usable = [campaign for campaign in given if _has_known_zone(campaign)]
+        given, has_connector = tuple(campaigns), connector is not None
+        self.campaigns = given
+        try:
+            self.target = Target.of_beacon(beacon, given, has_connector)
+        except ValueError:
+            self.campaigns = tuple(filter(_has_known_zone, given))
+            self.target = Target.of_beacon(beacon, self.campaigns, has_connector)
         venue = beacon.venue
-        self.campaigns = tuple(usable)
         self.shares: list[_SharedCampaign] = []
         self.encoded_place: bytes | None = None
         self.reference = BeaconReference(
@@ -58,7 +62,6 @@ class IndexedBeacon:
         self.venue_reference = VenueReference(venue.id, venue.name)
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
-        self.target = Target.of_beacon(beacon, usable, connector is not None)
         self.campaign_ids = frozenset([*campaign_ids, *(campaign.id for campaign in given)])
 
 

@@ -50,6 +50,7 @@ class BeaconIndex:
     ) -> None:
         self.built = asyncio.Event()
         self.cache = cache
+        self._loading = asyncio.Lock()  # partitions that need the same beacons read them once
         self._redis = redis
         self._keys = IndexKeys(prefix)
         self._deadline = deadline
@@ -74,7 +75,9 @@ class BeaconIndex:
             return known
         self._process_miss.inc(len(missing))
         found = {key: known[key] for key in keys if key in known}
-        loaded = await self._load_when_built(missing)
+        async with self._loading:
+            found |= {key: known[key] for key in missing if key in known}
+            loaded = await self._load_when_built([key for key in missing if key not in known])
         unknown = sum(beacon is None for beacon in loaded.values())
         self._redis_hit.inc(len(loaded) - unknown)
         self._redis_miss.inc(unknown)
@@ -90,7 +93,7 @@ class BeaconIndex:
     async def _load_when_built(
         self, keys: list[BeaconKey]
     ) -> dict[BeaconKey, IndexedBeacon | None]:
-        while True:
+        while keys:
             await self.built.wait()
             version = self.cache.version
             try:
@@ -100,6 +103,7 @@ class BeaconIndex:
                 continue
             self.cache.keep(loaded, version)
             return loaded
+        return {}
 
     async def _load(self, keys: list[BeaconKey]) -> dict[BeaconKey, IndexedBeacon | None]:
         async with asyncio.timeout(self._deadline):

@@ -37,6 +37,15 @@ async def test_an_unknown_beacon_is_none(index: BeaconIndex, built: Writer) -> N
     assert [found is None for found in await resolve(index, KNOWN, UNKNOWN)] == [False, True]
 
 
+async def test_partitions_that_need_a_beacon_at_once_read_it_once(
+    index: BeaconIndex, built: Writer, metrics: Metrics
+) -> None:
+    found = await asyncio.gather(*(one(index) for _ in range(4)))
+    assert all(each is found[0] for each in found)
+    read = {"layer": "redis", "outcome": "hit"}
+    assert metrics.registry.get_sample_value("proximity_index_lookups_total", read) == 1
+
+
 async def test_inactive_ones_say_so(index: BeaconIndex, built: Writer) -> None:
     await built.put(beacon_entry([7], active=False))
     await built.put(beacon_entry([7], minor=4, venue=venue(active=False)))

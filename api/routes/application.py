@@ -17,7 +17,7 @@ from api.records.company import ApplicationAnswer
 from api.records.page import fetch_one
 from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, ApplicationId
-from api.writing import assign, write
+from api.transactions import assign, write
 from catalog.fields.company import ApplicationInput
 from catalog.models import Application
 

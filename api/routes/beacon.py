@@ -17,7 +17,7 @@ from api.requests import BeaconInput
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.tenancy import in_venue, lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write
+from api.transactions import assign, delete_in_venue, write
 from catalog.limits import check_venue_size, lock_company
 from catalog.models import Beacon
 from catalog.open_campaigns import check_beacon

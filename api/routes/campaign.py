@@ -19,7 +19,7 @@ from api.requests import CampaignCreate, CampaignEdit
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.tenancy import in_venue, lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write
+from api.transactions import assign, delete_in_venue, write
 from catalog.fields.base import FieldFault
 from catalog.fields.campaign import campaign_columns, campaign_conflicts
 from catalog.limits import CONTENT_FIELDS, check_content, check_venue_size, lock_company

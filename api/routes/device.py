@@ -18,15 +18,15 @@ from api.permissions import AuthorizedCaller, may_read, may_write
 from api.records import device
 from api.records.decision import DecisionAnswer, shown_decisions
 from api.records.device import DeviceAnswer, DeviceDetailAnswer
-from api.records.held import ForgottenAnswer, HeldDataAnswer, shown_held
+from api.records.held_data import ForgottenAnswer, HeldDataAnswer, shown_held
 from api.records.page import Page, Where, fetch_one
 from api.requests import DeviceUpdate
 from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, DeviceId
-from api.writing import write
+from api.transactions import write
+from catalog.erasure import DeviceData
 from catalog.fields.base import Faults, read_fields
 from catalog.fields.values import INT64
-from catalog.forgetting import DeviceData
 from catalog.models import Device
 
 router = APIRouter(prefix=PREFIX, tags=["crm"])

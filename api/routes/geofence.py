@@ -15,7 +15,7 @@ from api.records.venue import GeofenceAnswer
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.tenancy import in_venue, lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write
+from api.transactions import assign, delete_in_venue, write
 from catalog.fields.venue import GeofenceInput
 from catalog.models import Geofence
 

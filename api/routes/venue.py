@@ -15,7 +15,7 @@ from api.records.venue import VenueAnswer
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, VenueId
 from api.tenancy import lock_venue, of_company
-from api.writing import assign, write
+from api.transactions import assign, write
 from catalog.fields.venue import VenueInput
 from catalog.models import Venue
 

@@ -14,7 +14,7 @@ from engine.cli.servers import redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from catalog.forgetting import DeviceData, TopicRetention
+    from catalog.erasure import DeviceData, TopicRetention
     from engine.wiring.stores import Stores
 
 
@@ -88,7 +88,7 @@ async def _in_both(
     if company is None:
         raise CommandError(f"there is no company {wanted!r}")
     eraser = device_eraser(settings, stores)
-    data = await (eraser.forget if delete else eraser.count)(DeviceKey(company.id, udid))
+    data = await (eraser.erase if delete else eraser.count)(DeviceKey(company.id, udid))
     return _Found(company.name, data)
 
 

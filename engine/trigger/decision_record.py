@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
-from rules.kept_decision import KeptDecision
 from rules.model import Reason
 from rules.outcome import Decision
+from rules.stored_decision import StoredDecision
 
 # What became of a detection before any campaign was looked at: beacons share these decisions.
 SHARED = frozenset(
@@ -65,11 +65,11 @@ class DecidedDetection(NamedTuple):
         """As the metrics count it."""
         return Reason.THROTTLED if self.denied and not self.held else self.decision.reason
 
-    def record(self, beacon: IndexedBeacon, now: float) -> KeptDecision:
+    def record(self, beacon: IndexedBeacon, now: float) -> StoredDecision:
         """What it comes to at its beacon; decided at `now` (epoch s)."""
         detection, number = self.detection, beacon.reference.id
         reason, outcomes = self.reason.value, self.outcomes()
-        return KeptDecision(detection.detected_at, now, number, detection.zone, reason, outcomes)
+        return StoredDecision(detection.detected_at, now, number, detection.zone, reason, outcomes)
 
     def outcomes(self) -> dict[str, list[int]]:
         """Campaigns by what became of each: those that fired first, and a bounded number. None of a

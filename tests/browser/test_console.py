@@ -16,8 +16,8 @@ from selenium.webdriver.common.keys import Keys
 
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
 from tests.browser.signed_in import sign_in, world
@@ -130,7 +130,7 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
 async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
     company = await world.company()
     at = time.time() - 60
-    kept = KeptDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
+    kept = StoredDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
     store = DecisionStore(
         redis=visit.harness.stores.redis, prefix="proximity:", most=10, deadline=10.0
     )

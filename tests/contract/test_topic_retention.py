@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from catalog.forgetting import TopicRetention
+from catalog.erasure import TopicRetention
 from engine.kafka.topic_retention import RetentionReader, longest_retention
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually

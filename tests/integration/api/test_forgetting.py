@@ -7,10 +7,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from api.records.held import shown_held
+from api.records.held_data import shown_held
 from api.sessions.sign_in import Passwords
-from catalog import forgetting
-from catalog.forgetting import DeviceData, DeviceRows, TopicRetention
+from catalog import erasure
+from catalog.erasure import DeviceData, DeviceRows, TopicRetention
 from catalog.models import Account, AuditEntry, AuthenticationTrace, DetectionTrace, Device
 from engine.process.settings import Settings
 from engine.redis.devices import DeviceKey, copy_key
@@ -91,7 +91,7 @@ async def test_the_audit_names_nobody(api: Harness, owner: Headers):
 async def test_many_traces_go_in_short_transactions(
     api: Harness, owner: Headers, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(forgetting, "_PIECE", 5)
+    monkeypatch.setattr(erasure, "_BATCH_ROWS", 5)
     number = await person(api, owner, traces=23)
     gone = (await api.call("DELETE", f"/crm/{number}", owner)).json()
     assert (gone["detections"], gone["authentications"]) == (23, 23)
@@ -123,7 +123,7 @@ async def test_without_redis_the_person_stays(
     async with harness(settings.model_copy(update=changed), passwords) as api:
         owner = await api.account()
         number = await person(api, owner, traces=7)
-        original = forgetting.forget_device
+        original = erasure.erase_device
 
         async def with_a_death(*given: Any) -> Any:
             done = await original(*given)
@@ -131,8 +131,8 @@ async def test_without_redis_the_person_stays(
             return done
 
         with monkeypatch.context() as patched:
-            patched.setattr(forgetting, "_PIECE", 5)
-            patched.setattr("engine.redis.forgetting.forget_device", with_a_death)
+            patched.setattr(erasure, "_BATCH_ROWS", 5)
+            patched.setattr("engine.redis.forgetting.erase_device", with_a_death)
             for _ in range(2):
                 failed = await api.call("DELETE", f"/crm/{number}", owner)
                 assert failed.status_code == 503

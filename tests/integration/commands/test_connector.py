@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from catalog.database import open_database
 from catalog.models import Connector, Outbox
 from catalog.secrets import open_cipher
-from engine.cli.catalog_loading import write_catalog
+from engine.cli.catalog_loader import write_catalog
 from engine.process.settings_sources import load_settings
 from tests.integration.commands.proximity import Proximity
 from tests.servers.http_service import Answer, content, replying, serving

@@ -15,8 +15,8 @@ from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 from tests.integration.commands.proximity import Proximity
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ  # each call of the command is a second
@@ -37,8 +37,8 @@ async def keep(redis_url: str, udid: str) -> None:
     redis = connect_redis(redis_url)
     store = DecisionStore(redis=redis, prefix="proximity:", most=10, deadline=5.0)
     outcomes = {"throttled": [1], "wrong_weekday": [2]}
-    refused = KeptDecision(AT, AT, 4, Zone.FAR, "too_far", {})
-    kept = KeptDecision(AT + 60, AT + 61, 4, Zone.NEAR, "throttled", outcomes)
+    refused = StoredDecision(AT, AT, 4, Zone.FAR, "too_far", {})
+    kept = StoredDecision(AT + 60, AT + 61, 4, Zone.NEAR, "throttled", outcomes)
     await store.keep([DeviceDecision(DeviceKey(1, udid), each) for each in (refused, kept)])
     await redis.aclose()
 

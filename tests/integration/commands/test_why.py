@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from catalog.index.drain import rebuild
-from engine.cli.catalog_loading import write_catalog
+from engine.cli.catalog_loader import write_catalog
 from engine.process.cancelling import cancel
 from tests.contract.index_writer import PREFIX
 from tests.integration.commands.proximity import Proximity

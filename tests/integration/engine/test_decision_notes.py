@@ -11,8 +11,8 @@ from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceKey
 from engine.trigger.decision_notes import DecisionNotes
 from engine.wiring.explain import build_decision_store
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 from tests.contract.index_writer import beacon_entry, campaign_entry
 from tests.integration.engine.pushed import NOW, PushedTrigger, detection, pushed_trigger
 from tests.servers.waiting import eventually
@@ -45,7 +45,9 @@ async def written(trigger: PushedTrigger) -> DecisionStore:
     return build_decision_store(trigger.settings, trigger.redis)
 
 
-async def kept(trigger: PushedTrigger, udid: str = "phone", company: int = 1) -> list[KeptDecision]:
+async def kept(
+    trigger: PushedTrigger, udid: str = "phone", company: int = 1
+) -> list[StoredDecision]:
     """The oldest first."""
     store = await written(trigger)
     return (await store.read(DeviceKey(company, udid)))[::-1]
@@ -64,8 +66,8 @@ async def test_a_grant_and_what_follows_it_once(noting: PushedTrigger):
     await noting.push(*(detection(seconds=n) for n in range(5, 90)))
     await noting.push(detection(seconds=90))
     assert await kept(noting) == [
-        KeptDecision(AT, AT, 1, Zone.IMMEDIATE, "granted", {"granted": [1], "inactive": [2]}),
-        KeptDecision(
+        StoredDecision(AT, AT, 1, Zone.IMMEDIATE, "granted", {"granted": [1], "inactive": [2]}),
+        StoredDecision(
             AT + 1, AT, 1, Zone.IMMEDIATE, "throttled", {"throttled": [1], "inactive": [2]}
         ),
     ]

@@ -1,4 +1,4 @@
-"""One request of a signed-in visitor, with what a page needs to answer it."""
+"""The context of a page: one request of a signed-in user, with the objects that a page needs."""
 
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -11,55 +11,55 @@ from api.console.forms import PostedForm
 from api.console.interface import InterfaceClient
 from api.console.rendering import rendered
 from api.console.session import PATH, SessionCookie
-from api.console.words import PageWords
+from api.console.translations import Translations
 from api.permissions import AREAS
 from api.sessions.check import SignedIn
 from catalog.fields.company import READ, WRITE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Visit:
-    """A request; `form` is empty where nothing was posted."""
+class PageContext:
+    """A request of a signed-in user; `form` is empty for a GET."""
 
     request: Request
-    words: PageWords
+    texts: Translations
     account: SignedIn
     session: SessionCookie
     interface: InterfaceClient
     form: PostedForm = field(default_factory=lambda: PostedForm({}))
 
     def may_read(self, record: str) -> bool:
-        """Whether to offer what shows records of this kind; /v2 decides when it is used."""
+        """Whether to show links to records of this kind. (/v2 checks the permission again.)"""
         return self.account.level(AREAS[record]) >= READ
 
     def may_write(self, record: str) -> bool:
-        """Whether to offer what changes them."""
+        """Whether to show forms that change records of this kind."""
         return self.account.level(AREAS[record]) >= WRITE
 
-    def number(self, name: str) -> int:
-        """A number of the path."""
+    def path_number(self, name: str) -> int:
+        """A numeric parameter of the path."""
         return int(self.request.path_params[name])
 
     def query(self, name: str) -> str:
-        """What the address says, or nothing."""
+        """A query parameter; empty if it is absent."""
         return self.request.query_params.get(name, "")
 
-    def count(self, name: str) -> int:
-        """A number of the address; 0 for anything else."""
+    def query_number(self, name: str) -> int:
+        """A query parameter that is a number; 0 if it is absent or invalid."""
         text = self.query(name)
         return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
     def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
-        """The page, or the part of one, that a template makes."""
-        return rendered(template, self.words, self._common() | values, status)
+        """Render a template, which is a page or a part of one."""
+        return rendered(template, self.texts, self._common() | values, status)
 
-    def leave(self, path: str) -> Response:
-        """On to another page of the console, after something was done."""
+    def redirect(self, path: str) -> Response:
+        """Redirect to another page of the console, after a form was handled."""
         return RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
 
     def _common(self) -> dict[str, Any]:
         return {
-            "visit": self,
+            "context": self,
             "email": self.account.email,
             "forgery_token": self.session.forgery_token,
             "path": self.request.url.path,

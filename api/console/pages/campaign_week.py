@@ -1,4 +1,4 @@
-"""The hours at which a campaign sends, as a week to look at."""
+"""The open hours of a campaign in a week, for a drawing."""
 
 from typing import Any, NamedTuple
 
@@ -7,29 +7,32 @@ from catalog.models import WEEKDAYS
 _DAY = 24 * 60
 
 
-class OpenStretch(NamedTuple):
-    """Minutes of a day, `until` not included."""
+class OpenInterval(NamedTuple):
+    """An interval of a day in minutes; `until` is excluded."""
 
     begin: int
     until: int
 
 
-def week(campaign: dict[str, Any]) -> list[tuple[str, list[OpenStretch]]]:
-    """For each weekday when it sends. A window that passes midnight belongs to the day on which
-    it opens, and goes on in the next one."""
+def week(campaign: dict[str, Any]) -> list[tuple[str, list[OpenInterval]]]:
+    """The open intervals of each weekday.
+
+    Hours that run over midnight belong to the weekday on which they begin, so their second part is
+    shown on the next day.
+    """
     begin, until = _minute(campaign["start_time"]), _minute(campaign["end_time"])
     if begin is None or until is None:
         return []
     days = []
     for place, day in enumerate(WEEKDAYS):
-        stretches = []
+        intervals = []
         if begin > until and campaign[WEEKDAYS[place - 1]] and until:
-            stretches.append(OpenStretch(0, until))
+            intervals.append(OpenInterval(0, until))
         if campaign[day]:
             whole = begin == until
             last = until if begin < until else _DAY
-            stretches.append(OpenStretch(0, _DAY) if whole else OpenStretch(begin, last))
-        days.append((day, stretches))
+            intervals.append(OpenInterval(0, _DAY) if whole else OpenInterval(begin, last))
+        days.append((day, intervals))
     return days
 
 

@@ -10,56 +10,58 @@ from catalog.errors import DecryptionError
 from catalog.models import Connector
 from catalog.secrets import Cipher
 
-_AT_ONCE = 100  # in one transaction, so that no edit waits for long
+_BATCH = 100  # in one transaction, so that no edit waits for long
 
 
 @dataclass(slots=True)
-class Rekeyed:
-    """The numbers of connectors that were encrypted again and that already had the first key, and
-    the companies of those that no key decrypts."""
+class RekeyResult:
+    """How many connectors were encrypted again, and how many already had the first key.
+
+    `unreadable` has the companies of connectors that no key decrypts.
+    """
 
     renewed: int = 0
     current: int = 0
     unreadable: list[str] = field(default_factory=list)
 
 
-async def rekey_connectors(database: Database, cipher: Cipher) -> Rekeyed:
+async def rekey_connectors(database: Database, cipher: Cipher) -> RekeyResult:
     """Encrypt all connectors again. It is safe to run this beside edits, and repeatedly."""
-    done, last = Rekeyed(), 0
+    result, last = RekeyResult(), 0
     async with database.write.begin() as session:
         highest = await session.scalar(select(func.max(Connector.id))) or 0
     while last < highest:
-        last = await _next(database, cipher, done, last) or highest
-    return done
+        last = await _next(database, cipher, result, last) or highest
+    return result
 
 
-async def _next(database: Database, cipher: Cipher, done: Rekeyed, last: int) -> int | None:
+async def _next(database: Database, cipher: Cipher, result: RekeyResult, last: int) -> int | None:
     """Encrypt the next connectors after the id `last`. Returns the id of the last of them."""
     async with database.write.begin() as session:
-        wanted = (
+        query = (
             select(Connector)
             .where(Connector.id > last)
             .order_by(Connector.id)
-            .limit(_AT_ONCE)
+            .limit(_BATCH)
             .options(joinedload(Connector.company))
             .with_for_update(of=Connector)
         )
-        connectors = list(await session.scalars(wanted))
+        connectors = list(await session.scalars(query))
         for connector in connectors:
-            _rekey(connector, cipher, done)
+            _rekey(connector, cipher, result)
     return connectors[-1].id if connectors else None
 
 
-def _rekey(connector: Connector, cipher: Cipher, done: Rekeyed) -> None:
+def _rekey(connector: Connector, cipher: Cipher, result: RekeyResult) -> None:
     try:
         parameters = cipher.renewed(connector.parameters) if connector.parameters else None
         secret = cipher.renewed(connector.secret) if connector.secret else None
     except DecryptionError:
-        done.unreadable.append(connector.company.name)
+        result.unreadable.append(connector.company.name)
         return
     connector.parameters = parameters or connector.parameters
     connector.secret = secret or connector.secret
     if parameters or secret:
-        done.renewed += 1
+        result.renewed += 1
     else:
-        done.current += 1
+        result.current += 1

@@ -21,7 +21,7 @@ from catalog.soft_deletion import with_deleted
 _TRACES = (DetectionTrace, AuthenticationTrace)
 # Deleted in this order. Once the device's row is locked, no recorder adds rows about it.
 _TABLES = (*_TRACES, Presence)
-_PIECE = 10_000  # rows of a transaction
+_BATCH_ROWS = 10_000  # rows of a transaction
 
 
 class DeviceRows(NamedTuple):
@@ -40,7 +40,7 @@ class DeviceRows(NamedTuple):
 class TopicRetention(NamedTuple):
     """How long Kafka keeps a message at most; `longest` is None without a limit.
 
-    `is_known` is false if no broker told it.
+    `is_known` is false if no broker reported it.
     """
 
     is_known: bool
@@ -63,7 +63,7 @@ async def campaign_ids(session: AsyncSession, company_id: int) -> Sequence[int]:
 
 
 async def count_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
-    """Count the rows that `forget_traces` and `forget_device` would delete."""
+    """Count the rows that `erase_traces` and `erase_device` would delete."""
     device_id = await session.scalar(_device(company_id, udid))
     if device_id is None:
         return DeviceRows()
@@ -76,7 +76,7 @@ async def count_device(session: AsyncSession, company_id: int, udid: str) -> Dev
     return DeviceRows(1, *(count or 0 for count in counts))
 
 
-async def forget_traces(database: Database, company_id: int, udid: str) -> DeviceRows:
+async def erase_traces(database: Database, company_id: int, udid: str) -> DeviceRows:
     """Delete all but the newest few thousand of the device's traces, in short transactions.
 
     What was deleted before a failure stays deleted, so that the next attempt has less to do.
@@ -87,28 +87,28 @@ async def forget_traces(database: Database, company_id: int, udid: str) -> Devic
     for table in _TRACES:
         count = 0
         while device_id is not None:
-            piece = await _forget_piece(database, table, device_id)
-            count += piece
-            if not piece:
+            batch = await _erase_batch(database, table, device_id)
+            count += batch
+            if not batch:
                 break
         deleted.append(count)
     return DeviceRows(0, *deleted)
 
 
-async def _forget_piece(
+async def _erase_batch(
     database: Database, table: type[DetectionTrace] | type[AuthenticationTrace], device_id: int
 ) -> int:
     of_device = table.device_id == device_id
     last = select(table.create_on).where(of_device).order_by(table.create_on)
     async with database.write.begin() as session:
-        at = await session.scalar(last.offset(_PIECE - 1).limit(1))
+        at = await session.scalar(last.offset(_BATCH_ROWS - 1).limit(1))
         if at is None:
             return 0
-        done = await session.execute(delete(table).where(of_device, table.create_on <= at))
-    return max(0, getattr(done, "rowcount", 0))
+        result = await session.execute(delete(table).where(of_device, table.create_on <= at))
+    return max(0, getattr(result, "rowcount", 0))
 
 
-async def forget_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
+async def erase_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
     """Delete the device and the rows that refer to it, in the session's transaction."""
     query = select(Device).where(Device.company_id == company_id, Device.udid == udid)
     device = await session.scalar(query.with_for_update())
@@ -118,8 +118,8 @@ async def forget_device(session: AsyncSession, company_id: int, udid: str) -> De
     await session.flush()
     deleted = []
     for table in _TABLES:
-        done = await session.execute(delete(table).where(table.device_id == device.id))
-        deleted.append(max(0, getattr(done, "rowcount", 0)))
+        result = await session.execute(delete(table).where(table.device_id == device.id))
+        deleted.append(max(0, getattr(result, "rowcount", 0)))
     return DeviceRows(1, *deleted)
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from api.answers import Answer, Count, DoneAnswer, Record, Timestamp, timestamp
-from catalog.forgetting import DeviceData
+from catalog.erasure import DeviceData
 
 _UNTIL = "When Kafka has deleted all messages of today; null where `kafka` is not `bounded`."
 

@@ -1,11 +1,11 @@
-"""The decision that is stored for people who ask what happened to a device."""
+"""A decision about a device, in the form in which it is stored for people."""
 
 import msgspec
 
 from rules.model import Zone
 
 
-class KeptDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StoredDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The outcome of a detection at `detected_at`, decided at `decided_at` (epoch seconds).
 
     `reason` is the value of a Reason. `campaigns` has the ids of campaigns by their reason. It is

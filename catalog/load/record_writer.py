@@ -56,7 +56,7 @@ class RecordWriter:
 
     `grown` has the beacons and campaigns that may exceed a limit now, with their places, and
     `added` the venues to which records were added, with the places of the lists: see
-    catalog.load.check.
+    catalog.load.checks.
     """
 
     session: AsyncSession

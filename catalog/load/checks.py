@@ -13,8 +13,8 @@ from catalog.fields.base import Faults
 from catalog.fields.venue import Triple
 from catalog.limits import CONTENT_FIELDS, CatalogLimits, check_content, check_venue_size
 from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue, triple_of
-from catalog.load.stored import StoredCompany
-from catalog.load.writing import RecordWriter
+from catalog.load.record_writer import RecordWriter
+from catalog.load.stored_records import StoredCompany
 from catalog.models import Beacon, Campaign, Company
 from catalog.open_campaigns import (
     CrowdedBeacon,

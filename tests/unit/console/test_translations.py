@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from api.console.words import LANGUAGES, load_words
+from api.console.translations import LANGUAGES, load_translations
 from api.records.role import ROLES, AwaitedCheck
 from connectors.model import CallFault
 from rules.model import Reason
@@ -33,7 +33,7 @@ USED = {
 
 
 def keys(language: str) -> dict[str, str]:
-    return tomllib.loads(PLACE.joinpath("words", f"{language}.toml").read_text())
+    return tomllib.loads(PLACE.joinpath("translations", f"{language}.toml").read_text())
 
 
 def places(text: str) -> set[str]:
@@ -56,6 +56,6 @@ def test_every_language_says_the_same(language: str) -> None:
 
 
 def test_what_is_not_known_is_said_as_it_is() -> None:
-    words = load_words("en")
+    words = load_translations("en")
     assert words.get("reason_of_tomorrow") == "reason_of_tomorrow"
     assert words("opens_today", clock="09:00") == "Opens today at 09:00"

@@ -150,18 +150,18 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
             },
         },
     )
-    event.listen(engine.sync_engine, "checkin", _discard_half_begun)
+    event.listen(engine.sync_engine, "checkin", _discard_failed_begin)
     return engine
 
 
-def _discard_half_begun(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+def _discard_failed_begin(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
     """A connection whose BEGIN failed is not used again.
 
     asyncpg keeps the transaction as its outermost all the same, and would make the next one a
     savepoint within it, which PostgreSQL refuses, each time.
     """
-    half_begun = getattr(entry.driver_connection, "_top_xact", None) is not None
-    if connection is not None and half_begun:
+    has_open_transaction = getattr(entry.driver_connection, "_top_xact", None) is not None
+    if connection is not None and has_open_transaction:
         entry.invalidate(soft=True)
 
 

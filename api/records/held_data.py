@@ -1,4 +1,4 @@
-"""The amount of data that is stored about a device, and what remains after its deletion."""
+"""The amount of data that is stored about a device, and how long Kafka keeps messages."""
 
 from datetime import datetime
 from typing import Literal
@@ -15,7 +15,7 @@ class KeptByKafkaAnswer(Answer):
     """Messages cannot be deleted one by one: topics delete them by age."""
 
     kafka: Literal["bounded", "unbounded", "unknown"] = Field(
-        description="Whether topics delete messages by age; unknown when no broker says."
+        description="Whether topics delete messages by age; unknown if no broker reports it."
     )
     kafka_until: Timestamp | None = Field(description=_UNTIL)
 
@@ -30,11 +30,11 @@ class HeldDataAnswer(KeptByKafkaAnswer):
 
 
 class ForgottenAnswer(HeldDataAnswer, DoneAnswer):
-    """How much was deleted."""
+    """The amount of deleted data."""
 
 
 def shown_held(data: DeviceData, now: datetime) -> Record:
-    """As the interface shows it."""
+    """The data in the form of the interface."""
     kafka, longest = "unknown", data.kafka.longest
     if data.kafka.is_known:
         kafka = "unbounded" if longest is None else "bounded"

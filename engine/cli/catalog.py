@@ -79,7 +79,7 @@ async def _update_index(settings: Settings, database: "Database") -> None:
     try:
         await update_index(settings, database)
     except (RedisUrlError, *OUTAGES) as error:
-        why = redis_reason(settings, error)
-        typer.echo(f"the index in Redis is not up to date yet ({why}): {_LATER}", err=True)
+        reason = redis_reason(settings, error)
+        typer.echo(f"the index in Redis is not up to date yet ({reason}): {_LATER}", err=True)
     else:
         typer.echo("the index in Redis is up to date")

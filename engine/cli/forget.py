@@ -70,8 +70,8 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
     except (RedisUrlError, DatabaseUrlError) as error:
         raise CommandError(str(error)) from None
     except RedisError as error:
-        why = redis_reason(settings, error)
-        raise CommandError(f"Redis does not serve: {why}; run it again") from None
+        reason = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {reason}; run it again") from None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
 

@@ -75,10 +75,10 @@ def _load_client(context: ssl.SSLContext, settings: Settings) -> None:
         context.load_cert_chain(str(certificate), None if key is None else str(key), password)
     except (OSError, ValueError) as error:
         wrong = isinstance(error, ssl.SSLError) and "KEY_VALUES_MISMATCH" in str(error)
-        why = (
+        reason = (
             "the key is not that of the certificate"
             if wrong
             else "no certificate with its key in PEM, or KAFKA_SSL_PASSWORD is not the key's"
         )
         files = f"{certificate}" if key is None else f"{certificate} and KAFKA_SSL_KEYFILE {key}"
-        raise SettingsError(f"{PREFIX}KAFKA_SSL_CERTFILE {files}: {why}") from None
+        raise SettingsError(f"{PREFIX}KAFKA_SSL_CERTFILE {files}: {reason}") from None

@@ -169,7 +169,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             pass  # the partition waits for its position
         except OffsetOutOfRangeError as error:
             for partition, position in error.args[0].items():
-                self._assignment.go_on_behind_gap(partition, position)
+                self._assignment.skip_gap(partition, position)
         return fetched
 
     async def _await_room(self) -> None:

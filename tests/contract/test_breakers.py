@@ -26,7 +26,7 @@ NOW = float(int(time.time()))
 GOOD, BAD = (False,), (True,)
 PROBER = BreakerState(is_open=True, is_prober=True)
 
-OUTCOMES, ASK_TO_PROBE = ReportPurpose.OUTCOMES, ReportPurpose.ASK_TO_PROBE
+OUTCOMES, REQUEST_PROBE = ReportPurpose.OUTCOMES, ReportPurpose.REQUEST_PROBE
 PROBE_PASSED, PROBE_FAILED = ReportPurpose.PROBE_PASSED, ReportPurpose.PROBE_FAILED
 PROBE_DROPPED = ReportPurpose.PROBE_DROPPED
 
@@ -61,7 +61,7 @@ async def tell(
 
 
 async def test_it_begins_closed(store: BreakerStore) -> None:
-    assert await tell(store, purpose=ASK_TO_PROBE) == CLOSED
+    assert await tell(store, purpose=REQUEST_PROBE) == CLOSED
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_while_it_is_open_outcomes_change_nothing(store: BreakerStore) -> 
     await tell(store, BAD * 10)
     assert await tell(store, GOOD * 50, at=3) == opened(7.0)
     assert await tell(store, BAD * 50, at=4) == opened(6.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=9.999) == opened(
+    assert await tell(store, purpose=REQUEST_PROBE, at=9.999) == opened(
         pytest.approx(0.001, abs=1e-6)  # type: ignore[arg-type]
     )
 
@@ -119,7 +119,7 @@ async def test_while_it_is_open_outcomes_change_nothing(store: BreakerStore) -> 
 async def test_then_exactly_one_may_try(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
     asked = [
-        await tell(store, purpose=ASK_TO_PROBE, at=10 + number / 10, by=f"process {number}")
+        await tell(store, purpose=REQUEST_PROBE, at=10 + number / 10, by=f"process {number}")
         for number in range(5)
     ]
     assert asked[0] == PROBER
@@ -129,10 +129,10 @@ async def test_then_exactly_one_may_try(store: BreakerStore) -> None:
 
 async def test_what_the_prober_found_decides(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
+    assert await tell(store, purpose=REQUEST_PROBE, at=10) == PROBER
     assert await tell(store, purpose=PROBE_FAILED, at=11) == opened(10.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=20, by="two") == opened(1.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=21, by="two") == PROBER
+    assert await tell(store, purpose=REQUEST_PROBE, at=20, by="two") == opened(1.0)
+    assert await tell(store, purpose=REQUEST_PROBE, at=21, by="two") == PROBER
     assert await tell(store, purpose=PROBE_PASSED, at=22, by="two") == CLOSED
     assert await tell(store, BAD * 9, at=23) == CLOSED
     assert await tell(store, BAD, at=24) == opened(10.0)
@@ -140,16 +140,16 @@ async def test_what_the_prober_found_decides(store: BreakerStore) -> None:
 
 async def test_a_prober_that_made_no_try_gives_its_turn_back(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
+    assert await tell(store, purpose=REQUEST_PROBE, at=10) == PROBER
     assert await tell(store, purpose=PROBE_DROPPED, at=11) == opened(0.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=11, by="two") == PROBER
+    assert await tell(store, purpose=REQUEST_PROBE, at=11, by="two") == PROBER
 
 
 async def test_a_prober_that_is_not_heard_of_has_gone(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
-    assert not (await tell(store, purpose=ASK_TO_PROBE, at=14.9, by="two")).is_prober
-    assert await tell(store, purpose=ASK_TO_PROBE, at=15, by="two") == PROBER
+    assert await tell(store, purpose=REQUEST_PROBE, at=10) == PROBER
+    assert not (await tell(store, purpose=REQUEST_PROBE, at=14.9, by="two")).is_prober
+    assert await tell(store, purpose=REQUEST_PROBE, at=15, by="two") == PROBER
     assert (await tell(store, purpose=PROBE_PASSED, at=16)).is_open
     assert await tell(store, purpose=PROBE_PASSED, at=17, by="two") == CLOSED
 
@@ -160,14 +160,14 @@ async def test_who_is_not_the_prober_is_not_heard(
 ) -> None:
     await tell(store, BAD * 10)
     assert await tell(store, purpose=purpose, at=1, by="two") == opened(9.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
+    assert await tell(store, purpose=REQUEST_PROBE, at=10) == PROBER
     assert (await tell(store, purpose=purpose, at=11, by="two")).wait == pytest.approx(4.0)
 
 
 async def test_many_ask_at_once(store: BreakerStore) -> None:
     await tell(store, BAD * 10)
     asked = await asyncio.gather(
-        *(tell(store, purpose=ASK_TO_PROBE, at=10, by=f"process {number}") for number in range(20))
+        *(tell(store, purpose=REQUEST_PROBE, at=10, by=f"process {number}") for number in range(20))
     )
     assert sum(state.is_prober for state in asked) == 1
 

@@ -73,8 +73,8 @@ async def test_check_says_that_brokers_are_too_old_to_be_asked(
 ) -> None:
     brokers_speak(monkeypatch, 7)
     (found,) = await check_kafka(settings)
-    assert (found.state, found.what) == ("warning", "reachable")
-    assert "older than Kafka 2.3" in found.told
+    assert (found.state, found.subject) == ("warning", "reachable")
+    assert "older than Kafka 2.3" in found.result
 
 
 async def test_check_asks_the_others(settings: Settings) -> None:

@@ -32,7 +32,7 @@ async def test_more_replicas_than_brokers_are_named(
     told = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
     with pytest.raises(InvalidReplicationFactorError, match=told):
         await ensure_topics(settings, (f"{topic_prefix}three",))
-    found = {each.what: each for each in await check_kafka(settings)}
+    found = {each.subject: each for each in await check_kafka(settings)}
     missing = found[f"topic {topic_prefix}detections"]
     assert missing.state is State.BAD
-    assert "PROXIMITY_TOPIC_REPLICATION wants 3 brokers, and there are 1" in missing.told
+    assert "PROXIMITY_TOPIC_REPLICATION needs 3 brokers, and there are 1" in missing.result

@@ -80,10 +80,10 @@ def test_the_queue_gives_what_the_plain_one_may(
             queue.finish(of)
             plain.running[of] -= 1
         elif step == "hold":
-            queue.hold(of)
+            queue.pause(of)
             plain.held.add(of)
         elif step == "release":
-            queue.release(of)
+            queue.resume(of)
             plain.held.discard(of)
         assert queue.free == plain.free
         assert queue.waiting == sum(map(len, plain.waiting.values()))

@@ -131,8 +131,8 @@ def _unframed(framed: bytes, what: str) -> _Framed:
     return _Framed(UUID(bytes=name) if framed[0] == _GUID else _NUMBER.unpack(name)[0], rest)
 
 
-def _refusing(why: str) -> Decode:
+def _refusing(cause: str) -> Decode:
     def refuse(_message: bytes) -> object:
-        raise ValueError(why)
+        raise ValueError(cause)
 
     return refuse

@@ -68,7 +68,7 @@ WRONG = [
     (2, {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_CAFILE": "/no.pem"}, "CAFILE: /no.pem: No "),
     (2, {"KAFKA_BOOTSTRAP_SERVERS": "localhost:abc"}, "'localhost:abc': a port is a number"),
     (2, {"METRICS_PRT": "1"}, "no setting has this name; did you mean PROXIMITY_METRICS_PORT?"),
-    (1, {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, "127.0.0.1:1 refuses connections: look at"),
+    (1, {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, "127.0.0.1:1 refuses connections: check"),
     (1, {"KAFKA_SECURITY_PROTOCOL": "SSL"}, "speaks plain text: set PROXIMITY_KAFKA_SECURITY_P"),
 ]
 

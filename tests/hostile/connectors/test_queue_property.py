@@ -69,7 +69,7 @@ class Bookkeeping:
     def drain(self) -> None:
         """Let everything go its way: each item that waits must come out."""
         for one in range(1, COMPANIES + 1):
-            self.queue.release(one)
+            self.queue.resume(one)
         while self.waiting or self.running:
             before = len(self.waiting)
             self.take()

@@ -88,7 +88,7 @@ async def test_results_that_wait_for_kafka_are_bounded() -> None:
     count = 10 * LIMIT // SIZE
     async with (
         serving(content(template="x" * SIZE)) as service,
-        scheduling(may_start=lambda: room.has_room) as one,
+        scheduling(can_start=lambda: room.has_room) as one,
     ):
         room.on_room = one.scheduler.resume
         for _ in range(count):

@@ -79,7 +79,7 @@ class Trial:
             local=local,
             name="one",
             clock=asyncio.get_running_loop().time,
-            may_pass=lambda _error: False,
+            is_temporary=lambda _error: False,
             on_store_error=lambda: None,
         )
         self.service = ScriptedService()

@@ -121,10 +121,10 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
     async def write() -> None:
         await redis.set("test:probe", b"")
 
-    question = ServerProbe(write, what="write", errors=metrics.redis_errors)
+    question = ServerProbe(write, operation="write", errors=metrics.redis_errors)
     async with reader.kept():
         await reader.until(fires=True)
-        await inspection.look()
+        await inspection.inspect()
         assert await question.answers()
         with capture_logs() as logs:
             await redis.config_set("maxmemory", await used(redis) - 100_000)
@@ -132,8 +132,8 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
                 await redis.set("test:claim", b"")
             assert not await question.answers()
             assert not await question.answers()
-            await inspection.look()
-            await inspection.look()
+            await inspection.inspect()
+            await inspection.inspect()
             assert _value(metrics, "proximity_redis_memory_ratio") > 1
             assert _value(metrics, "proximity_redis_errors_total") == 2
             await reader.edit(active=False)
@@ -145,7 +145,7 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
         with capture_logs() as logs:
             assert await question.answers(), "what the campaign took is free again"
             await redis.config_set("maxmemory", 0)
-            await inspection.look()
+            await inspection.inspect()
         events = [line["event"] for line in logs]
         assert events == ["server answers again", "Redis has room again"]
 

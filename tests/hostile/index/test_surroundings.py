@@ -103,13 +103,13 @@ async def test_an_eviction_policy_is_said_once(
 ) -> None:
     inspection = RedisInspection(redis=redis, metrics=metrics, deadline=5.0)
     with capture_logs() as logs:
-        await inspection.look()
+        await inspection.inspect()
         await redis.config_set("maxmemory-policy", "allkeys-lru")
-        await inspection.look()
-        await inspection.look()
+        await inspection.inspect()
+        await inspection.inspect()
         assert metrics.registry.get_sample_value("proximity_redis_evicts") == 1
         await redis.config_set("maxmemory-policy", "noeviction")
-        await inspection.look()
+        await inspection.inspect()
     assert metrics.registry.get_sample_value("proximity_redis_evicts") == 0
     assert [(line["log_level"], line["policy"]) for line in logs] == [
         ("warning", "allkeys-lru"),
@@ -125,8 +125,8 @@ async def test_where_info_is_forbidden_that_is_said_once(
     guest = connect_redis(f"redis://guest:word@127.0.0.1:{own_redis.port}/0")
     with capture_logs() as logs:
         inspection = RedisInspection(redis=guest, metrics=metrics, deadline=5.0)
-        await inspection.look()
-        await inspection.look()
+        await inspection.inspect()
+        await inspection.inspect()
     await guest.aclose()
     (line,) = logs
     assert line["log_level"] == "warning"
@@ -137,7 +137,7 @@ async def test_where_info_is_forbidden_that_is_said_once(
 async def test_on_a_cluster(redis_cluster_url: str, metrics: Metrics) -> None:
     settings = load_settings(None, redis_url=redis_cluster_url)
     async with open_stores(settings) as stores:
-        await RedisInspection(redis=stores.redis, metrics=metrics, deadline=5.0).look()
+        await RedisInspection(redis=stores.redis, metrics=metrics, deadline=5.0).inspect()
         skew = clock_skew(settings, stores, metrics)
         await measure(skew)
     assert skew.agrees_within(skew.limit)

@@ -165,8 +165,8 @@ async def assert_counted(scene: Scene, topic: str) -> None:
     )
     async with open_snapshot(scene.scene.database) as snapshot:
         catalog = await snapshot.catalog()
-        kept = Interval(0.0, 253_402_300_799.0)
-        recount = Recount(catalog, kept=kept, read=READ, share=DeviceShare())
+        retained = Interval(0.0, 253_402_300_799.0)
+        recount = Recount(catalog, retained=retained, read=READ, share=DeviceShare())
         count = {
             DETECTIONS: recount.add_detection,
             NOTIFICATIONS: recount.add_notification,
@@ -176,7 +176,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         comparison = Comparison(recount)
         found = [
             difference
-            async for device in snapshot.devices(DeviceShare(), kept, False)
+            async for device in snapshot.devices(DeviceShare(), retained, False)
             for difference in comparison.differences(device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]

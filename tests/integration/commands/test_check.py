@@ -80,13 +80,15 @@ async def test_a_redis_that_loses_what_it_has(redis_url: str) -> None:
         client.config_set("maxmemory", "200mb")
         client.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            found = {each.what: each for each in await check_redis(settings(redis_url=redis_url))}
+            found = {
+                each.subject: each for each in await check_redis(settings(redis_url=redis_url))
+            }
         finally:
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", "0")
     assert found["memory"].state is State.BAD
-    assert "set noeviction" in found["memory"].told
-    found = {each.what: each for each in await check_redis(settings(redis_url=redis_url))}
+    assert "set noeviction" in found["memory"].result
+    found = {each.subject: each for each in await check_redis(settings(redis_url=redis_url))}
     assert found["memory"].state is State.OK
 
 
@@ -94,28 +96,28 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
     for url in (postgres_url, sqlite_url):
         seen = await check_sql(settings(database_url=url))
         # Tables that are not there yet are no second fault.
-        assert [each.what for each in seen if each.state is State.BAD] == ["migrations"]
-        found = {each.what: each for each in seen}
-        assert found["migrations"].told.endswith("run `proximity migrate`")
+        assert [each.subject for each in seen if each.state is State.BAD] == ["migrations"]
+        found = {each.subject: each for each in seen}
+        assert found["migrations"].result.endswith("run `proximity migrate`")
     await make_schema(postgres_url)
     role = f"reader_{os.getpid()}"
     execute(postgres_url, f"CREATE ROLE {role} LOGIN")
     execute(postgres_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
     as_reader = postgres_url.replace("proximity@", f"{role}@")
-    found = {each.what: each for each in await check_sql(settings(database_url=as_reader))}
+    found = {each.subject: each for each in await check_sql(settings(database_url=as_reader))}
     execute(postgres_url, f"DROP OWNED BY {role}")
     execute(postgres_url, f"DROP ROLE {role}")
     assert found["migrations"].state is State.OK
     assert found["rights"].state is State.BAD
-    assert "lacking: INSERT on " in found["rights"].told
+    assert "lacking: INSERT on " in found["rights"].result
 
 
 @pytest.mark.parametrize("published", ["for trying out only", "a long random passphrase"])
 async def test_a_secret_that_everybody_knows(published: str) -> None:
     given = settings(secret_key=SecretStr(f"{published}, an older one of ours"))
-    found = {each.what: each for each in await check_process(given)}
+    found = {each.subject: each for each in await check_process(given)}
     assert found["SECRET_KEY"].state is State.WARNING
-    assert "choose your own" in found["SECRET_KEY"].told
+    assert "choose your own" in found["SECRET_KEY"].result
 
 
 async def test_what_the_process_needs() -> None:
@@ -128,22 +130,22 @@ async def test_what_the_process_needs() -> None:
                 "metrics_host": "127.0.0.1",
             }
         )
-        found = {each.what: each for each in await check_process(given)}
+        found = {each.subject: each for each in await check_process(given)}
     assert found["API_PORT"].state is State.BAD
-    assert "is the engine running already?" in found["API_PORT"].told
+    assert "is the engine running already?" in found["API_PORT"].result
     assert found["METRICS_PORT"].state is State.OK
     assert found["SECRET_KEY"].state is State.WARNING
 
 
 async def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     given = settings(otel_endpoint="http://127.0.0.1:4318")
-    found = {each.what: each for each in await check_process(given)}
+    found = {each.subject: each for each in await check_process(given)}
     assert found["OTEL_ENDPOINT"].state is State.OK
     for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
         monkeypatch.setitem(sys.modules, name, None)
-    found = {each.what: each for each in await check_process(given)}
+    found = {each.subject: each for each in await check_process(given)}
     assert found["OTEL_ENDPOINT"].state is State.BAD
-    assert "pip install" in found["OTEL_ENDPOINT"].told
+    assert "pip install" in found["OTEL_ENDPOINT"].result
 
 
 @pytest.mark.parametrize(
@@ -154,15 +156,15 @@ def test_clocks(theirs: float, state: State) -> None:
     found = check_clock("SQL", theirs, 100.0, 101.0)
     assert found.state is state
     if theirs < 99:
-        assert "behind this machine's" in found.told
+        assert "behind this machine's" in found.result
 
 
 async def test_a_redis_user_who_may_not_ask_info(own_redis: RedisServer) -> None:
     with own_redis.connect() as client:
         client.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
     url = own_redis.url.replace("//", "//guest:word@")
-    found = {each.what: each for each in await check_redis(settings(redis_url=url))}
+    found = {each.subject: each for each in await check_redis(settings(redis_url=url))}
     assert found["reachable"].state is State.OK
     assert found["setup"].state is State.WARNING
-    assert "INFO" in found["setup"].told
+    assert "INFO" in found["setup"].result
     assert found["clock"].state is State.OK

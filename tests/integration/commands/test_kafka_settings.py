@@ -83,15 +83,15 @@ def test_a_login_by_scram_works(
         ("SSL", "PLAINTEXT", {}, "speaks TLS: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SSL"),
         ("SASL_SSL", "SASL_PLAINTEXT", login(), "speaks TLS: set PROXIMITY_KAFKA_SECURITY"),
         ("PLAINTEXT", "SSL", {}, "speaks plain text: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to PL"),
-        ("SASL_PLAINTEXT", "PLAINTEXT", {}, "is Kafka and wants a login"),
+        ("SASL_PLAINTEXT", "PLAINTEXT", {}, "is Kafka and requires a login"),
         ("SASL_PLAINTEXT", "SASL_PLAINTEXT", login("wrong"), "refuses the login of 'engine' by PL"),
         (
             "SASL_PLAINTEXT",
             "SASL_PLAINTEXT",
             login() | {"sasl_mechanism": "SCRAM-SHA-256"},
-            "does not take the mechanism SCRAM-SHA-256: look at PROXIMITY_KAFKA_SASL_",
+            "does not support the mechanism SCRAM-SHA-256: check PROXIMITY_KAFKA_SASL_",
         ),
-        ("SSL", "SSL", {}, "is refused (unable to get local issuer certificate): look at PROX"),
+        ("SSL", "SSL", {}, "is refused (unable to get local issuer certificate): check PROX"),
     ],
 )
 def test_what_is_wrong_is_named_with_where_to_look(
@@ -120,7 +120,7 @@ def test_a_login_is_wanted_behind_tls(
     settings = {"security_protocol": "SSL", "ssl_cafile": str(kafka.authority)}
     status, _, error = publish(tmp_path, kafka.addresses["SASL_SSL"], topic_prefix, **settings)
     assert (status, error.count("\n")) == (1, 1)
-    assert "wants a login: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SASL_SSL" in error
+    assert "requires a login: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SASL_SSL" in error
 
 
 def test_a_topic_that_a_login_may_not_see(
@@ -146,7 +146,7 @@ def test_an_authority_that_is_not_the_brokers(
 
 def test_an_address_where_no_kafka_is(tmp_path: Path, topic_prefix: str) -> None:
     _, _, error = publish(tmp_path, "127.0.0.1:1", topic_prefix)
-    assert "127.0.0.1:1 refuses connections: look at the port" in error
+    assert "127.0.0.1:1 refuses connections: check the port" in error
     _, _, error = publish(tmp_path, "no-such-host.invalid:9092", topic_prefix)
     assert "the name no-such-host.invalid is not known" in error
     with listening() as where:
@@ -160,7 +160,7 @@ def test_a_server_of_another_kind_is_not_waited_for(tmp_path: Path, topic_prefix
     with http_server() as where:
         begin = time.monotonic()
         _, _, error = publish(tmp_path, where, topic_prefix, request_timeout="55")
-    assert f"{where} is an HTTP server, not Kafka: look at the port" in error
+    assert f"{where} is an HTTP server, not Kafka: check the port" in error
     assert time.monotonic() - begin < 50
 
 
@@ -189,7 +189,7 @@ async def test_a_token_that_the_broker_refuses(
             publish, tmp_path, kafka.addresses[OAUTH], topic_prefix, **by_token(endpoint)
         )
     assert done[:2] == (1, "")
-    assert f"{kafka.addresses[OAUTH]} refuses the token of 'engine': look at {PREFIX}" in done[2]
+    assert f"{kafka.addresses[OAUTH]} refuses the token of 'engine': check {PREFIX}" in done[2]
     assert done[2].count("\n") == 1
     assert not any(token in done[2] for token in endpoint.granted)
 

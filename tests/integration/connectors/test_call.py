@@ -152,7 +152,7 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
 async def test_idle_connections_are_closed_in_time() -> None:
     async with serving(content()) as service, caller() as one:
         one._pool = kept = ConnectionPool(
-            egress=egress(), ssl_context=client_context(), keep=0.05, most_idle=2
+            egress=egress(), ssl_context=client_context(), idle_seconds=0.05, most_idle=2
         )
         for company in range(4):
             await ask(one, service.url(), company)

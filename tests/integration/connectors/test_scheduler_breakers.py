@@ -131,7 +131,7 @@ async def test_without_redis_breakers_are_the_process_s_own(own_redis: RedisServ
     store = RedisBreakers(redis=redis, prefix="t:", policy=POLICY, deadline=0.5)
     async with (
         serving(content()) as service,
-        scheduling(store=store, policy=POLICY, retries=ONCE, may_pass=redis_may_recover) as one,
+        scheduling(store=store, policy=POLICY, retries=ONCE, is_temporary=redis_may_recover) as one,
     ):
         one.submit(call_to(service.url()))
         await until_all(one, 1)

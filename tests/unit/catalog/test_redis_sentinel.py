@@ -22,7 +22,7 @@ def test_what_a_url_says() -> None:
     assert address.sentinels == [("a", 1), ("b", 26379), ("::1", 3)]
     assert address.service == "service"
     assert address.options == {"username": "me", "password": PASSWORD, "db": 2, "ssl": False}
-    assert address.asking == {"username": "watcher", "password": "word", "ssl": False}
+    assert address.of_sentinels == {"username": "watcher", "password": "word", "ssl": False}
 
 
 async def test_tls_is_spoken_with_both() -> None:
@@ -30,12 +30,12 @@ async def test_tls_is_spoken_with_both() -> None:
     assert isinstance(client, SentinelRedis)
     primary = client.connection_pool
     (sentinel,) = client.watchers.sentinels
-    asking = sentinel.connection_pool
+    of_sentinels = sentinel.connection_pool
     assert primary.connection_kwargs["ssl_ca_certs"] == "/ca"
     assert issubclass(primary.connection_class, SSLConnection)
-    assert asking.connection_kwargs["ssl_ca_certs"] == "/ca"
-    assert issubclass(asking.connection_class, SSLConnection)
-    assert asking.connection_kwargs["password"] is None
+    assert of_sentinels.connection_kwargs["ssl_ca_certs"] == "/ca"
+    assert issubclass(of_sentinels.connection_class, SSLConnection)
+    assert of_sentinels.connection_kwargs["password"] is None
     await client.aclose()
 
 

@@ -50,7 +50,7 @@ async def test_one_call_of_a_company_begins_in_a_pass_of_the_loop() -> None:
             local=local,
             name="one",
             clock=asyncio.get_running_loop().time,
-            may_pass=lambda _error: False,
+            is_temporary=lambda _error: False,
             on_store_error=lambda: None,
         ),
         retries=RetryPolicy(),

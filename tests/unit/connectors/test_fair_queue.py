@@ -74,7 +74,7 @@ def test_though_many_hang_the_next_company_finds_a_slot(hanging: int, at_once: b
 
 def test_a_company_that_is_held_waits_and_keeps_its_order() -> None:
     one = queue()
-    one.hold(1)
+    one.pause(1)
     for item in ("a1", "a2"):
         one.add(1, item)
     one.add(2, "b1")
@@ -82,7 +82,7 @@ def test_a_company_that_is_held_waits_and_keeps_its_order() -> None:
     one.add_first(1, "a0")
     assert one.take_of(1) == "a0"
     assert take_all(one) == []
-    one.release(1)
+    one.resume(1)
     assert take_all(one) == ["a1", "a2"]
 
 
@@ -105,8 +105,8 @@ def test_nothing_is_left_of_companies_that_are_done() -> None:
     one.add(1, "y")
     one.discard(lambda _item: True)
     one.take()
-    one.hold(3)
-    one.release(3)
+    one.pause(3)
+    one.resume(3)
     assert list(one.companies()) in ([], [1])
     assert (one.free, one.waiting) == (100, 0)
 

@@ -148,13 +148,13 @@ async def test_who_gives_up_spoils_it_for_nobody(endpoint: TokenEndpointService)
 @pytest.mark.parametrize(
     ("answer", "told", "certain"),
     [
-        (replying(400, {"error": "invalid_scope"}), f"refuses the scope: look at {OF}SCOPE", True),
-        (replying(400, {"error": "unauthorized_client"}), f"look at {OF}CLIENT_ID and", True),
+        (replying(400, {"error": "invalid_scope"}), f"refuses the scope: check {OF}SCOPE", True),
+        (replying(400, {"error": "unauthorized_client"}), f"check {OF}CLIENT_ID and", True),
         (replying(401, b"<html>"), "refuses the client 'engine' (401)", True),
-        (replying(404, b"<html>"), f"it answers 404: look at {OF}TOKEN_URL", True),
+        (replying(404, b"<html>"), f"it answers 404: check {OF}TOKEN_URL", True),
         (replying(429, {"error": "slow_down"}), "it answers 429 slow_down", False),
         (replying(500, {"error": f"{SECRET}\n"}), "it answers 500", False),
-        (replying(200, b"<html>"), f"answers with no token: look at {OF}TOKEN_URL", False),
+        (replying(200, b"<html>"), f"answers with no token: check {OF}TOKEN_URL", False),
         (replying(200, {"access_token": "a\x01b"}), "answers with no token", False),
         (replying(200, {"access_token": "a", "expires_in": "soon"}), "with no token", False),
         (replying(200, {"access_token": "a", "expires_in": 0}), "with no token", False),
@@ -197,7 +197,7 @@ async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(file)
     async with token_endpoint(key, tls=context) as endpoint:
         error = await refused(endpoint.url)
-        assert f"is refused (unable to get local issuer certificate): look at {OF}CA" in str(error)
+        assert f"is refused (unable to get local issuer certificate): check {OF}CA" in str(error)
         assert error.certain
         token = await TokenEndpoint(client(endpoint.url, ca_file=file)).fetch()
     assert token.text == endpoint.granted[0]

@@ -6,7 +6,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from engine.process.health import ServerProbe, ask_all
+from engine.process.health import ServerProbe, run_checks
 from engine.process.metrics import Metrics
 from engine.process.server_errors import ServerErrors
 
@@ -104,7 +104,7 @@ async def test_those_who_ask_at_once_share_a_question(metrics: Metrics) -> None:
         asked += 1
         await asyncio.sleep(0.05)
 
-    question = ServerProbe(ask, what="question", errors=metrics.redis_errors)
+    question = ServerProbe(ask, operation="question", errors=metrics.redis_errors)
     assert await asyncio.gather(*(question.answers() for _ in range(5))) == [True] * 5
     assert asked == 1
     assert await question.answers()
@@ -124,9 +124,9 @@ async def test_checks_are_made_at_once_and_none_takes_for_ever(metrics: Metrics)
     async def well() -> bool:
         return True
 
-    hanging = ServerProbe(hangs, what="question", errors=metrics.sql_errors)
+    hanging = ServerProbe(hangs, operation="question", errors=metrics.sql_errors)
     began = time.monotonic()
-    found = await ask_all({"a": hanging.answers, "b": breaks, "c": well, "d": hanging.answers})
+    found = await run_checks({"a": hanging.answers, "b": breaks, "c": well, "d": hanging.answers})
     assert found == {"a": False, "b": False, "c": True, "d": False}
     assert time.monotonic() - began < 4
     assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 1

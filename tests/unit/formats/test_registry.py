@@ -156,9 +156,9 @@ async def test_check_looks_at_it(answer: Answer, state: str, told: str) -> None:
         registry.instead = answer
         (found,) = await check_registry(settings(registry, "me:secret@"))
         assert registry.asked == ["/schemas/types"]
-    assert (found.state.value, found.what) == (state, "reachable")
-    assert told in found.told
-    assert "secret" not in found.told
+    assert (found.state.value, found.subject) == (state, "reachable")
+    assert told in found.result
+    assert "secret" not in found.result
 
 
 async def test_check_leaves_a_registry_alone_that_nobody_needs() -> None:

@@ -141,8 +141,8 @@ async def exported(url: str) -> list[dict[str, Any]]:
     try:
         async with database.read() as session:
             venues = {venue.id: venue for venue in await session.scalars(select(Venue))}
-            asked = select(Campaign).options(selectinload(Campaign.beacons))
-            return list(_plain(venues, (await session.scalars(asked)).all()))
+            requested = select(Campaign).options(selectinload(Campaign.beacons))
+            return list(_plain(venues, (await session.scalars(requested)).all()))
     finally:
         await database.close()
 

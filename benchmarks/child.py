@@ -46,6 +46,6 @@ async def figures_of(
     return found
 
 
-def _last(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
+def _last(message: bytes) -> str:
+    lines = message.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"

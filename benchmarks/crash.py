@@ -24,7 +24,7 @@ _NEVER = 1_000_000_000  # records: more than there are, so that the subject runs
 _SHARE = 0.6
 _START_SECONDS = 240.0
 _RESUME_SECONDS = 180.0  # a dead member's partitions are given away after its session timeout
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _SETTLE_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 
@@ -40,7 +40,7 @@ class Aftermath(NamedTuple):
     resumed: float
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """For the console."""
         return (
             f"lost {self.lost:,} of {self.expected:,}, twice {self.other_id:,}, again "
@@ -110,7 +110,7 @@ async def _measure(
                         console.print(f"  {error}", highlight=False)
                         continue
                     found.setdefault(subject.name, []).append(result)
-                    console.print(f"  round {number + 1}: {subject.name} {result.said}")
+                    console.print(f"  round {number + 1}: {subject.name} {result.summary}")
     return found, failures
 
 
@@ -160,12 +160,12 @@ class _Crash:
         while not done():
             if time.monotonic() > give_up or process.poll() is not None:
                 raise SubjectError(f"{self._subject.name}, crash: it never {what}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _until_quiet(self, quiet: float) -> int:
         last, since = self._count(), time.monotonic()
         while time.monotonic() - since < quiet:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             if (now := self._count()) != last:
                 last, since = now, time.monotonic()
         return last

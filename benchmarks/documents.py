@@ -19,7 +19,7 @@ from benchmarks.store import read_all
 _DOCUMENTS = (ROOT / "docs" / "performance.md", ROOT / "benchmarks" / "README.md")
 _FIGURES = ROOT / ".cache" / "bench" / "figures" / "figures.json"
 # What makes a run what it is, in the order in which it is told.
-_TOLD = (
+_SHOWN = (
     *("broker", "workload", "workloads", "subjects", "records", "warm_records", "rounds"),
     *("beacons", "closed", "workers", "shares", "burst", "seconds", "clients"),
     *("devices", "campaigns", "calls", "answer", "rate", "grants", "claims", "busy"),
@@ -87,7 +87,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _origin(findings: Findings) -> str:
-    given = [(name, findings.options.get(name)) for name in _TOLD]
+    given = [(name, findings.options.get(name)) for name in _SHOWN]
     options = [f"--{name.replace('_', '-')} {value}" for name, value in given if value]
     return f"`{' '.join([findings.command, *options])}`; {sentence(findings.machine)}"
 

@@ -91,7 +91,7 @@ def _over_python(workload: str) -> Callable[[Found], float]:
     return ratio
 
 
-def _times_go(workload: str) -> Callable[[Found], float]:
+def _ratio_to_go(workload: str) -> Callable[[Found], float]:
     def ratio(found: Found) -> float:
         rounds = _trigger(workload)(found)
         return _median(cost, rounds[TRIGGER], rounds["go"])
@@ -163,9 +163,9 @@ GOALS = (
     Goal("steady, over the best Python alternative", 4, _over_python("steady")),
     Goal("dwell, over Kafka Streams warm", 1, _over("dwell", "streams-warm")),
     Goal("scatter, over Kafka Streams warm", 2, _over("scatter", "streams-warm")),
-    Goal("dwell, times the processor time of Go", 2.5, _times_go("dwell"), most=True),
-    Goal("scatter, times the processor time of Go", 2, _times_go("scatter"), most=True),
-    Goal("steady, times the processor time of Go", 2.5, _times_go("steady"), most=True),
+    Goal("dwell, times the processor time of Go", 2.5, _ratio_to_go("dwell"), most=True),
+    Goal("scatter, times the processor time of Go", 2, _ratio_to_go("scatter"), most=True),
+    Goal("steady, times the processor time of Go", 2.5, _ratio_to_go("steady"), most=True),
     Goal("whole job, processor time of the loops over ours", 1.5, _whole),
     Goal("killed: notifications lost", 0, _crash("lost"), most=True),
     Goal("killed: notifications twice, under another id", 0, _crash("other_id"), most=True),

@@ -26,7 +26,7 @@ class MachineWatch:
         self._at = datetime.now(UTC)
         self._load = os.getloadavg()[0]
         self._busy, self._steal = _ticks()
-        self._own = _own_seconds()
+        self._own_processes = _own_seconds()
 
     @property
     def warning(self) -> str:
@@ -44,7 +44,7 @@ class MachineWatch:
         busy, steal = _ticks()
         used = (busy - self._busy) / os.sysconf("SC_CLK_TCK")
         whole = seconds * _processors()
-        others = max(0.0, used - (_own_seconds() - self._own)) / whole
+        others = max(0.0, used - (_own_seconds() - self._own_processes)) / whole
         stolen = (steal - self._steal) / os.sysconf("SC_CLK_TCK") / whole
         return {
             "at": self._at.isoformat(timespec="seconds"),
@@ -63,14 +63,14 @@ class MachineWatch:
 
 def sentence(machine: dict[str, Any]) -> str:
     """Under a table: where and when, and whether it was busy."""
-    said = (
+    text = (
         f"{machine['processors']} processors ({machine['processor']}), Python {machine['python']}, "
         f"{machine['at'][:10]}"
     )
     if not machine["busy"]:
-        return f"{said}, at rest."
+        return f"{text}, at rest."
     return (
-        f"{said}. **The machine was busy** (load {machine['load_before']:.1f} before; others had "
+        f"{text}. **The machine was busy** (load {machine['load_before']:.1f} before; others had "
         f"{machine['others_share'] + machine['stolen_share']:.0%} of it): believe the ratios of "
         "processor time, not the rates."
     )

@@ -48,7 +48,7 @@ def family(pid: int) -> list[int]:
     return [pid, *(each for each in children if (_stat(each) or [0, 0])[_PARENT] == pid)]
 
 
-def tell(pid: int, what: signal.Signals) -> None:
+def send_signal(pid: int, what: signal.Signals) -> None:
     """Send a signal to the process and its children; each of them may be a group of its own."""
     for each in family(pid):
         with contextlib.suppress(ProcessLookupError):
@@ -87,9 +87,9 @@ class GroupWatch:
 
     def committed(self) -> int:
         """Records of the topic that the group has done."""
-        asked = [ConsumerGroupTopicPartitions(self._group, self._places)]
+        requested = [ConsumerGroupTopicPartitions(self._group, self._places)]
         (future,) = self._admin.list_consumer_group_offsets(
-            asked, request_timeout=_SECONDS
+            requested, request_timeout=_SECONDS
         ).values()
         found = future.result().topic_partitions
         return sum(max(place.offset, 0) for place in found)

@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 
 QUIET = 2  # log level of librdkafka: a server that is stopped in the end is no news
 _QUEUE = 1_000_000  # messages
-_LOOK = 10_000
+_ROOM_CHECK_RECORDS = 10_000
 
 
 def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
@@ -23,7 +23,7 @@ def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) 
         }
     )
     for number, (key, value) in enumerate(records):
-        if not number % _LOOK:
+        if not number % _ROOM_CHECK_RECORDS:
             _make_room(producer)
         producer.produce(topic, value=value, key=key)
     left = producer.flush(60)

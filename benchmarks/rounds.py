@@ -197,8 +197,8 @@ async def rounds_of(
         runs = Rounds(servers, workload, records, Path(directory))
         await runs.prepare(warm_records=warming)
         for number in range(rounds):
-            turn = number % len(subjects)
-            for subject in (*subjects[turn:], *subjects[:turn]):
+            first = number % len(subjects)
+            for subject in (*subjects[first:], *subjects[:first]):
                 if subject.name in done_with:
                     continue
                 if subject.slow:

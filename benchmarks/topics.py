@@ -57,9 +57,11 @@ class BenchTopics:
     def ends(self) -> Ends:
         """Where each partition of the notifications ends now, for those who read committed."""
         last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(self.names.notifications, each): last for each in range(PARTITIONS)}
+        requested = {
+            TopicPartition(self.names.notifications, each): last for each in range(PARTITIONS)
+        }
         found = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
+            requested, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
         )
         return {place.partition: future.result().offset for place, future in found.items()}
 
@@ -103,6 +105,6 @@ class BenchTopics:
 
 
 def _notified(value: bytes) -> Notified:
-    said = orjson.loads(value)
-    beacon = number_of(said["beacon"]["major"], said["beacon"]["minor"])
-    return Notified(said["device"]["udid"], beacon, said["campaign"]["id"], said["id"])
+    decoded = orjson.loads(value)
+    beacon = number_of(decoded["beacon"]["major"], decoded["beacon"]["minor"])
+    return Notified(decoded["device"]["udid"], beacon, decoded["campaign"]["id"], decoded["id"])

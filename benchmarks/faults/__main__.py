@@ -61,7 +61,7 @@ async def _run(arguments: argparse.Namespace, console: Console) -> list[FaultOut
             console.print(f"  {wrong}")
 
     chosen = [fault for fault in faults() if fault.name in arguments.only]
-    small = SmallDisk.can_be_made()
+    small = SmallDisk.can_be_created()
     if not small:
         console.print("full disks are left out: only root can make small ones")
     with started(KafkaServer) as kafka, ExitStack() as stack:

@@ -43,7 +43,7 @@ def faults() -> list[Fault]:
             is_clean=False,
         ),
     ]
-    if SmallDisk.can_be_made():
+    if SmallDisk.can_be_created():
         found += [
             Fault("Redis' disk full", _redis_disk_full, _fails("trigger a", "redis_writes")),
             Fault("PostgreSQL's disk full", _postgres_disk_full, _sql_fails),
@@ -127,7 +127,7 @@ async def _cut(installation: Installation) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        link.mend()
+        link.restore()
 
 
 @asynccontextmanager

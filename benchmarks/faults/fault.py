@@ -10,7 +10,7 @@ from typing import NamedTuple
 from benchmarks.installation.running import Installation
 from tests.servers.waiting import eventually
 
-_NOTICED, _RECOVERED, _SETTLED = 60.0, 120.0, 90.0
+_NOTICED, _RECOVERED, _DRAIN_SECONDS = 60.0, 120.0, 90.0
 _FLOWING = 3.0  # seconds of load before a fault, and with it again behind the recovery
 
 
@@ -56,27 +56,29 @@ async def suffer(installation: Installation, fault: Fault, rate: float) -> Fault
     try:
         async with fault.during(installation):
             if fault.is_noticed is not None:
-                await _until(lambda: _asked(fault, installation), _NOTICED, "it is noticed")
+                await _until(lambda: _is_noticed(fault, installation), _NOTICED, "it is noticed")
                 noticed = time.time() - begin
             if fault.heals_itself:
                 await _until_well(installation, rate, since=begin)
                 recovered = time.time() - begin
             await asyncio.sleep(max(0.0, fault.seconds - (time.time() - begin)))
-        mended = time.time()
-        await _until_well(installation, rate, since=mended)
-        recovered = recovered or time.time() - mended
+        repaired_at = time.time()
+        await _until_well(installation, rate, since=repaired_at)
+        recovered = recovered or time.time() - repaired_at
     except AssertionError as error:
         wrong.append(str(error).partition("\n")[0])
-        mended = time.time()
+        repaired_at = time.time()
     await asyncio.sleep(_FLOWING)
     wrong += await _all_is_there(installation)
     repeats, given_up = tally.repeats - repeats, tally.given_up - given_up
     if fault.is_clean and repeats:
         wrong.append(f"{repeats} messages came twice")
-    return FaultOutcome(fault.name, noticed, mended - begin, recovered, repeats, given_up, wrong)
+    return FaultOutcome(
+        fault.name, noticed, repaired_at - begin, recovered, repeats, given_up, wrong
+    )
 
 
-async def _asked(fault: Fault, installation: Installation) -> bool:
+async def _is_noticed(fault: Fault, installation: Installation) -> bool:
     return fault.is_noticed is not None and await fault.is_noticed(installation)
 
 
@@ -104,7 +106,7 @@ async def _all_is_there(installation: Installation) -> list[str]:
     installation.stream.rate = 0.0
     await asyncio.to_thread(installation.stream.flush)
     try:
-        await installation.until_drained(_SETTLED)
+        await installation.until_drained(_DRAIN_SECONDS)
     except AssertionError as error:
         return [str(error).partition("\n")[0]]
-    return await installation.settled(_SETTLED)
+    return await installation.final_faults(_DRAIN_SECONDS)

@@ -38,7 +38,7 @@ class Link:
         self.is_cut = True
         await cancel(self._relays)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Let everybody through again."""
         self.is_cut = False
 

@@ -84,7 +84,7 @@ class Installation:
             found.append(f"dead letters: {dict(tally.unexpected)}")
         return found
 
-    async def settled(self, deadline: float) -> list[str]:
+    async def final_faults(self, deadline: float) -> list[str]:
         """The same, once the last messages have been read."""
         try:
             await eventually(lambda: not self.faults(), deadline=deadline)

@@ -24,7 +24,7 @@ class SmallDisk:
         subprocess.run(["mount", *options, "tmpfs", path], check=True, timeout=10)
 
     @staticmethod
-    def can_be_made() -> bool:
+    def can_be_created() -> bool:
         """Whether this process may."""
         return os.geteuid() == 0
 

@@ -97,7 +97,7 @@ class TopicTally:
             self.repeats += 1
             return
         campaign, udid = body["campaign"]["id"], body["device"]["udid"]
-        if campaign in self._estate.asked:
+        if campaign in self._estate.requested:
             self.answered += 1
             self._end(body["id"])
         elif campaign in self._estate.plain:

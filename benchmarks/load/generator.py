@@ -119,16 +119,16 @@ class OpenLoop:
             self._consumer.close()
 
     def _note(self, value: bytes, now: float) -> None:
-        said = orjson.loads(value)
-        beacon = said["beacon"]
-        key = (said["device"]["udid"], Place(beacon["uuid"], beacon["major"], beacon["minor"]))
+        decoded = orjson.loads(value)
+        beacon = decoded["beacon"]
+        key = (decoded["device"]["udid"], Place(beacon["uuid"], beacon["major"], beacon["minor"]))
         due = self._due.get(key)
         if due is None:
             self.foreign += 1
-        elif said["id"] in self._ids:
+        elif decoded["id"] in self._ids:
             self.repeats += 1
         else:
-            self._ids.add(said["id"])
+            self._ids.add(decoded["id"])
             self._answered.add(key)
             self.latencies.record(now - due)
             self._seen_at = now

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.catalog import CatalogShape, make_catalog
-from benchmarks.outside import GroupWatch, tell, wait
+from benchmarks.outside import GroupWatch, send_signal, wait
 from benchmarks.servers import servers
 from benchmarks.topics import BenchTopics
 from benchmarks.workloads import Record
@@ -21,7 +21,7 @@ from catalog.redis_connection import connect_redis
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
-_LOOK_SECONDS = 0.01  # each look asks the broker, which shares its processor
+_POLL_SECONDS = 0.01  # each look asks the broker, which shares its processor
 _SESSION_SECONDS = 60  # they stand still (SIGSTOP) while detections are published
 DRAIN_SECONDS = 900.0
 
@@ -83,11 +83,11 @@ class Stage(NamedTuple):
         detections behind the first tenth, and the seconds that they took."""
         watch = self.group(role)
         before = watch.committed()
-        tell(process.pid, signal.SIGSTOP)
+        send_signal(process.pid, signal.SIGSTOP)
         try:
             self.topics.publish(records)
         finally:
-            tell(process.pid, signal.SIGCONT)
+            send_signal(process.pid, signal.SIGCONT)
         first, begin = 0, 0.0
         give_up = time.monotonic() + DRAIN_SECONDS
         while (done := watch.committed() - before) < len(records):
@@ -95,7 +95,7 @@ class Stage(NamedTuple):
                 first, begin = done, time.perf_counter()
             if time.monotonic() > give_up or process.poll() is not None:
                 raise SystemExit(f"{role} did {done:,} of {len(records):,} detections")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return done - first, time.perf_counter() - begin
 
     async def forget(self) -> None:
@@ -124,5 +124,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        tell(process.pid, signal.SIGKILL)
+        send_signal(process.pid, signal.SIGKILL)
         process.wait()

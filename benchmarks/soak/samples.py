@@ -39,7 +39,7 @@ class SoakSampler:
         self._notified = installation.tally.plain
         self.samples: list[SoakSample] = []
 
-    async def look(self) -> None:
+    async def sample(self) -> None:
         """Take one sample."""
         place, last = self._installation, self._last
         lags = await place.progress.lags()

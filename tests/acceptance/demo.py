@@ -30,12 +30,12 @@ def serving() -> "Iterator[tuple[subprocess.Popen[str], str]]":
     process = start("--serve", "--seconds", "4")
     try:
         assert process.stdout is not None
-        said = ""
+        printed = ""
         for line in process.stdout:
-            said += line
+            printed += line
             if line.startswith("Notifications as they come:"):
                 break
-        yield process, said
+        yield process, printed
     finally:
         process.send_signal(signal.SIGINT)
         output, error = process.communicate(timeout=60)

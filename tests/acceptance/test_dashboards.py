@@ -84,19 +84,19 @@ async def _traffic(devices: Devices, interface: str) -> AsyncIterator[None]:
     async with serving(reply(), port=SERVICE_PORT) as service, httpx.AsyncClient() as client:
         enough = asyncio.Event()
 
-        async def go_on() -> None:
+        async def proceed() -> None:
             for number in count():
                 if enough.is_set():
                     return
                 service.answer = hanging_up if number % 4 == 0 else reply()
-                await devices.hear(*(f"device {number} {n}" for n in range(10)))
+                await devices.detect(*(f"device {number} {n}" for n in range(10)))
                 await devices.open_application(f"device {number} 0")
                 await devices.send_junk(f"junk {number}")
                 await client.get(f"{interface}/v2/profile")
                 await client.get(f"{interface}/openapi.json")
                 await asyncio.sleep(0.2)  # the pace of the traffic
 
-        task = asyncio.create_task(go_on())
+        task = asyncio.create_task(proceed())
         try:
             yield
         finally:

@@ -49,7 +49,7 @@ class Plan:
         at = self.now.isoformat().replace("+00:00", "Z")
         gateway = {"timestamp": at, "type": "Gateway", "mac": "AC23"}
         stranger = {"timestamp": at, "type": "Unknown", "mac": "1918", "rssi": -70}
-        heard = [
+        received = [
             {
                 "timestamp": at,
                 "type": "iBeacon",
@@ -62,7 +62,7 @@ class Plan:
             }
             for beacon in (*self.beacons, self.beacons[0])
         ]
-        return json.dumps([gateway, *heard, stranger]).encode()
+        return json.dumps([gateway, *received, stranger]).encode()
 
     def batch(self) -> bytes:
         """CloudEvents of a phone that has heard both beacons, the second one in base64."""
@@ -152,12 +152,12 @@ async def test_three_formats_from_end_to_end(
             return await counters(sqlite_url) == expected
 
         await eventually(recorded, deadline=45, what=f"{expected} are recorded, see {engine.log}")
-        told = await ended(rig.start("verify"))
-        assert "(1 of them malformed)" in told
-        assert "no differences" in told
+        printed = await ended(rig.start("verify"))
+        assert "(1 of them malformed)" in printed
+        assert "no differences" in printed
         written = tmp_path / "sent.csv"
-        told = await ended(rig.start("replay", "--sends", str(written)))
-        assert "replayed 9 detections" in told
+        printed = await ended(rig.start("replay", "--sends", str(written)))
+        assert "replayed 9 detections" in printed
 
         async def left(topic: str) -> list[Any]:
             reader = TopicSet(kafka_bootstrap, "", "none", PARTITIONS)

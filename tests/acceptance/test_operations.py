@@ -19,8 +19,8 @@ from tests.acceptance.api.process import ApiProcess
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.upgrade import sql_state
+from tests.acceptance.upgrade.results import counted, is_exact
 from tests.acceptance.upgrade.scene import CATALOG, SECRET_KEY, SERVICE_PORT, Devices, reply
-from tests.acceptance.upgrade.seen import counted, is_exact
 from tests.servers.http_service import serving
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import drop_database, execute
@@ -83,17 +83,17 @@ async def test_sql_is_restored_to_an_earlier_moment(
         recorder = rig.recorder()
         for command in (*others, recorder):
             await command.until_ready()
-        await devices.hear("a", "b")
+        await devices.detect("a", "b")
         await until_both(topics, "a", "b")
         await until_exact(rig)
         backup = await asyncio.to_thread(sql_state.dump, postgres_url)
-        await devices.hear("c")
+        await devices.detect("c")
         await until_both(topics, "a", "b", "c")
         await until_exact(rig)
 
         await recorder.stop()
         await asyncio.to_thread(_restore, backup, postgres_url)
-        await devices.hear("d")
+        await devices.detect("d")
         await until_both(topics, "a", "b", "c", "d")
         recorder = rig.recorder()
         await recorder.until_ready()
@@ -124,7 +124,7 @@ async def test_a_new_secret_key_without_a_failed_call(
     async with serving(reply(), port=SERVICE_PORT) as service:
         engine, interface = rig.start("run"), ApiProcess(rig)
         await engine.until_ready()
-        await devices.hear("a")
+        await devices.detect("a")
         await until_both(topics, "a")
         # The roles first: what the interface encrypts with the new key they can read.
         both = {"SECRET_KEY": f"{NEW_KEY},{SECRET_KEY}"}
@@ -135,16 +135,16 @@ async def test_a_new_secret_key_without_a_failed_call(
         await interface.command.stop()
         interface = await ApiProcess(rig, **both).until_ready()
         await _rename_connector(interface)
-        await devices.hear("b")
+        await devices.detect("b")
         await until_both(topics, "a", "b")
         assert "0 connectors" not in await ended(rig.start("connector", "rekey", **both))
         await eventually(lambda: _is_indexed(rig), deadline=DEADLINE)
         await engine.stop()
         engine = rig.start("run", SECRET_KEY=NEW_KEY)
         await engine.until_ready()
-        await devices.hear("c")
+        await devices.detect("c")
         await until_both(topics, "a", "b", "c")
-        assert all(heard.headers["x-token"] == "t" for heard in service.heard)
+        assert all(received.headers["x-token"] == "t" for received in service.received)
         await engine.stop()
         await interface.command.stop()
     assert "no dead letters" in await ended(rig.start("dead-letters", "list"))
@@ -188,14 +188,14 @@ async def test_a_whole_kafka_is_lost(
     async with serving(reply(), port=SERVICE_PORT):
         engine = rig.start("run")
         await engine.until_ready()
-        await devices.hear("a")
+        await devices.detect("a")
         await until_both(topics, "a")
         await until_exact(rig)
         await engine.stop()
-        await asyncio.to_thread(_made_anew, own_kafka)
+        await asyncio.to_thread(_recreated, own_kafka)
         engine = rig.start("run")
         await engine.until_ready()
-        await devices.hear("a", "b")  # one that has both, whose claims are in Redis
+        await devices.detect("a", "b")  # one that has both, whose claims are in Redis
         await until_both(topics, "b")
         await until_exact(rig)
         verify = await ended(rig.start("verify"))
@@ -203,7 +203,7 @@ async def test_a_whole_kafka_is_lost(
     assert await figures(postgres_url) == {"a": (2, 2), "b": (1, 2)}, verify
 
 
-def _made_anew(kafka: KafkaServer) -> None:
+def _recreated(kafka: KafkaServer) -> None:
     kafka.kill()
     shutil.rmtree(Path(kafka.directory) / "data")
     kafka.prepare()
@@ -241,7 +241,7 @@ async def test_a_redis_user_of_its_own(
         engine, interface = rig.start("run"), ApiProcess(rig)
         await engine.until_ready()
         await interface.until_ready()
-        await Devices(kafka_bootstrap, topic_prefix).hear("a")
+        await Devices(kafka_bootstrap, topic_prefix).detect("a")
         await until_both(topics, "a")
         await _rename_connector(interface)
         await until_exact(rig)

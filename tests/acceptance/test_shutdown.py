@@ -150,7 +150,7 @@ async def test_two_workers(
         await eventually(parent.is_ready, deadline=40)
         await eventually(partial(_both_work, parent), deadline=40)
     await topics.until_done()
-    await _one_stands_still(parent)
+    await _one_is_stalled(parent)
     await parent.stop()
     expected = Oracle(world, traffic.cases, begin).walk(await topics.read("detections"))
     assert_equal(expected.notifications, await topics.read("notifications"), repeats=True)
@@ -163,7 +163,7 @@ async def _both_work(parent: Command) -> bool:
     return all(counted % worker in body for worker in range(2))
 
 
-async def _one_stands_still(parent: Command) -> None:
+async def _one_is_stalled(parent: Command) -> None:
     """The page says which worker does not answer, and shows the other one."""
     children = _children(parent.process.pid)
     assert (await parent.metrics()).gauges("worker_up", "worker") == {"0": 1, "1": 1}
@@ -227,11 +227,11 @@ async def test_workers_do_not_outlive_their_parent(
     children = _children(parent.process.pid)
     parent.kill()
     for child in children:
-        await eventually(partial(_is_gone, child), deadline=30)
+        await eventually(partial(_has_ended, child), deadline=30)
     assert parent.output.count("the parent of this worker is gone") == 2
 
 
-def _is_gone(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     """Whether a process has ended; a zombie, which nobody waits for, has."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()

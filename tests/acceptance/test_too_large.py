@@ -83,11 +83,11 @@ async def _check_claims_are_free(world: World, probe: Probe, redis_url: str, pre
             record = each.record
             if record.delay != 86_400:
                 continue
-            wishes = [
+            requests = [
                 ClaimRequest(record.id, udid, b"another detectio", at + 60, record.delay)
                 for udid, at in devices
             ]
-            answers = await claims.take(wishes, time.time())
+            answers = await claims.take(requests, time.time())
             free = [answer is None for answer in answers]
             assert free == [record.name.startswith("large")] * len(devices), record.name
     finally:

@@ -119,10 +119,10 @@ def _nearness(zone: Zone, dice: random.Random) -> dict[str, Any]:
         return _signal(zone, dice)
     word = WORDS[zone]
     spellings = (word, word.upper(), word.title(), f"Proximity{word.title()}", f"proximity{word}")
-    said: dict[str, Any] = {"proximity": dice.choice((*spellings, zone.value, str(zone.value)))}
+    record: dict[str, Any] = {"proximity": dice.choice((*spellings, zone.value, str(zone.value)))}
     if dice.random() < 0.2:  # an explicit proximity wins
-        said["rssi"] = dice.choice((-30, -65, -90, 0))
-    return said
+        record["rssi"] = dice.choice((-30, -65, -90, 0))
+    return record
 
 
 def _signal(zone: Zone, dice: random.Random) -> dict[str, Any]:

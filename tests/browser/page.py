@@ -122,7 +122,7 @@ class BrowserPage:
                 raise AssertionError(f"waited for {what}; there is:\n{self.text}")
             time.sleep(_PAUSE_SECONDS)
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until every part of the page has come."""
         pending = "return document.querySelectorAll('.wait, .htmx-request').length === 0"
         self.until(lambda: self.driver.execute_script(pending), "the parts of the page")
@@ -161,8 +161,8 @@ class BrowserPage:
         (That an answer was a refusal it says, too: those are looked at as pages.)
         """
         entries: list[dict[str, Any]] = self.driver.get_log("browser")
-        told = [each["message"] for each in entries if each["level"] in ("SEVERE", "WARNING")]
-        return [each for each in told if "responded with a status of 4" not in each]
+        messages = [each["message"] for each in entries if each["level"] in ("SEVERE", "WARNING")]
+        return [each for each in messages if "responded with a status of 4" not in each]
 
     def _act(self, action: Callable[[], None], what: str) -> None:
         def done() -> bool:

@@ -37,7 +37,7 @@ async def test_a_shop_owner_sees_what_did_not_fire(visit: BrowserVisit, world: W
     def steps(page: BrowserPage) -> None:
         sign_in(page)
         page.sees("What did not fire, and why")
-        page.settle()
+        page.wait_until_idle()
         page.sees("not at this hour 40 90 Last boat 90")
         page.sees("farther than the beacon reacts to 8 18")
         zone = f"{datetime.now(UTC).astimezone(ZoneInfo('Europe/Paris')):%z}"
@@ -212,7 +212,7 @@ async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
         page.until(lambda: page.focused == "email", "the focus on the first field")
         page.press(*OWNER, Keys.TAB, *PASSWORD, Keys.TAB, Keys.ENTER)
         page.sees("What does not send now, and why")
-        page.settle()
+        page.wait_until_idle()
         page.press(Keys.TAB)
         assert page.focused == "Skip to the page"
         seen = []
@@ -252,7 +252,7 @@ async def test_every_page_is_for_everybody(visit: BrowserVisit, world: World, lo
                 width, dark = LOOKS[place % 4]
                 page.look(width=width, dark=dark)
             page.open(f"/console{address}")
-            page.settle()
+            page.wait_until_idle()
             faults[address] = page.findings()
             if page.is_too_wide():
                 faults[address].append("too wide")

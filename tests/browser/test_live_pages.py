@@ -70,13 +70,13 @@ async def test_the_overview_says_how_the_service_keeps_up(visit: BrowserVisit, w
         page.sees("No connector has been heard from within a day")
         assert page.complaints() == []
 
-    def anew(page: BrowserPage) -> None:
+    def recreated(page: BrowserPage) -> None:
         page.sees("The recorder waits for the database")
         assert page.complaints() == []
 
     await visit.walk(steps)
     await store.write("a", "recorder", behind=None, waits_for=["sql"])
-    await visit.walk(anew)
+    await visit.walk(recreated)
 
 
 async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world: World):
@@ -106,11 +106,11 @@ async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world:
         page.drag(page.field("Door"), round(2 * wide / 30), 0)
         page.sees("Door: Placed. x 7, y 5")
 
-    def anew(page: BrowserPage) -> None:
+    def recreated(page: BrowserPage) -> None:
         page.sees("50 detections since")
         assert page.complaints() == []
 
     await detect(41)
     await visit.walk(steps)
     await detect(9)
-    await visit.walk(anew)
+    await visit.walk(recreated)

@@ -21,7 +21,7 @@ ROLE = "contract"
 Handle = Callable[[TopicPartition, Records], Awaitable[None]]
 
 
-class Seen:
+class RecordedValues:
     """The handled records by partition, in the order in which they finished."""
 
     def __init__(self) -> None:

@@ -108,10 +108,10 @@ async def test_a_claim_expires(claims: Claims, redis: RedisClient) -> None:
     assert await outcomes(claims, request(1, -660 + 0.2, delay=60)) == [None]
     assert len(await keys_of(redis)) == 1
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return not await keys_of(redis)
 
-    await eventually(gone, deadline=5.0, what="the claim is gone from Redis")
+    await eventually(is_deleted, deadline=5.0, what="the claim is gone from Redis")
 
 
 @pytest.mark.parametrize("delay", [1, 60, 3600, 365 * 86400, 100 * 365 * 86400])

@@ -110,11 +110,11 @@ async def test_without_a_marker_nothing_is_unknown_but_waits(
     field = beacon_field(*KNOWN) if of == "beacon" else campaign_field(7)
     bucket = built.store.keys.of(field)
     await redis.delete(bucket)
-    asked = asyncio.create_task(index.resolve({KNOWN}, 1))
+    resolving = asyncio.create_task(index.resolve({KNOWN}, 1))
     await eventually(lambda: not index.built.is_set(), what="the missing marker is noticed")
-    assert not asked.done()
+    assert not resolving.done()
     await built.rebuild()
     index.built.set()
-    found = (await asyncio.wait_for(asked, 5))[KNOWN]
+    found = (await asyncio.wait_for(resolving, 5))[KNOWN]
     assert found is not None
     assert granted(found) == [7]

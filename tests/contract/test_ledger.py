@@ -267,7 +267,7 @@ async def devices(scene: Scene) -> dict[str, tuple[int, int]]:
 async def test_sql_tells_its_time(scene: Scene):
     begin = datetime.now(UTC)
     async with scene.ledger.transaction() as transaction:
-        told = [await transaction.now(), await scene.store.now()]
+        times = [await transaction.now(), await scene.store.now()]
     minute = timedelta(minutes=1)
-    assert all(begin - minute < each < datetime.now(UTC) + minute for each in told)
-    assert {each.utcoffset() for each in told} == {timedelta()}
+    assert all(begin - minute < each < datetime.now(UTC) + minute for each in times)
+    assert {each.utcoffset() for each in times} == {timedelta()}

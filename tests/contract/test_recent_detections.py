@@ -56,8 +56,8 @@ async def test_counts_are_written_beside_the_batches(redis: RedisClient, metrics
 
 
 async def test_a_redis_that_is_away_stops_nobody(metrics: Metrics) -> None:
-    away = connect_redis("redis://127.0.0.1:9/0")
-    counts = RecentCounts(store=store_on(away), metrics=metrics, pause=0.01)
+    down = connect_redis("redis://127.0.0.1:9/0")
+    counts = RecentCounts(store=store_on(down), metrics=metrics, pause=0.01)
     counts.note({BeaconMinute(7, 1, MINUTE): 1})
     running = asyncio.create_task(counts.run())
 
@@ -69,4 +69,4 @@ async def test_a_redis_that_is_away_stops_nobody(metrics: Metrics) -> None:
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    await away.aclose()
+    await down.aclose()

@@ -27,10 +27,10 @@ async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str
         topic = NewTopic(f"{topic_prefix}{name}", 1, 1, topic_configs=configs)
         await admin.create_topics([topic])
     await admin.close()
-    told = TopicRetention(is_known=True, longest=timedelta(hours=3))
+    longest = TopicRetention(is_known=True, longest=timedelta(hours=3))
 
     async def is_told() -> bool:  # a broker may learn of a topic a moment later
-        return await RetentionReader(settings).read() == told
+        return await RetentionReader(settings).read() == longest
 
     await eventually(is_told, deadline=30)
     # Kafka is not asked for each person.

@@ -29,8 +29,8 @@ async def test_more_replicas_than_brokers_are_named(
     settings = load_settings(
         kafka_bootstrap_servers=kafka_bootstrap, topic_replication=3, topic_prefix=topic_prefix
     )
-    told = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
-    with pytest.raises(InvalidReplicationFactorError, match=told):
+    expected = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
+    with pytest.raises(InvalidReplicationFactorError, match=expected):
         await ensure_topics(settings, (f"{topic_prefix}three",))
     found = {each.subject: each for each in await check_kafka(settings)}
     missing = found[f"topic {topic_prefix}detections"]

@@ -110,10 +110,10 @@ def reason_at(case: Case, each: ExplainedCampaign, moment: float) -> str:
     About the one campaign: asked about all of them, each would look for its own next moment.
     """
     at_that = Case(**{**vars(case), "t": moment, "now": moment, "campaigns": (each.campaign,)})
-    asked = question(at_that)
-    (again,) = explain(at_that.target(), asked).campaigns
+    requested = question(at_that)
+    (again,) = explain(at_that.target(), requested).campaigns
     expected = refusal(at_that) or fate(each.campaign, at_that)
-    assert again.reason.value == asked.decide(at_that.target()).reason.value == expected
+    assert again.reason.value == requested.decide(at_that.target()).reason.value == expected
     return expected
 
 

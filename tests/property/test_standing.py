@@ -96,19 +96,19 @@ def test_what_stands_is_what_would_be_decided(
         campaign(id=number, delay=delay, start_minute=begin, end_minute=end)
         for number, (delay, (begin, end)) in enumerate(chosen, 1)
     )
-    standing, anew = (Trigger(made, ClaimMemory(1000).for_assignment()) for _ in range(2))
+    standing, recreated = (Trigger(made, ClaimMemory(1000).for_assignment()) for _ in range(2))
     now = NOON
     for event in events:
         now += event.step
         if event.kind == "detect":
             detection = detected(event.udid, event.zone, now - event.late)
-            anew.remembered.standing.clear()
+            recreated.remembered.standing.clear()
             found = standing.decide(detection, event.place, now)
-            assert outcome(found) == outcome(anew.decide(detection, event.place, now))
+            assert outcome(found) == outcome(recreated.decide(detection, event.place, now))
             changes = [(each.id, detection.detected_at) for each in found.granted if each.delay > 0]
         else:
             changes = [(event.campaign, now)]
-        for trigger in (standing, anew):
+        for trigger in (standing, recreated):
             trigger.change(event, changes, now)
 
 

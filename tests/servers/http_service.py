@@ -115,11 +115,11 @@ _STEPS_TO_SERVE = 5
 
 
 class HttpService:
-    """A server on loopback. `answer` may be set at any time; `heard` is what has arrived."""
+    """A server on loopback. `answer` may be set at any time; `received` is what has arrived."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.heard: list[ReceivedRequest] = []
+        self.received: list[ReceivedRequest] = []
         self.connections = 0
         self.port = 0
         self.scheme = "http"
@@ -156,9 +156,9 @@ class HttpService:
             ends = (asyncio.IncompleteReadError, asyncio.CancelledError, OSError)
             with contextlib.suppress(*ends):
                 while not writer.is_closing():
-                    heard = await _read(reader)
-                    self.heard.append(heard)
-                    await self.answer(heard, writer)
+                    received = await _read(reader)
+                    self.received.append(received)
+                    await self.answer(received, writer)
         finally:
             self._serving.discard(task)
             writer.transport.abort()

@@ -87,16 +87,16 @@ class Customers:
 def by_path(answers: Mapping[str, Answer]) -> Answer:
     """A service whose answer depends on the path."""
 
-    async def answer(heard: ReceivedRequest, writer: Any) -> None:
-        await answers[heard.path.strip("/")](heard, writer)
+    async def answer(received: ReceivedRequest, writer: Any) -> None:
+        await answers[received.path.strip("/")](received, writer)
 
     return answer
 
 
 def times(service: HttpService, path: str) -> dict[str, list[float]]:
     """When each call of a path was heard, by its id."""
-    heard: dict[str, list[float]] = {}
-    for each in service.heard:
+    received: dict[str, list[float]] = {}
+    for each in service.received:
         if each.path == f"/{path}":
-            heard.setdefault(each.id, []).append(each.at)
-    return heard
+            received.setdefault(each.id, []).append(each.at)
+    return received

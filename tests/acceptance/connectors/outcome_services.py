@@ -39,10 +39,10 @@ def first_busy_then_content() -> Answer:
     """429 with a Retry-After to each call's first try."""
     seen: set[str] = set()
 
-    async def answer(heard: ReceivedRequest, writer: Any) -> None:
-        first = heard.id not in seen
-        seen.add(heard.id)
-        await (replying(429, retry_after="1") if first else content())(heard, writer)
+    async def answer(received: ReceivedRequest, writer: Any) -> None:
+        first = received.id not in seen
+        seen.add(received.id)
+        await (replying(429, retry_after="1") if first else content())(received, writer)
 
     return answer
 

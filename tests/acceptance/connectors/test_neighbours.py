@@ -102,9 +102,9 @@ async def test_a_hanging_service_delays_no_other(
     with capsys.disabled():
         print(f"\n{sent} notifications at {RATE}/s beside a service that hangs: {figures}")
     assert samples.by("connector_calls", "outcome")["published"] == sent
-    asked = Counter(heard.path for heard in service.heard)
-    assert asked["/quick"] == sent
-    assert 0 < asked["/hangs"] < 32 * 3 + SECONDS, "the breaker spares it"
+    requested = Counter(received.path for received in service.received)
+    assert requested["/quick"] == sent
+    assert 0 < requested["/hangs"] < 32 * 3 + SECONDS, "the breaker spares it"
     assert latencies.percentile(0.99) < P99
 
 

@@ -76,9 +76,11 @@ async def test_kills_under_load(
     assert letters == {name: expected[name] for name in ("fails", "resets")}
     assert accounts.declined("declines") == expected["declines"]
     _check_repeats(accounts.notifications, expected)
-    asked = {heard.id for heard in service.heard}
-    assert asked <= set().union(*expected.values())
-    assert asked >= expected["quick"] | expected["slow"] | expected["declines"] | expected["fails"]
+    requested = {received.id for received in service.received}
+    assert requested <= set().union(*expected.values())
+    assert (
+        requested >= expected["quick"] | expected["slow"] | expected["declines"] | expected["fails"]
+    )
 
 
 def _check_repeats(notifications: dict, expected: dict[str, set[str]]) -> None:

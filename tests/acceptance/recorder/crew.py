@@ -47,7 +47,7 @@ class Crew:
         """Wait until so many more are recorded, or all there are."""
         before = await self._count()
         await eventually(
-            lambda: self._has_come_to(before + records), deadline=_DEADLINE, what="progress"
+            lambda: self._has_reached(before + records), deadline=_DEADLINE, what="progress"
         )
 
     async def renew(self) -> None:
@@ -60,7 +60,7 @@ class Crew:
         for member in self.members:
             await member.stop()
 
-    async def _has_come_to(self, records: int) -> bool:
+    async def _has_reached(self, records: int) -> bool:
         for member in self.members:
             assert member.process.poll() is None, member.output
         return await self._count() >= records or await self._is_done()
@@ -77,9 +77,9 @@ class Crew:
     async def _join(self, number: int) -> None:
         """One more comes, works for a while, and is killed: two rebalances."""
         await self.members[number].until_ready()
-        guest = self._rig.recorder()
-        await guest.until_ready()
-        guest.kill()
+        other_member = self._rig.recorder()
+        await other_member.until_ready()
+        other_member.kill()
 
     async def _freeze(self, number: int) -> None:
         """It stands still until the others have its partitions; then it goes on, unknowing."""

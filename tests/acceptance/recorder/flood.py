@@ -31,7 +31,7 @@ class Message(NamedTuple):
     topic: str
     key: bytes
     value: bytes
-    came_ms: int
+    arrived_ms: int
 
 
 class Print:
@@ -127,7 +127,7 @@ class Flood:
         dice, udid = self._dice, self._udid()
         spot = dice.choice(self._places[int(udid.split()[1])])
         zone, at = dice.choice(ZONES), self._instant()
-        came = self._comes(at)
+        arrived = self._arrival(at)
         body: dict[str, Any] = {
             "uuid": UUID,
             "major": 2 if unknown else 1,
@@ -137,15 +137,15 @@ class Flood:
             "detected_at": at,
         }
         if spot.counts and not unknown:
-            self._expect_detection(spot, udid, zone, at, came)
-        return Message("detections", udid.encode(), orjson.dumps(body), came)
+            self._expect_detection(spot, udid, zone, at, arrived)
+        return Message("detections", udid.encode(), orjson.dumps(body), arrived)
 
-    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, came: int) -> None:
+    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, arrived: int) -> None:
         device = (spot.company, udid)
         self.expected.nb_beacon[device] += 1
         self.expected.detections[device].add(spot.venue, spot.beacon, zone, at)
         refs = iter((("venue", spot.venue), ("beacon", spot.beacon)))
-        if _has_a_day("detections", at, came, spot):
+        if _has_a_day("detections", at, arrived, spot):
             self.expected.note_figures(_day(at, spot), refs, 0, udid)
 
     def _notification(self) -> Message:
@@ -153,21 +153,21 @@ class Flood:
         spot = dice.choice(self._places[int(udid.split()[1])])
         number = str(uuid.UUID(int=dice.getrandbits(128), version=4))
         at = self._instant() // 1000 * 1000  # as the trigger writes it: whole seconds
-        came = self._comes(at)
+        arrived = self._arrival(at)
         value = orjson.dumps(_notification(number, spot, udid, at))
-        message = Message("notifications", udid.encode(), value, came)
+        message = Message("notifications", udid.encode(), value, arrived)
         self._sent.append(message)
         self.expected.nb_campaign[spot.company, udid] += 1
         self.expected.receptions[number] = (spot.company, udid, spot.campaign)
         refs = iter((("venue", spot.venue), ("beacon", spot.beacon), ("campaign", spot.campaign)))
-        if _has_a_day("notifications", at, came, spot):
+        if _has_a_day("notifications", at, arrived, spot):
             self.expected.note_figures(_day(at, spot), refs, 1, udid)
         return message
 
     def _udid(self) -> str:
         return f"phone {self._dice.randrange(len(self._places))}"
 
-    def _comes(self, at: int) -> int:
+    def _arrival(self, at: int) -> int:
         """When the record of a detection comes: mostly at once, sometimes on another day."""
         if self._dice.random() < 0.8:
             return min(at + self._dice.randrange(200_000), self._now_ms)
@@ -177,8 +177,8 @@ class Flood:
         return self._now_ms - self._dice.randrange(2 * _DAY_MS)
 
 
-def _has_a_day(topic: str, at: int, came: int, spot: Spot) -> bool:
-    return came - at <= FRESH_MS[topic] or _day(at, spot) == _day(came, spot)
+def _has_a_day(topic: str, at: int, arrived: int, spot: Spot) -> bool:
+    return arrived - at <= FRESH_MS[topic] or _day(at, spot) == _day(arrived, spot)
 
 
 def _day(at_ms: int, spot: Spot) -> date:

@@ -33,8 +33,8 @@ def _publish(bootstrap: str, prefix: str, messages: Iterable[Message]) -> int:
         }
     )
     count = 0
-    for topic, key, value, came_ms in messages:
-        producer.produce(prefix + topic, value, key, on_delivery=delivered, timestamp=came_ms)
+    for topic, key, value, arrived_ms in messages:
+        producer.produce(prefix + topic, value, key, on_delivery=delivered, timestamp=arrived_ms)
         count += 1
         if len(producer) > _MOST_QUEUED:
             producer.flush(_DEADLINE)

@@ -15,7 +15,7 @@ from catalog.database import open_database
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
 from tests.acceptance.recorder.publishing import publish
-from tests.acceptance.recorder.written import assert_written, recorded
+from tests.acceptance.recorder.sql_figures import assert_written, recorded
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.waiting import eventually

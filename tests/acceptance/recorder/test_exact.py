@@ -20,7 +20,7 @@ from tests.acceptance.recorder.crew import Crew
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
 from tests.acceptance.recorder.publishing import publish
-from tests.acceptance.recorder.written import assert_written, recorded
+from tests.acceptance.recorder.sql_figures import assert_written, recorded
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.postgres import PostgresServer, create_database

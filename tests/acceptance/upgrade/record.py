@@ -56,8 +56,8 @@ async def play(release: Release, servers: dict[str, str], directory: Path) -> No
         assert await rig.start("catalog", "load", str(CATALOG)).ended() == 0
         every_role = rig.start("run")
         await every_role.until_ready()
-        await devices.hear(*EARLIER)
-        await devices.hear("device 1", minor=9)
+        await devices.detect(*EARLIER)
+        await devices.detect("device 1", minor=9)
         await devices.send_junk("junk 1", "junk 2")
         await devices.open_application(*EARLIER[:3])
 
@@ -68,10 +68,10 @@ async def play(release: Release, servers: dict[str, str], directory: Path) -> No
         await eventually(recorded, deadline=DEADLINE, what="all is recorded")
         await every_role.stop()
         trigger = rig.trigger()
-        await devices.hear(*WAITING)
+        await devices.detect(*WAITING)
         await topics.until_done()
         await trigger.stop()
-        await devices.hear(*LATER)
+        await devices.detect(*LATER)
         await devices.send_junk("junk 3")
     finally:
         rig.close()

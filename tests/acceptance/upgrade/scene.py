@@ -13,7 +13,10 @@ UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 SECRET_KEY = "a passphrase for tests"
 CATALOG = Path(__file__).parent / "catalog.json"
 SERVICE_PORT = 18_999  # of the customer's service in what was recorded
-WELCOME, ASK = "Welcome", "Ask"  # a campaign with its content, and one of the customer's service
+WELCOME, CONNECTOR = (
+    "Welcome",
+    "Ask",
+)  # a campaign with its content, and one of the customer's service
 
 
 def reply() -> Answer:
@@ -28,7 +31,7 @@ class Devices:
         self._bootstrap = bootstrap
         self._prefix = prefix
 
-    async def hear(self, *udids: str, minor: int = 1) -> None:
+    async def detect(self, *udids: str, minor: int = 1) -> None:
         """Each device stands at a beacon now, where both campaigns are (minor 1), or none (9)."""
         await self._publish("detections", [(udid, detection(udid, minor)) for udid in udids])
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-GONE = (ConnectionError, OSError, asyncio.IncompleteReadError)
+CLOSED = (ConnectionError, OSError, asyncio.IncompleteReadError)
 
 
 @contextlib.asynccontextmanager
@@ -19,14 +19,14 @@ async def connected(port: int) -> AsyncIterator[Pair]:
         pair[1].transport.abort()
 
 
-async def said(reader: asyncio.StreamReader, *, deadline: float = 30.0) -> bytes:
+async def read_until_closed(reader: asyncio.StreamReader, *, deadline: float = 30.0) -> bytes:
     """All that comes until the server closes the connection. Raises TimeoutError."""
     found = b""
     async with asyncio.timeout(deadline):
         while True:
             try:
                 piece = await reader.read(65_536)
-            except GONE:
+            except CLOSED:
                 return found
             if not piece:
                 return found
@@ -40,7 +40,7 @@ async def send_all(writer: asyncio.StreamWriter, pieces: Iterable[bytes]) -> int
         try:
             writer.write(piece)
             await writer.drain()
-        except GONE:
+        except CLOSED:
             break
         if writer.is_closing():
             break

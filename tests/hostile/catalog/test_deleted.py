@@ -43,8 +43,8 @@ class Scene:
         self.fence = Geofence(
             venue=self.venue, name="park", longitude=1, latitude=2, radius=3, active=True
         )
-        ties = {"beacons": [self.beacon], "geofencings": [self.fence], "tags": [tag]}
-        self.campaign = records.campaign(self.venue, **ties)
+        links = {"beacons": [self.beacon], "geofencings": [self.fence], "tags": [tag]}
+        self.campaign = records.campaign(self.venue, **links)
         self.from_outside = records.campaign(self.other, beacons=[self.beacon])
 
     def of(self, model: Any) -> Any:
@@ -103,22 +103,22 @@ async def hidden(database: Database, model: Any, record: Any) -> None:
 @pytest.mark.parametrize("model", MODELS)
 async def test_what_it_was_tied_to_lets_go(database: Database, scene: Scene, model: Any):
     await deleted(database, scene.of(model))
-    ties = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
+    links = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
     async with database.read() as session:
-        query = select(Campaign).options(*map(selectinload, ties)).order_by(Campaign.id)
+        query = select(Campaign).options(*map(selectinload, links)).order_by(Campaign.id)
         left = {c.id: c for c in await session.scalars(query)}
         rows = {t.name: len((await session.execute(select(t))).all()) for t in TIES}
     outside = left.pop(scene.from_outside.id)
     assert [b.id for b in outside.beacons] == (
         [] if model in (Beacon, Venue) else [scene.beacon.id]
     )
-    gone = model in (Campaign, Venue)
-    assert list(left) == ([] if gone else [scene.campaign.id])
+    removed = model in (Campaign, Venue)
+    assert list(left) == ([] if removed else [scene.campaign.id])
     assert rows == {
         "beacon_tag": int(model not in (Beacon, Venue)),
-        "campaign_beacon": 0 if model in (Beacon, Venue) else 1 if gone else 2,
-        "campaign_geofence": int(not gone and model is not Geofence),
-        "campaign_tag": int(not gone),
+        "campaign_beacon": 0 if model in (Beacon, Venue) else 1 if removed else 2,
+        "campaign_geofence": int(not removed and model is not Geofence),
+        "campaign_tag": int(not removed),
     }
 
 
@@ -174,8 +174,8 @@ async def test_the_index_forgets_it(
     assert await index_of(redis, store) == await fresh_index(database)
     triple = f"b:{scene.beacon.uuid}:{scene.beacon.major}:{scene.beacon.minor}"
     campaign = f"c:{scene.campaign.id}"
-    gone = {Venue: {triple, campaign}, Beacon: {triple}, Geofence: set(), Campaign: {campaign}}
-    assert before - set(await index_of(redis, store)) == gone[model]
+    removed = {Venue: {triple, campaign}, Beacon: {triple}, Geofence: set(), Campaign: {campaign}}
+    assert before - set(await index_of(redis, store)) == removed[model]
 
 
 async def test_nothing_comes_into_a_deleted_venue(
@@ -201,10 +201,10 @@ async def test_one_that_comes_while_the_venue_goes(
     database: Database, records: Records, scene: Scene
 ):
     """The newcomer waits for the deletion, as it would for a foreign key, and then is refused."""
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def come() -> None:
-        await begun.wait()
+        await started.wait()
         async with database.write.begin() as session:
             session.add(records.beacon(NOBODY, venue_id=scene.venue.id))
 
@@ -212,7 +212,7 @@ async def test_one_that_comes_while_the_venue_goes(
     async with database.write.begin() as session:
         await session.delete(await session.get_one(Venue, scene.venue.id))
         await session.flush()
-        begun.set()
+        started.set()
         done, _ = await asyncio.wait({coming}, timeout=0.3)
         assert not done
     with pytest.raises(VenueDeletedError):

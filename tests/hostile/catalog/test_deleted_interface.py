@@ -58,8 +58,8 @@ async def place(api: Harness, owner: Headers, bodies: Bodies) -> VenueScene:
     number = venue["id"]
     beacon = await make(f"/region/{number}/beacon", bodies.beacon(tags=["door"]))
     fence = await make(f"/region/{number}/geofencing", bodies.geofence())
-    ties = {"beacons": [beacon["id"]], "geofencings": [fence["id"]], "tags": ["door"]}
-    campaign = await make(f"/lieu/{number}/campaign", bodies.campaign(**ties))
+    links = {"beacons": [beacon["id"]], "geofencings": [fence["id"]], "tags": ["door"]}
+    campaign = await make(f"/lieu/{number}/campaign", bodies.campaign(**links))
     made = {"venue": venue, "beacon": beacon, "geofence": fence, "campaign": campaign}
     return VenueScene(api, owner, made)
 
@@ -110,8 +110,8 @@ async def test_another_company_s_traces_name_nothing(api: Harness, place: VenueS
     stranger = await api.account()
     number = await _heard(api, stranger, place)
     await place.delete("venue")
-    heard = (await api.call("GET", f"/crm/{number}", stranger)).json()["beacon"][0]
-    assert (heard["lieu"], heard["beacon"]) == ("", {"id": place.made["beacon"]["id"]})
+    received = (await api.call("GET", f"/crm/{number}", stranger)).json()["beacon"][0]
+    assert (received["lieu"], received["beacon"]) == ("", {"id": place.made["beacon"]["id"]})
 
 
 async def _heard(api: Harness, owner: Headers, place: VenueScene) -> int:
@@ -135,18 +135,18 @@ async def test_statistics_keep_names(api: Harness, place: VenueScene):
             ref = place.made[kind]["id"]
             session.add(Statistic(day=date(2026, 11, 20), kind=kind, ref=ref, **figures))
 
-    async def told() -> list[Any]:
+    async def snapshot() -> list[Any]:
         async with api.database.read() as session:
             choice = StatisticFilter(date(2026, 11, 1), date(2026, 11, 30))
             return [line async for line in statistic_lines(session, choice)]
 
-    before = await told()
+    before = await snapshot()
     assert [line.name for line in before] == [
         place.made[kind]["name"] for kind in ("venue", "beacon", "campaign")
     ]
     await place.delete("campaign")
     await place.delete("venue")
-    assert await told() == before
+    assert await snapshot() == before
 
 
 async def test_a_file_makes_it_anew(api: Harness, place: VenueScene):

@@ -178,14 +178,14 @@ async def test_in_a_file(api: Harness):
     document = filled(beacons=4, campaigns=3)
     await loaded(api, document)
     await loaded(api, document)
-    for place, change, said in (
+    for place, change, expected in (
         ("venues[0].beacons", filled(beacons=5), "at most 4 beacons in a venue"),
         ("venues[0].campaigns", filled(campaigns=6, active=False), "at most 5 campaigns"),
         ("venues[0].campaigns[3]", filled(campaigns=4), "at most 3 campaigns open at a beacon"),
         ("venues[0].campaigns[0].html", filled(campaigns=1, html="x" * 2000), "2000 bytes"),
     ):
         faults = await faults_of(api, change)
-        assert said in faults[f"companies[0].{place}"]
+        assert expected in faults[f"companies[0].{place}"]
         assert len(faults) == 1, faults
     async with api.database.read() as session:
         assert await session.scalar(select(func.count()).select_from(Beacon)) == 4

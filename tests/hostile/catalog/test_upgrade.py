@@ -149,8 +149,8 @@ async def test_what_it_held_still_goes_together(old: AsyncEngine, database_url: 
     async with old.begin() as connection:
         await connection.exec_driver_sql("DELETE FROM company WHERE id = 1")
     left = await _content(old)
-    gone = ("account", "session", "application", "device", "tag", "geofence", "campaign")
-    assert [table for table in (*gone, "campaign_beacon", "beacon_tag") if left[table]] == []
+    removed = ("account", "session", "application", "device", "tag", "geofence", "campaign")
+    assert [table for table in (*removed, "campaign_beacon", "beacon_tag") if left[table]] == []
     assert [row["name"] for row in left["beacon"]] == ["out"]
 
 

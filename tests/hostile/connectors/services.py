@@ -91,16 +91,16 @@ HOSTILE: dict[str, Answer] = {**BURNING, "retry-after": absurd_waits()}
 
 def together(answer: Answer, count: int) -> Answer:
     """Nobody is answered before `count` have asked; then all are at once."""
-    asked = 0
+    requested = 0
     full = asyncio.Event()
 
-    async def answer_together(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        asked += 1
-        if asked >= count:
+    async def answer_together(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        nonlocal requested
+        requested += 1
+        if requested >= count:
             full.set()
         await full.wait()
-        await answer(heard, writer)
+        await answer(received, writer)
 
     return answer_together
 

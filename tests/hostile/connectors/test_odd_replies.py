@@ -124,7 +124,7 @@ async def result_of(one: RunningScheduler, url: str) -> CallResult:
     return one.results[call.id]
 
 
-async def assert_goes_on(one: RunningScheduler, service: Any) -> None:
+async def assert_continues(one: RunningScheduler, service: Any) -> None:
     service.answer = content()
     assert isinstance(await result_of(one, service.url()), Content)
     assert one.scheduler._dispatcher._queue.free == 512
@@ -141,7 +141,7 @@ async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
         result = await result_of(one, service.url())
         assert isinstance(result, Failed), result
         assert result.fault.value == fault, result
-        await assert_goes_on(one, service)
+        await assert_continues(one, service)
 
 
 @pytest.mark.parametrize("name", FINE)
@@ -151,7 +151,7 @@ async def test_what_is_odd_and_allowed(name: str) -> None:
         scheduling(retries=ONCE, call_limits=LIMITS) as one,
     ):
         assert isinstance(await result_of(one, service.url()), Content)
-        await assert_goes_on(one, service)
+        await assert_continues(one, service)
 
 
 async def test_send_false_needs_no_content() -> None:
@@ -178,7 +178,7 @@ async def test_what_was_sent_ahead_does_not_answer_the_next_call() -> None:
         )
         for _ in range(3):
             assert isinstance(await result_of(one, service.url()), Content)
-        assert (len(service.heard), service.connections) == (3, 3)
+        assert (len(service.received), service.connections) == (3, 3)
 
 
 def _server_context(authority: trustme.CA) -> ssl.SSLContext:
@@ -230,7 +230,7 @@ async def test_tls_records_of_one_byte_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"\x16\x03\x03\x40\x00" + b"\x02" * 20_000,  # a handshake message that never ends
         b"\x15\x03\x03\x00\x02\x01\x00" * 5000,  # alerts that warn
@@ -239,9 +239,9 @@ async def test_tls_records_of_one_byte_are_counted() -> None:
         b"",
     ],
 )
-async def test_a_handshake_that_is_none(said: bytes) -> None:
+async def test_a_handshake_that_is_none(sent: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+        writer.write(sent)
         await reader.read(1)
         writer.close()
 

@@ -57,8 +57,8 @@ class Bookkeeping:
 
     def sweep(self, answers: list[bool]) -> None:
         """By a predicate that may answer otherwise each time it is asked, as a clock does."""
-        told = iter(answers)
-        for item in self.queue.discard(lambda _item: next(told, False)):
+        next_answers = iter(answers)
+        for item in self.queue.discard(lambda _item: next(next_answers, False)):
             del self.waiting[item]  # KeyError: it was not waiting, or it was given out twice
             self.swept.add(item)
 
@@ -115,10 +115,10 @@ def test_a_sweep_at_the_edge_of_a_second() -> None:
     def is_old(number: int) -> bool:
         return number < next(readings) / 2
 
-    gone = queue.discard(is_old)
+    removed = queue.discard(is_old)
     left = []
     while (taken := queue.take()) is not None:
         left.append(taken[1])
         queue.finish(1)
-    assert len(gone) + len(left) == 25_000
-    assert {*gone, *left} == set(range(25_000))
+    assert len(removed) + len(left) == 25_000
+    assert {*removed, *left} == set(range(25_000))

@@ -115,7 +115,7 @@ class Trial:
             await asyncio.sleep(0)
         raise AssertionError("its turn does not come")
 
-    async def settle(self) -> None:
+    async def run_until_idle(self) -> None:
         """Answer everything well until nothing is left, then ask each company once more."""
         for _ in range(2000):
             if not self.scheduler.unfinished:
@@ -149,11 +149,11 @@ async def _every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
     try:
         for what, value in steps:
             await _step(trial, forgotten, what, value)
-        await trial.settle()
+        await trial.run_until_idle()
         for one in (1, 2, 3):
             for _ in range(LIMITS.company + 1):
                 trial.submit(one)
-        await trial.settle()
+        await trial.run_until_idle()
         assert not trial.running.done(), trial.running
         assert trial.scheduler.unfinished == 0
         assert trial.scheduler._dispatcher._queue.free == LIMITS.in_all
@@ -184,7 +184,7 @@ async def test_a_job_that_is_cancelled_before_its_first_step() -> None:
             await trial.until_started()
             trial.scheduler.forget([trial.jobs[-1]])
         trial.submit(1)
-        await trial.settle()
+        await trial.run_until_idle()
         assert trial.faults == {"Content": 1}
     finally:
         await cancel([trial.running])
@@ -202,7 +202,7 @@ async def test_a_probe_that_is_cancelled_before_its_first_step() -> None:
         await trial.until_started()
         trial.scheduler.forget([trial.jobs[-1]])
         trial.submit(1)
-        await trial.settle()
+        await trial.run_until_idle()
         assert trial.faults[Content.__name__] == 1
     finally:
         await cancel([trial.running])

@@ -78,29 +78,29 @@ async def test_what_begins_by_time_alone_has_its_content_in_time(
 ) -> None:
     async with reader.database.write.begin() as session:
         venue = await session.get_one(Venue, reader.campaign.venue_id)
-        soon, gone = (
+        starting, ended = (
             Records().campaign(venue, start=start, end=end)
             for start, end in (
                 (NOW + timedelta(days=9), NOW + YEAR),
                 (NOW - YEAR, NOW - timedelta(days=11)),
             )
         )
-        session.add_all([soon, gone])
+        session.add_all([starting, ended])
     await drain(reader)
     assert await enqueue_date_changes(reader.database)
     assert not await enqueue_date_changes(reader.database), "the time has not come"
     # As if both had been written a month ago.
-    asleep = (await entry(reader, redis, soon.id)).without_content()
+    asleep = (await entry(reader, redis, starting.id)).without_content()
     awake = await entry(reader, redis, reader.campaign.id)
-    await _put(reader, redis, soon.id, asleep)
-    await _put(reader, redis, gone.id, awake)
+    await _put(reader, redis, starting.id, asleep)
+    await _put(reader, redis, ended.id, awake)
     async with reader.database.write.begin() as session:
         state = (await session.scalars(select(IndexState))).one()
         state.swept_at = NOW - timedelta(days=30)
     assert await enqueue_date_changes(reader.database)
     await drain(reader)
-    assert (await entry(reader, redis, soon.id)).content == "<p>"
-    assert (await entry(reader, redis, gone.id)).asleep
+    assert (await entry(reader, redis, starting.id)).content == "<p>"
+    assert (await entry(reader, redis, ended.id)).asleep
     assert timedelta(days=1) > DATE_CHECK_INTERVAL
 
 

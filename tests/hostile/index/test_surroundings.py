@@ -122,12 +122,12 @@ async def test_where_info_is_forbidden_that_is_said_once(
 ) -> None:
     await redis.config_set("maxmemory-policy", "allkeys-lru")
     await redis.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
-    guest = connect_redis(f"redis://guest:word@127.0.0.1:{own_redis.port}/0")
+    restricted = connect_redis(f"redis://guest:word@127.0.0.1:{own_redis.port}/0")
     with capture_logs() as logs:
-        inspection = RedisInspection(redis=guest, metrics=metrics, deadline=5.0)
+        inspection = RedisInspection(redis=restricted, metrics=metrics, deadline=5.0)
         await inspection.inspect()
         await inspection.inspect()
-    await guest.aclose()
+    await restricted.aclose()
     (line,) = logs
     assert line["log_level"] == "warning"
     assert line["event"].startswith("Redis does not answer INFO to this user")

@@ -45,9 +45,9 @@ class Pair:
         return self.members[self._dice.randrange(2)]
 
     async def kill(self) -> None:
-        gone = self.victim()
-        gone.kill()
-        self._replace(gone)
+        stopped = self.victim()
+        stopped.kill()
+        self._replace(stopped)
 
     async def freeze(self) -> None:
         """For longer than the session: somebody else owns its partitions when it wakes."""
@@ -57,12 +57,12 @@ class Pair:
         frozen.process.send_signal(signal.SIGCONT)
 
     async def rebalance(self) -> None:
-        gone = self.victim()
-        await gone.stop()
-        self._replace(gone)
+        stopped = self.victim()
+        await stopped.stop()
+        self._replace(stopped)
 
-    def _replace(self, gone: Command) -> None:
-        self.members[self.members.index(gone)] = self._rig.trigger(**self._settings)
+    def _replace(self, stopped: Command) -> None:
+        self.members[self.members.index(stopped)] = self._rig.trigger(**self._settings)
 
 
 @pytest.fixture

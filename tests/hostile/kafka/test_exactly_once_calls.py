@@ -94,11 +94,11 @@ async def test_each_result_is_seen_once(
             await each.stop()
 
     accounts = await account(committed, {c.company.id: n for n, c in customers.of.items()})
-    asked = Counter(number for ids in accounts.calls.values() for number in ids)
+    requested = Counter(number for ids in accounts.calls.values() for number in ids)
     notified = Counter(each["id"] for sent in accounts.notifications.values() for each in sent)
     letters = Counter(number for ids in accounts.letters.values() for number in ids)
-    print(f"{asked.total()} calls, {notified.total()} notifications, {letters.total()} letters")
-    assert len(asked) == asked.total() == 2 * ROUNDS * BURST
+    print(f"{requested.total()} calls, {notified.total()} notifications, {letters.total()} letters")
+    assert len(requested) == requested.total() == 2 * ROUNDS * BURST
     assert len(notified) == notified.total()
     assert len(letters) == letters.total()
     assert set(notified) == set(accounts.calls["quick"]) | set(accounts.calls["slow"])

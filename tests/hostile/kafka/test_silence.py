@@ -11,7 +11,7 @@ from tests.hostile.kafka.stream import detections, ids, open_world
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
 
-AWAY = 8.0
+OUTAGE = 8.0
 COUNT = 500
 
 
@@ -44,11 +44,11 @@ async def test_a_broker_that_goes_and_comes_back(
         before = len(trigger.output.splitlines())
         await asyncio.to_thread(own_kafka.kill)
 
-        async def says_no() -> bool:
+        async def is_not_ready() -> bool:
             return (await trigger.checks()).get("kafka") is False
 
-        await eventually(says_no, what="readiness says so")
-        await asyncio.sleep(AWAY)  # what it does meanwhile is the test's subject
+        await eventually(is_not_ready, what="readiness says so")
+        await asyncio.sleep(OUTAGE)  # what it does meanwhile is the test's subject
         assert (await trigger.metrics()).total("kafka_errors") > 0
         lines = trigger.output.splitlines()[before:]
         assert len(lines) <= 30, "\n".join(lines)

@@ -143,7 +143,7 @@ async def test_without_enough_replicas_nothing_is_acknowledged(scene: Scene) -> 
             return (await trigger.metrics()).total("kafka_errors") > 0
 
         await eventually(is_refused, deadline=120, what="the brokers refuse")
-        await eventually(lambda: stands_still(trigger), deadline=60, what="nothing is acknowledged")
+        await eventually(lambda: is_stalled(trigger), deadline=60, what="nothing is acknowledged")
         await asyncio.to_thread(node.start)
         await asyncio.to_thread(scene.brokers.until_in_sync, topic)
 
@@ -159,7 +159,7 @@ async def wanting(brokers: KafkaCluster, topic: str, *, in_sync: int) -> None:
         await admin.close()
 
 
-async def stands_still(trigger: Command) -> bool:
+async def is_stalled(trigger: Command) -> bool:
     """Counted is what the brokers have acknowledged."""
     before = (await trigger.metrics()).total("notifications")
     await asyncio.sleep(2.0)  # twenty times what a notification takes

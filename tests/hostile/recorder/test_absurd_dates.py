@@ -91,9 +91,9 @@ async def test_a_device_is_counted_once_on_its_day_however_late_the_recorder_is(
     """Its records waited in Kafka for all that TRACE_RETENTION allows."""
     now = datetime.now(UTC).replace(microsecond=0)
     for n, waited in enumerate((timedelta(days=29, hours=23), timedelta(days=29, hours=22))):
-        (heard,) = rig.detections(range(n, n + 1), detected_at=_written(now - waited))
-        object.__setattr__(heard, "timestamp", int((now - waited).timestamp()) * 1000)
-        await rig.recorder(DETECTIONS).handle([heard])
+        (received,) = rig.detections(range(n, n + 1), detected_at=_written(now - waited))
+        object.__setattr__(received, "timestamp", int((now - waited).timestamp()) * 1000)
+        await rig.recorder(DETECTIONS).handle([received])
         await retention(rig).run_once()
     async with rig.scene.database.read() as session:
         rows = (await session.execute(select(Statistic.day, Statistic.devices))).all()

@@ -182,8 +182,8 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         ]
     assert found == []
     assert malformed > 0
-    aside = scene.letters.reasons
+    letter_reasons = scene.letters.reasons
     strangers = {b"unknown_company", b"unknown_application"}
-    assert len([each for each in aside if each not in strangers]) == (
+    assert len([each for each in letter_reasons if each not in strangers]) == (
         0 if topic == DETECTIONS else malformed
     )

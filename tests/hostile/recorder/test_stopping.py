@@ -18,7 +18,7 @@ from engine.recorder.sqlite import to_its_end
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
 from tests.acceptance.recorder.publishing import publish
-from tests.acceptance.recorder.written import recorded
+from tests.acceptance.recorder.sql_figures import recorded
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.freezing import frozen
@@ -30,7 +30,7 @@ DRAIN = 1.0
 
 async def test_a_statement_that_fails_behind_a_cancelled_caller() -> None:
     complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
 
     async def fails() -> None:
         await asyncio.sleep(0.01)

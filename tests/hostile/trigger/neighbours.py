@@ -14,7 +14,7 @@ from tests.acceptance.rig import Command
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import BeaconPlan, World
-from tests.hostile.measuring import Memory, NeighbourLatencies, latencies
+from tests.hostile.neighbour_latency import Memory, NeighbourLatencies, latencies
 from tests.servers.waiting import eventually
 
 CALM = 120  # detections of B
@@ -92,7 +92,7 @@ class Scene:
         self._bootstrap = bootstrap
         self._neighbours = neighbours
 
-    async def b_hears(
+    async def b_is_notified(
         self, loud: Sequence[Message], leads_to: int, topic: str
     ) -> NeighbourLatencies:
         """B's seconds in calm, and while `loud` is worked off: so many messages on `topic`."""

@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import PARTITIONS, TopicSet
 from tests.acceptance.traffic import Message
-from tests.hostile.measuring import MIB, assert_not_delayed, create_with_broker_time
+from tests.hostile.neighbour_latency import MIB, assert_not_delayed, create_with_broker_time
 from tests.hostile.trigger.neighbours import Neighbours, Scene
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
@@ -58,10 +58,11 @@ async def test_one_phone_and_one_that_invents_phones(
     assert INVENTED > 2 * RUN * PARTITIONS - 1
     scene = Scene(trigger, topics, kafka_bootstrap, neighbours)
     one_phone = await assert_not_delayed(
-        lambda: scene.b_hears([junk("one phone")] * (2 * RUN), 2 * RUN, "dead-letters"), ROUNDS
+        lambda: scene.b_is_notified([junk("one phone")] * (2 * RUN), 2 * RUN, "dead-letters"),
+        ROUNDS,
     )
     inventor = await assert_not_delayed(
-        lambda: scene.b_hears(invented(INVENTED), INVENTED, "dead-letters"), ROUNDS
+        lambda: scene.b_is_notified(invented(INVENTED), INVENTED, "dead-letters"), ROUNDS
     )
     scene.memory.assert_growth_below(MOST_GROWTH)
     samples = await trigger.metrics()

@@ -101,6 +101,6 @@ async def test_what_the_brokers_refuse_for_its_date_leaves_all_the_same(
         assert len({each.key for each in found if each.key.startswith(key)}) == PHONES
         assert len(found) == PHONES
         assert {each.timestamp for each in found} == expected
-    said = [line for line in trigger.output.splitlines() if "refuses this host's clock" in line]
-    assert 1 <= len(said) <= 4, said
+    logged = [line for line in trigger.output.splitlines() if "refuses this host's clock" in line]
+    assert 1 <= len(logged) <= 4, logged
     await trigger.stop()

@@ -48,8 +48,8 @@ def operations(app: FastAPI) -> list[Operation]:
     """All but signing in."""
     found = []
     for path, methods in document(app, "0")["paths"].items():
-        for method, told in methods.items():
-            content = told.get("requestBody", {}).get("content", {})
+        for method, definition in methods.items():
+            content = definition.get("requestBody", {}).get("content", {})
             name = content.get("application/json", {}).get("schema", {}).get("$ref", "/")
             body = _BODIES.get(name.rpartition("/")[2])
             found.append(Operation(method.upper(), path.removeprefix("/v2"), body))

@@ -45,7 +45,7 @@ async def test_every_kind_of_change(api: Harness, owner: Headers, bodies: Bodies
     ]
     assert {entry["email"] for entry in found} == {owner["x-service-key"]}
     assert [entry["ref"] for entry in found[:3]] == [venue, venue, beacon]
-    made, edited, _, tagged, _, long, gone = found
+    made, edited, _, tagged, _, long, deletion = found
     assert made["before"] == {}
     assert made["after"]["width"] == examples.VENUE["width"]
     assert edited["before"]["name"].startswith("before")
@@ -54,7 +54,7 @@ async def test_every_kind_of_change(api: Harness, owner: Headers, bodies: Bodies
     assert edited["before"].keys() == edited["after"].keys() == {"name", "width"}
     assert (tagged["before"]["tags"], len(tagged["after"]["tags"])) == ([], 1)
     assert len(long["after"]["html"]) == 200
-    assert (gone["after"], gone["before"]["minor"]) == ({}, 9)
+    assert (deletion["after"], deletion["before"]["minor"]) == ({}, 9)
 
 
 async def test_what_fails_or_changes_nothing_leaves_nothing(

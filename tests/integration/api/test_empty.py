@@ -73,15 +73,15 @@ async def paths(api: Harness, owner: Headers, bodies: Bodies) -> list[str]:
     ]
 
 
-def nulls(told: Any, name: str = "") -> Iterator[str]:
+def nulls(node: Any, name: str = "") -> Iterator[str]:
     """The names of what is null in an answer."""
-    if told is None:
+    if node is None:
         yield name
-    elif isinstance(told, dict):
-        for key, value in told.items():
+    elif isinstance(node, dict):
+        for key, value in node.items():
             yield from nulls(value, key)
-    elif isinstance(told, list):
-        for value in told:
+    elif isinstance(node, list):
+        for value in node:
             yield from nulls(value, name)
 
 
@@ -120,7 +120,7 @@ async def test_the_document_says_so(api: Harness):
         f"{name}.{field}"
         for name, schema in schemas.items()
         if name not in inputs
-        for field, told in schema.get("properties", {}).items()
-        if told.get("nullable") and told["type"] == "string" and "example" not in told
+        for field, node in schema.get("properties", {}).items()
+        if node.get("nullable") and node["type"] == "string" and "example" not in node
     ]
     assert found == []

@@ -60,9 +60,9 @@ async def test_a_person_is_forgotten(api: Harness, owner: Headers):
     assert {name: held[name] for name in counted} == counted
     assert (held["kafka"], held["kafka_until"]) == ("unknown", None)  # no broker is there
     assert await left(api) == [1, 3, 3]
-    gone = await api.call("DELETE", f"/crm/{number}", owner)
-    assert gone.status_code == 200
-    assert gone.json() == held | {"status": "success", "code": 200}
+    deletion = await api.call("DELETE", f"/crm/{number}", owner)
+    assert deletion.status_code == 200
+    assert deletion.json() == held | {"status": "success", "code": 200}
     assert await left(api) == [0, 0, 0]
     assert [key async for key in api.stores.redis.scan_iter()] == []
     for method in ("GET", "PUT", "DELETE"):
@@ -74,8 +74,8 @@ async def test_the_audit_names_nobody(api: Harness, owner: Headers):
     number = await person(api, owner)
     await api.call("DELETE", f"/crm/{number}", owner)
     (entry,) = (await api.call("GET", "/audit", owner)).json()
-    told = {name: entry[name] for name in ("action", "kind", "ref", "before", "after", "email")}
-    assert told == {
+    expected = {name: entry[name] for name in ("action", "kind", "ref", "before", "after", "email")}
+    assert expected == {
         "action": "delete",
         "kind": "device",
         "ref": number,
@@ -93,21 +93,21 @@ async def test_many_traces_go_in_short_transactions(
 ):
     monkeypatch.setattr(erasure, "_BATCH_ROWS", 5)
     number = await person(api, owner, traces=23)
-    gone = (await api.call("DELETE", f"/crm/{number}", owner)).json()
-    assert (gone["detections"], gone["authentications"]) == (23, 23)
+    deletion = (await api.call("DELETE", f"/crm/{number}", owner)).json()
+    assert (deletion["detections"], deletion["authentications"]) == (23, 23)
     assert await left(api) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("expected", "shown"),
     [
         (TopicRetention(True, timedelta(days=7)), ("bounded", "2026-11-27T12:00:00+0000")),
         (TopicRetention(True, None), ("unbounded", None)),
         (TopicRetention(False), ("unknown", None)),
     ],
 )
-def test_what_kafka_keeps(told: TopicRetention, shown: tuple[str, str | None]):
-    held = shown_held(DeviceData(DeviceRows(), 0, told), NOW)
+def test_what_kafka_keeps(expected: TopicRetention, shown: tuple[str, str | None]):
+    held = shown_held(DeviceData(DeviceRows(), 0, expected), NOW)
     assert (held["kafka"], held["kafka_until"]) == shown
 
 

@@ -31,8 +31,8 @@ async def test_what_was_passed_on(api: Harness, owner: Headers):
     store = TailStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
     sent = CampaignOutcome(4, "Books", "granted")
     held = CampaignOutcome(5, "Loans", "throttled")
-    begun = (await api.call("GET", "/realtime/decisions", owner)).json()
-    assert begun["decisions"] == []
+    started = (await api.call("GET", "/realtime/decisions", owner)).json()
+    assert started["decisions"] == []
     assert set(await store.watchers()) == {f"company-{company}"}
     decisions = [
         tailed(company, "Library", "granted", sent, held),
@@ -41,7 +41,7 @@ async def test_what_was_passed_on(api: Harness, owner: Headers):
     await store.write({f"company-{company}": decisions})
 
     async def seen(query: str) -> list[tuple[str, str]]:
-        path = f"/realtime/decisions?after={begun['after']}{query}"
+        path = f"/realtime/decisions?after={started['after']}{query}"
         found = (await api.call("GET", path, owner)).json()["decisions"]
         return [(each["lieu"], each["reason"]) for each in found]
 
@@ -53,7 +53,7 @@ async def test_what_was_passed_on(api: Harness, owner: Headers):
     assert await seen("&reason=too_far") == both[1:]
     assert await seen("&campaign=4&reason=throttled") == []
     stranger = await api.account()
-    theirs = await api.call("GET", f"/realtime/decisions?after={begun['after']}", stranger)
+    theirs = await api.call("GET", f"/realtime/decisions?after={started['after']}", stranger)
     assert theirs.json()["decisions"] == []
 
 

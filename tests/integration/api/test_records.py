@@ -156,8 +156,8 @@ async def test_connector(api: Harness, owner: Headers, bodies: Bodies):
     made = await api.call("PUT", "/connector", owner, body)
     assert made.status_code == 200
     record = made.json()
-    told = {"id": record["id"], "auth": "get", "method": "POST", "signed": True}
-    assert record == {name: body[name] for name in ("name", "url", "parameters")} | told
+    expected = {"id": record["id"], "auth": "get", "method": "POST", "signed": True}
+    assert record == {name: body[name] for name in ("name", "url", "parameters")} | expected
     assert (await api.call("GET", "/connector", owner)).json() == record
     changed = bodies.connector(secret=None, parameters=[{"key": "k", "value": "v"}])
     edited = (await api.call("PUT", "/connector", owner, changed)).json()

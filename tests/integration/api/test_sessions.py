@@ -10,8 +10,8 @@ from sqlalchemy import select
 from catalog.accounts import NewAccount, create_account, set_active, set_password, set_permissions
 from catalog.fields.company import ALL_PERMISSIONS, AREAS
 from catalog.models import AccessState, Account, Company, Session
-from tests.integration.api.counting import counted
 from tests.integration.api.harness import PASSWORD, Harness, Headers, look
+from tests.integration.api.statement_count import counted
 
 EMAIL = "owner@harbour.example"
 

@@ -18,7 +18,7 @@ from engine.cli.check.sql import check_sql
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.integration.commands.checked import looked, ports
+from tests.integration.commands.check_output import findings_of, ports
 from tests.integration.commands.proximity import Proximity
 from tests.servers.postgres import execute
 from tests.servers.redis import RedisServer
@@ -37,7 +37,7 @@ async def test_all_is_well(
     more = servers | ports() | {"PROXIMITY_SECRET_KEY": "a passphrase of the test"}
     proximity = Proximity(tmp_path, kafka_bootstrap, topic_prefix, **more)
     done = proximity("check", "--json")
-    found = looked(done)
+    found = findings_of(done)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert not [each for each, (state, _) in found.items() if state == "bad"]
     assert found["Kafka reachable"] == ("ok", f"{kafka_bootstrap}, 1 broker")
@@ -62,7 +62,7 @@ def test_servers_that_are_not_there(tmp_path: Path) -> None:
         "PROXIMITY_DATABASE_URL": "postgresql://u:hunter2@127.0.0.1:1/x",
     }
     done = Proximity(tmp_path, "127.0.0.1:1", "t.", **nowhere, **ports())("check", "--json")
-    found = looked(done)
+    found = findings_of(done)
     assert done.returncode == 1
     assert done.stderr == f"proximity: 3 of {len(found)} checks failed\n"
     for server in ("Kafka", "Redis", "SQL"):

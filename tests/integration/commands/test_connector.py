@@ -101,17 +101,17 @@ async def run(command: Command, answer: Answer, *arguments: str, **fields: Any) 
         url = fields.pop("url", service.url("/content"))
         await command.load(document("https://service.invalid/", **fields))
         await command.store(url)
-        return await command(*arguments), service.heard
+        return await command(*arguments), service.received
 
 
 @pytest.mark.parametrize("company", ["Museum", "1"])
 async def test_content(command: Command, company: str) -> None:
-    done, heard = await run(command, content(), company)
+    done, received = await run(command, content(), company)
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(heard) == 1
-    assert heard[0].headers["x-token"] == TOKEN
-    assert heard[0].json["device"]["test"] is True
-    assert f"POST http://127.0.0.1:{heard[0].headers['host'][10:]}/content" in done.stdout
+    assert len(received) == 1
+    assert received[0].headers["x-token"] == TOKEN
+    assert received[0].json["device"]["test"] is True
+    assert f"POST http://127.0.0.1:{received[0].headers['host'][10:]}/content" in done.stdout
     assert "x-token: *****" in done.stdout
     assert "webhook-signature: *****" in done.stdout
     assert "left out, because the request itself sets these: Host" in done.stdout
@@ -157,8 +157,8 @@ async def test_a_failure_shows_what_came(command: Command, answer: Answer, expec
 async def test_what_cannot_be_called(
     command: Command, company: str, fields: dict[str, Any], expected: str
 ) -> None:
-    done, heard = await run(command, content(), company, **fields)
-    assert (done.returncode, heard) == (1, [])
+    done, received = await run(command, content(), company, **fields)
+    assert (done.returncode, received) == (1, [])
     assert done.stderr.startswith(f"proximity: {expected}")
 
 
@@ -188,8 +188,8 @@ async def test_rekey_lets_the_old_key_go(command: Command) -> None:
         command.key = NEW
         done = await command("Museum")
         assert (done.returncode, done.stderr) == (0, "")
-        assert service.heard[0].headers["x-token"] == TOKEN
-        assert "webhook-signature" in service.heard[0].headers
+        assert service.received[0].headers["x-token"] == TOKEN
+        assert "webhook-signature" in service.received[0].headers
 
 
 async def test_rekey_names_whom_it_cannot_read(command: Command) -> None:

@@ -136,6 +136,6 @@ async def test_what_a_letter_says_does_nothing_to_a_terminal(
     await letters.put(escapes.encode(), escapes.encode(), reason=escapes, topic=escapes)
     for arguments in (("list",), ("list", "--json"), ("replay", "--dry-run"), ("replay",)):
         done = proximity("dead-letters", *arguments)
-        told = done.stdout + done.stderr
-        assert "owned" in told
-        assert all(each.isprintable() or each == "\n" for each in told), repr(told)
+        output = done.stdout + done.stderr
+        assert "owned" in output
+        assert all(each.isprintable() or each == "\n" for each in output), repr(output)

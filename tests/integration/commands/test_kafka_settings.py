@@ -20,7 +20,7 @@ from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics, ensure_topics
 from engine.process.settings_sources import load_settings
 from engine.wiring.kafka import group_consumer
-from tests.integration.commands.checked import looked, ports
+from tests.integration.commands.check_output import findings_of, ports
 from tests.integration.commands.logins import (
     PREFIX,
     allow,
@@ -78,7 +78,7 @@ def test_a_login_by_scram_works(
 
 
 @pytest.mark.parametrize(
-    ("listener", "protocol", "given", "told"),
+    ("listener", "protocol", "given", "expected"),
     [
         ("SSL", "PLAINTEXT", {}, "speaks TLS: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SSL"),
         ("SASL_SSL", "SASL_PLAINTEXT", login(), "speaks TLS: set PROXIMITY_KAFKA_SECURITY"),
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_named_with_where_to_look(
     listener: str,
     protocol: str,
     given: dict[str, str],
-    told: str,
+    expected: str,
 ) -> None:
     where = kafka.addresses[listener]
     settings = given | {"security_protocol": protocol}
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named_with_where_to_look(
     assert error.count("\n") == 1, error
     assert error.startswith("proximity: Kafka")
     assert where in error
-    assert told in error
+    assert expected in error
     assert PASSWORD not in error
 
 
@@ -176,7 +176,7 @@ async def test_a_login_by_token_works(
         assert len(endpoint.granted) == 1  # of all clients of the process
         more = {PREFIX + name.upper(): value for name, value in settings.items()}
         command = Proximity(tmp_path, where, topic_prefix, **more, **ports())
-        found = looked(await asyncio.to_thread(command, "check", "--json"))
+        found = findings_of(await asyncio.to_thread(command, "check", "--json"))
     assert found["Kafka reachable"] == ("ok", f"{where}, 1 broker")
     assert found["Kafka token"] == ("ok", f"{endpoint.url}, good for 300 s")
 
@@ -257,14 +257,16 @@ def test_what_a_login_may_not_do(
     login |= {"SASL_PASSWORD": PASSWORD}
     more = {f"PROXIMITY_KAFKA_{name}": value for name, value in login.items()}
     where = kafka.addresses["SASL_PLAINTEXT"]
-    found = looked(Proximity(tmp_path, where, topic_prefix, **more, **ports())("check", "--json"))
+    found = findings_of(
+        Proximity(tmp_path, where, topic_prefix, **more, **ports())("check", "--json")
+    )
     of = {name: found[f"Kafka topic {name}"] for name in topics.all()}
     assert of[topics.detections] == ("ok", "2 partitions, read")
     assert of[topics.notifications] == ("bad", "2 partitions; this login may not write")
     assert of[topics.connector_calls] == ("ok", "2 partitions, read and write")
     assert of[topics.dead_letters] == ("bad", "this login may not see it")
-    state, told = of[topics.authentications]
-    assert (state, told.partition(",")[0]) == ("bad", "missing")
+    state, expected = of[topics.authentications]
+    assert (state, expected.partition(",")[0]) == ("bad", "missing")
     assert found[f"Kafka group {topic_prefix}trigger"] == ("ok", "read")
     lacking = "this login may see it, and not read it"
     assert found[f"Kafka group {topic_prefix}connector"] == ("bad", lacking)
@@ -285,7 +287,7 @@ def test_what_exactly_once_needs_besides(
     more |= {"KAFKA_SASL_PASSWORD": PASSWORD, "DELIVERY": "exactly_once"}
     settings = {f"PROXIMITY_{name}": value for name, value in more.items()} | ports()
     command = Proximity(tmp_path, kafka.addresses["SASL_PLAINTEXT"], topic_prefix, **settings)
-    found = looked(command("check", "--json"))
+    found = findings_of(command("check", "--json"))
     assert found[f"Kafka transactional ids {ids['trigger']}*"] == ("ok", "write")
     lacking = ("bad", "this login may not write them, as exactly_once does")
     assert found[f"Kafka transactional ids {ids['connector']}*"] == lacking

@@ -43,8 +43,8 @@ async def world(
         for time, proximity in _FRIDAY:
             written = f"2026-11-20T{time}+0100"
             trigger.now = datetime.fromisoformat(written).timestamp()
-            heard = {"proximity": proximity, "device": {"udid": "anna"}, "detected_at": written}
-            await trigger.push(json.dumps(_BEACON | heard).encode())
+            received = {"proximity": proximity, "device": {"udid": "anna"}, "detected_at": written}
+            await trigger.push(json.dumps(_BEACON | received).encode())
         await _write_notes(trigger)
         yield trigger
 

@@ -104,8 +104,8 @@ class World:
             metrics=Metrics(),
         )
 
-    async def answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await self.answers[heard.path](heard, writer)
+    async def answer(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        await self.answers[received.path](received, writer)
 
     async def call(self, path: str, **fields: Any) -> ConnectorCall:
         """A call whose claim is taken, as the trigger leaves it."""
@@ -122,8 +122,8 @@ class World:
         request = ClaimRequest(of.campaign.id, of.device.udid, owner, at, of.delay)
         return await self._claims.take([request], at) == [None]
 
-    def asked(self) -> list[str]:
-        return [heard.path for heard in self.service.heard]
+    def requested(self) -> list[str]:
+        return [received.path for received in self.service.received]
 
     @asynccontextmanager
     async def process(self, *, crashes: bool = False) -> AsyncIterator["Process"]:

@@ -116,9 +116,9 @@ async def test_a_person_is_forgotten(visitor: Visitor):
     held = await visitor.get(f"{path}/held")
     assert "until the retention of its topics ends" in held.text
     # Without the second step nothing happens.
-    asked = SeenPage((await visitor.post(f"{path}/forget", {})).text)
-    assert "Forget now" in asked.texts
-    assert asked.text == held.text
+    confirmation = SeenPage((await visitor.post(f"{path}/forget", {})).text)
+    assert "Forget now" in confirmation.texts
+    assert confirmation.text == held.text
     forgotten = SeenPage((await visitor.post(f"{path}/forget", {"sure": "1"})).text)
     assert "What was deleted" in forgotten.texts
     assert "anna" not in forgotten.text

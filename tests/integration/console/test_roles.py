@@ -32,8 +32,8 @@ async def test_how_the_service_keeps_up(visitor: Visitor):
     assert "Der Recorder ist 12 s zurück" in german.texts
     silent = RoleLine("trigger", time.time() - 125, 0.0, [])
     await redis.hset("proximity:roles", "trigger:a", msgspec.msgpack.encode(silent))
-    said = "No trigger has been heard from for 2 min"
-    assert said in (await visitor.get(part)).texts
+    sentence = "No trigger has been heard from for 2 min"
+    assert sentence in (await visitor.get(part)).texts
 
 
 async def test_a_service_that_failed_is_said(visitor: Visitor, bodies: Bodies):
@@ -48,5 +48,5 @@ async def test_a_service_that_failed_is_said(visitor: Visitor, bodies: Bodies):
     )
     failed = BreakerReport(company_id=company or 0, outcomes=(True, True, True))
     await breakers.exchange([failed], prober="a", now=time.time())
-    said = (await visitor.get("/parts/roles")).texts[-1]
-    assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", said)
+    sentence = (await visitor.get("/parts/roles")).texts[-1]
+    assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", sentence)

@@ -20,7 +20,7 @@ sys.stdin.read()
 """
 
 
-def _gone(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -37,9 +37,9 @@ def test_the_server_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        assert not _gone(pid)
+        assert not _has_ended(pid)
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: _gone(pid), deadline=10, what="the server is gone")
+    wait_until(lambda: _has_ended(pid), deadline=10, what="the server is gone")
 
 
 def test_a_server_that_does_not_heed_its_signal_is_killed(tmp_path: Path) -> None:

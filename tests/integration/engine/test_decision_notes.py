@@ -167,11 +167,11 @@ class UnansweringStore(DecisionStore):
 
     def __init__(self, trigger: PushedTrigger) -> None:
         super().__init__(redis=trigger.redis, prefix="none:", most=1, deadline=5.0)
-        self.asked = 0
+        self.requested = 0
         self.fails = asyncio.Event()
 
     async def keep(self, _decisions: Any) -> None:
-        self.asked += 1
+        self.requested += 1
         await self.fails.wait()
         raise TimeoutError
 
@@ -181,11 +181,11 @@ async def test_no_batch_waits_for_its_notes(noting: PushedTrigger):
     good, notes._store = notes._store, store
     task = asyncio.create_task(notes.run())
     await noting.push(detection())
-    await eventually(lambda: store.asked == 1, what="it is written")
+    await eventually(lambda: store.requested == 1, what="it is written")
     await noting.push(detection("other"))
     assert len(await noting.left("notifications")) == 2
     store.fails.set()
-    await eventually(lambda: store.asked == 2, what="the next is written")
+    await eventually(lambda: store.requested == 2, what="the next is written")
     await eventually(lambda: noting.count("redis_errors_total") >= 2, what="both have failed")
     notes._store = good
     await noting.push(detection("third"))

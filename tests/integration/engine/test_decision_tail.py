@@ -146,14 +146,14 @@ def test_all_watchers_share_a_bound():
 
 
 async def test_who_shows_no_sign_of_life_is_shown_nothing(watched: PushedTrigger):
-    gone = await Watching(watched, "gone").begin()
+    dead = await Watching(watched, "gone").begin()
     here = await Watching(watched, "here").begin()
     tail = tail_of(watched)
     tail._watchers["gone"].beat_at -= 10
     await eventually(lambda: "gone" not in tail._watchers, what="it is taken for gone")
     await watched.push(detection("anna"))
     assert len(await here.next(1)) == 1
-    assert (await gone.store.read(gone.place))[0] == []
+    assert (await dead.store.read(dead.place))[0] == []
 
 
 async def test_killed_watchers_take_no_places(watched: PushedTrigger):
@@ -162,11 +162,11 @@ async def test_killed_watchers_take_no_places(watched: PushedTrigger):
     found = killed | {f"1{number}": TailFilter(1) for number in range(10)}
     tail, now = tail_of(watched), 1000.0
     for beat in range(40):
-        gone = tail._note_watchers(found, now)
+        dead = tail._note_watchers(found, now)
         assert len(tail._seen) <= 1000
         assert len(tail._watchers) <= 8
         now += 2.0
-        for name in gone:
+        for name in dead:
             assert name in killed
             del found[name]
         found |= {f"1{number}": TailFilter(2 + beat) for number in range(10)}
@@ -177,16 +177,16 @@ async def test_killed_watchers_take_no_places(watched: PushedTrigger):
 
 
 async def test_one_that_was_killed_is_forgotten_in_redis(watched: PushedTrigger):
-    gone = await Watching(watched, "gone").begin()
+    dead = await Watching(watched, "gone").begin()
     tail_of(watched)._seen["gone"].beat_at -= 10
 
     async def is_forgotten() -> bool:
-        return await gone.store.watchers() == {}
+        return await dead.store.watchers() == {}
 
     await eventually(is_forgotten, deadline=30, what="the hash has it no more")
     # One that was only stopped is there again with its next sign of life.
-    assert await gone.store.watch("gone", TailFilter(2)) == 1
-    await gone.begin(beat=3)
+    assert await dead.store.watch("gone", TailFilter(2)) == 1
+    await dead.begin(beat=3)
 
 
 async def test_while_nobody_watches_nothing_is_gathered(watched: PushedTrigger):

@@ -16,7 +16,7 @@ from tests.unit.rules.records import venue
 
 MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
 SENT, HELD = (CampaignReason(1, reason) for reason in (Reason.GRANTED, Reason.THROTTLED))
-ASKED, OFF = CampaignReason(2, Reason.GRANTED), CampaignReason(3, Reason.INACTIVE)
+REQUESTED, OFF = CampaignReason(2, Reason.GRANTED), CampaignReason(3, Reason.INACTIVE)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_each_detection_and_each_campaign_is_counted_once(counting: Pushed
     assert found.detections == {MOMENT.hour: 6}
     # (A connector's notifications are counted by who publishes them.)
     assert found.notifications == {MOMENT.hour: 2}
-    assert found.campaigns == {SENT: 2, HELD: 2, ASKED: 4, OFF: 4}
+    assert found.campaigns == {SENT: 2, HELD: 2, REQUESTED: 4, OFF: 4}
     assert found.reasons == {
         Reason.GRANTED: 6,
         Reason.THROTTLED: 2,

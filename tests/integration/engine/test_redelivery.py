@@ -147,9 +147,11 @@ async def fail_in_two_lanes(trigger: PushedTrigger) -> None:
 
 async def test_every_lane_that_fails_is_asked_why(trigger: PushedTrigger) -> None:
     """Else asyncio prints a traceback for each one but the first, when the process ends."""
-    told: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, why: told.append(why["message"]))
+    reasons: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reasons.append(context["message"])
+    )
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
     await fail_in_two_lanes(trigger)
     gc.collect()
-    assert not told
+    assert not reasons

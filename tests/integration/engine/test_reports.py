@@ -105,11 +105,11 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
         beacon_entry([7]) | other | campaign_entry(7, delay=0) | campaign_entry(8, delay=0)
     )
     take_turn = gateways.role.pipeline.take_turn
-    may_go = asyncio.Event()
+    proceed = asyncio.Event()
 
     async def slowly(lane: Any) -> None:
         if lane.number == 2:
-            await may_go.wait()
+            await proceed.wait()
         await take_turn(lane)
 
     object.__setattr__(gateways.role.pipeline, "take_turn", slowly)
@@ -122,7 +122,7 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     await eventually(first_company_is_through, what="the first company's are sent")
     assert worker.done_offset is None
     assert worker.pending == 1
-    may_go.set()
+    proceed.set()
     await gateways.until_finished()
     assert worker.done_offset == 2
     assert len(await sent(gateways)) == 5

@@ -13,8 +13,8 @@ __all__ = ["rig"]
 
 async def test_recent_detections_are_told_once_committed(rig: Rig):
     """Those of the last minutes, by their own clock; test devices have no part in figures."""
-    told: list[Any] = []
-    recorder = rig.recorder(DETECTIONS, on_recent=told.append)
+    published: list[Any] = []
+    recorder = rig.recorder(DETECTIONS, on_recent=published.append)
     now = datetime.now(UTC).timestamp()
     minutes = [now, now, now - 120, now - 3600, now + 3600]
     batch = [
@@ -30,8 +30,8 @@ async def test_recent_detections_are_told_once_committed(rig: Rig):
         session.add(Device(udid="of the team", test=True, **company))
     await recorder.handle(batch)
     # A second recorder that reads the same records writes none, and tells none.
-    await rig.recorder(DETECTIONS, on_recent=told.append).handle(batch)
-    (counts,) = told
+    await rig.recorder(DETECTIONS, on_recent=published.append).handle(batch)
+    (counts,) = published
     here = (rig.scene.venue.id, rig.scene.beacon.id)
     expected = Counter((*here, int(at // 60)) for at in minutes[:3])
     assert counts == expected

@@ -243,9 +243,9 @@ async def test_notifications_of_no_company_and_broken_ones_go_aside(rig: Rig):
 
 
 async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig):
-    gone, good = rig.scene.other, rig.notification(1, str(uuid4()))
+    deleted_company, good = rig.scene.other, rig.notification(1, str(uuid4()))
     async with rig.scene.database.write() as session, session.begin():
-        await session.delete(await session.merge(gone))
+        await session.delete(await session.merge(deleted_company))
 
     class Late(FailingLedger):
         """Still sees the company once."""
@@ -258,7 +258,9 @@ async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig
 
     late: Any = Late(rig.scene.ledger, [])
     recorder = rig.recorder(NOTIFICATIONS, ledger=late)
-    await recorder.handle([rig.notification(0, str(uuid4()), company={"id": gone.id}), good])
+    await recorder.handle(
+        [rig.notification(0, str(uuid4()), company={"id": deleted_company.id}), good]
+    )
     assert await rig.counters() == (0, 1)
     assert rig.letters.reasons == [b"unknown_company"]
 

@@ -15,9 +15,9 @@ from engine.recorder.postgresql_retention import PostgresRetentionStore
 from engine.recorder.retention import RetentionWindow
 from engine.recorder.rows import DetectionRow
 from tests.acceptance.recorder.estate import build_estate
-from tests.acceptance.recorder.written import assert_written
+from tests.acceptance.recorder.sql_figures import assert_written
 from tests.contract.ledgers import open_scene
-from tests.integration.recorder.test_at_once import NOW_MS, flooded, record_all, recorder_of
+from tests.integration.recorder.test_concurrency import NOW_MS, flooded, record_all, recorder_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()

@@ -113,7 +113,7 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "expected"),
     [
         (["replay", "x.csv", "--without-sql"], 2, "needs --catalog"),
         (["replay", "x.csv", "--warm-up", "1 day"], 2, "goes with --from"),
@@ -130,13 +130,13 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_what_cannot_be(
-    arguments: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], status: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == status
     output, error = capsys.readouterr()
     assert output == ""
     assert error.count("\n") == 1
-    assert told in error
+    assert expected in error
 
 
 def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,9 +145,9 @@ def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"{files / 'detections.csv'}:3: detected_at" in capsys.readouterr().err
     (files / "one.json").write_text('{"companies": [{"nam": 1}]}')
     assert replay(files) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert told[-1].startswith("proximity: one.json has ")
-    assert all(line.startswith("one.json: companies[0]") for line in told[:-1])
+    expected = capsys.readouterr().err.splitlines()
+    assert expected[-1].startswith("proximity: one.json has ")
+    assert all(line.startswith("one.json: companies[0]") for line in expected[:-1])
 
 
 def test_a_file_without_a_detection(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from engine.kafka.topic_reader import open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from rules.model import Reason
-from tests.integration.replay.replaying import Sent, replayed
+from tests.integration.replay.replay_run import Sent, replayed
 from tests.servers.waiting import eventually
 
 WALK = 780.0  # seconds, about

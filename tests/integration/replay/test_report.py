@@ -139,8 +139,8 @@ def test_a_replay_of_nothing_has_a_report(tmp_path: Path, directory: Path) -> No
 def test_a_browser_draws_it(report: str, width: int, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(report, encoding="utf-8")
-    dom, said = opened(page, width, "--dump-dom")
-    assert "CONSOLE" not in said, said
+    dom, errors = opened(page, width, "--dump-dom")
+    assert "CONSOLE" not in errors, errors
     plots = len(re.findall(r'<div class="plot"', report))
     assert f'data-drawn="{plots}"' in dom
     assert dom.count("<canvas") == plots

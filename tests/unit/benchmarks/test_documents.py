@@ -78,9 +78,9 @@ def test_the_whole_command_is_told_and_no_secret():
     options = as_options(given)
     assert "hidden" not in str(options)
     assert set(options) == {"workloads", "records", "database"}
-    told = findings()
-    told.options = options
-    after, _ = filled(DOCUMENT, {"crash": told})
+    document = findings()
+    document.options = options
+    after, _ = filled(DOCUMENT, {"crash": document})
     assert "`python -m benchmarks.crash --workloads scatter steady --records 100`" in after
 
 

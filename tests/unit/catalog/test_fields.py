@@ -266,11 +266,11 @@ def test_a_parameter_does_not_say_what_the_request_says(
     values = {"method": method, "auth": auth, "parameters": json.dumps(listed)}
     faults = connector_conflicts(values)
     assert (faults == []) == accepted
-    for field, said in faults:
+    for field, expected in faults:
         assert field == "parameters"
-        assert key in said
-        assert "secret" not in said
-        assert "x-token" not in said
+        assert key in expected
+        assert "secret" not in expected
+        assert "x-token" not in expected
 
 
 def test_every_required_field_of_a_campaign_is_told():

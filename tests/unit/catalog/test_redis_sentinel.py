@@ -64,9 +64,11 @@ def test_what_cannot_work_is_refused_without_its_password(place: str) -> None:
     with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
         connect_redis(url)
     assert PASSWORD not in str(caught.value)
-    with pytest.raises(SettingsError, match=r"^PROXIMITY_REDIS_URL: .*host:port/service$") as told:
+    with pytest.raises(
+        SettingsError, match=r"^PROXIMITY_REDIS_URL: .*host:port/service$"
+    ) as expected:
         load_settings(redis_url=url)
-    assert PASSWORD not in str(told.value)
+    assert PASSWORD not in str(expected.value)
 
 
 def test_the_setting_takes_them() -> None:

@@ -83,8 +83,8 @@ def test_get_carries_the_call_flat_in_the_query() -> None:
 
 
 def test_get_names_the_id_connector_that_is_known() -> None:
-    asked = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
-    request = build_request(asked, agent="a", now=0.0)
+    get_call = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
+    request = build_request(get_call, agent="a", now=0.0)
     assert ("id_connector", "77") in query(request)
 
 
@@ -124,8 +124,8 @@ def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
 
 
 def test_every_name_of_the_query_is_reserved() -> None:
-    asked = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
-    names = {name for name, _ in query(build_request(asked, agent="a", now=0.0))}
+    get_call = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
+    names = {name for name, _ in query(build_request(get_call, agent="a", now=0.0))}
     assert names == RESERVED_IN_QUERY
 
 

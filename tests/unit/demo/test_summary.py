@@ -41,7 +41,7 @@ def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "fault"),
     [
         ({"active": False}, "it is switched off"),
         ({"start": datetime(2026, 11, 25, tzinfo=UTC)}, "it begins on 2026-11-25"),
@@ -54,8 +54,8 @@ def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon
         ({}, "no phone came near enough to its beacons"),
     ],
 )
-def test_why_a_campaign_is_silent(changes: dict[str, Any], why: str) -> None:
-    assert silence_reason(DemoCampaign(campaign(**changes), [beacon("Gates")]), AT) == why
+def test_why_a_campaign_is_silent(changes: dict[str, Any], fault: str) -> None:
+    assert silence_reason(DemoCampaign(campaign(**changes), [beacon("Gates")]), AT) == fault
 
 
 def test_why_a_campaign_is_silent_by_its_beacons() -> None:

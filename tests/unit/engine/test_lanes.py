@@ -95,7 +95,7 @@ async def test_a_lane_that_fails_finishes_nothing_more() -> None:
 
     lane = company_lane(finished, take_turn)
     lane.put(candidate(1))
-    with pytest.raises(RuntimeError, match="no retry"):
+    with pytest.raises(RuntimeError, match="a permanent error"):
         await lane.run()
     assert finished.batches == []
     assert not lane.is_empty

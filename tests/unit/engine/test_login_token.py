@@ -67,15 +67,15 @@ async def refused(url: str, **changed: Any) -> LoginTokenError:
 async def test_the_standards_request(endpoint: TokenEndpointService) -> None:
     token = await TokenEndpoint(client(endpoint.url, scope="read write")).fetch()
     assert (token.text, token.seconds) == (endpoint.granted[0], 300.0)
-    (heard,) = endpoint.asked
-    assert heard.body == b"grant_type=client_credentials&scope=read+write"
-    assert heard.headers["content-type"] == "application/x-www-form-urlencoded"
+    (received,) = endpoint.requested
+    assert received.body == b"grant_type=client_credentials&scope=read+write"
+    assert received.headers["content-type"] == "application/x-www-form-urlencoded"
 
 
 async def test_what_is_printed_holds_no_secret(endpoint: TokenEndpointService) -> None:
-    asking = client(endpoint.url)
-    token = await TokenEndpoint(asking).fetch()
-    assert SECRET not in repr(asking)
+    requests = client(endpoint.url)
+    token = await TokenEndpoint(requests).fetch()
+    assert SECRET not in repr(requests)
     assert token.text not in repr(token)
 
 
@@ -84,7 +84,7 @@ async def test_what_the_url_asks_for_is_kept(endpoint: TokenEndpointService) -> 
     token = await TokenEndpoint(client(f"{endpoint.url}?p=policy")).fetch()
     assert token.text == "a.b-c_d~e+f/g=="
     assert token.seconds == 60.0  # where the answer does not say
-    assert endpoint.asked[0].target == f"{PATH}?p=policy"
+    assert endpoint.requested[0].target == f"{PATH}?p=policy"
 
 
 async def test_callers_share_a_token(endpoint: TokenEndpointService) -> None:
@@ -113,10 +113,10 @@ async def test_a_good_token_outlives_an_endpoint_that_is_away(
     endpoint.instead = replying(503)
     clock.now += 241.0
     assert await shared.token() == await shared.token() == first
-    assert len(endpoint.asked) == 2  # not again for a few seconds
+    assert len(endpoint.requested) == 2  # not again for a few seconds
     clock.now += 6.0
     assert await shared.token() == first
-    assert len(endpoint.asked) == 3
+    assert len(endpoint.requested) == 3
     printed = capsys.readouterr().out
     assert printed.count("cannot be renewed") == 1
     assert first not in printed
@@ -142,11 +142,11 @@ async def test_who_gives_up_spoils_it_for_nobody(endpoint: TokenEndpointService)
     await asyncio.sleep(0)
     impatient.cancel()
     assert await patient == endpoint.granted[0]
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requested) == 1
 
 
 @pytest.mark.parametrize(
-    ("answer", "told", "certain"),
+    ("answer", "expected", "certain"),
     [
         (replying(400, {"error": "invalid_scope"}), f"refuses the scope: check {OF}SCOPE", True),
         (replying(400, {"error": "unauthorized_client"}), f"check {OF}CLIENT_ID and", True),
@@ -165,11 +165,11 @@ async def test_who_gives_up_spoils_it_for_nobody(endpoint: TokenEndpointService)
     ],
 )
 async def test_what_goes_wrong_is_named(
-    endpoint: TokenEndpointService, answer: Answer, told: str, certain: bool
+    endpoint: TokenEndpointService, answer: Answer, expected: str, certain: bool
 ) -> None:
     endpoint.instead = answer
     error = await refused(endpoint.url)
-    assert told in str(error)
+    assert expected in str(error)
     assert endpoint.url in str(error)
     assert error.certain is certain
 

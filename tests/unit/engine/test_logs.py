@@ -75,11 +75,11 @@ def test_a_log_line_does_nothing_to_a_terminal_and_shows_no_variables(
         fail(f"why {ESCAPES}", secret)
     except ValueError:
         log.exception("failed")
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     for colour in _COLOURS:
-        told = told.replace(colour, "")
-    assert all(each.isprintable() or each == "\n" for each in told)
-    assert "owned" in told
-    assert "Traceback" in told
-    assert secret not in told
-    assert not [line for line in told.splitlines() if line.startswith("forged")]
+        printed = printed.replace(colour, "")
+    assert all(each.isprintable() or each == "\n" for each in printed)
+    assert "owned" in printed
+    assert "Traceback" in printed
+    assert secret not in printed
+    assert not [line for line in printed.splitlines() if line.startswith("forged")]

@@ -10,7 +10,7 @@ from engine.process.health import ServerProbe, run_checks
 from engine.process.metrics import Metrics
 from engine.process.server_errors import ServerErrors
 
-GONE = "server failed, trying again"
+FAILED = "server failed, trying again"
 BACK = "server answers again"
 
 
@@ -50,9 +50,9 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(
             errors.failed(OSError("no route"), "claims")
         errors.answered("claims")
         errors.answered("claims")
-    assert [line["event"] for line in logs] == [GONE, BACK]
-    told = {"server": "redis", "what": "claims", "error": "OSError: no route"}
-    assert told.items() <= dict(logs[0]).items()
+    assert [line["event"] for line in logs] == [FAILED, BACK]
+    expected = {"server": "redis", "what": "claims", "error": "OSError: no route"}
+    assert expected.items() <= dict(logs[0]).items()
     assert (logs[1]["seconds"], logs[1]["failures"]) == (99, 100)
     assert metrics.registry.get_sample_value("proximity_redis_errors_total") == 100
 
@@ -65,9 +65,9 @@ def test_it_is_not_back_while_another_kind_of_call_fails(errors: ServerErrors) -
             errors.answered("question")
         errors.failed(OSError(), "question")
         errors.answered("claims")
-        assert [line["event"] for line in logs] == [GONE]
+        assert [line["event"] for line in logs] == [FAILED]
         errors.answered("question")
-    assert [line["event"] for line in logs] == [GONE, BACK]
+    assert [line["event"] for line in logs] == [FAILED, BACK]
 
 
 def test_a_kind_of_call_that_nobody_makes_any_more_is_forgotten(
@@ -79,7 +79,7 @@ def test_a_kind_of_call_that_nobody_makes_any_more_is_forgotten(
         errors.answered("question")
         clock.now = 61
         errors.answered("question")
-    assert [line["event"] for line in logs] == [GONE, BACK]
+    assert [line["event"] for line in logs] == [FAILED, BACK]
 
 
 def test_one_that_comes_and_goes_does_not_fill_the_log(errors: ServerErrors, clock: Clock) -> None:
@@ -93,22 +93,22 @@ def test_one_that_comes_and_goes_does_not_fill_the_log(errors: ServerErrors, clo
         errors.failed(OSError(), "claims")
         clock.now += 11
         errors.failed(OSError(), "claims")
-    assert [line["event"] for line in logs] == [GONE]
+    assert [line["event"] for line in logs] == [FAILED]
 
 
 async def test_those_who_ask_at_once_share_a_question(metrics: Metrics) -> None:
-    asked = 0
+    requested = 0
 
-    async def ask() -> None:
-        nonlocal asked
-        asked += 1
+    async def send_request() -> None:
+        nonlocal requested
+        requested += 1
         await asyncio.sleep(0.05)
 
-    question = ServerProbe(ask, operation="question", errors=metrics.redis_errors)
+    question = ServerProbe(send_request, operation="question", errors=metrics.redis_errors)
     assert await asyncio.gather(*(question.answers() for _ in range(5))) == [True] * 5
-    assert asked == 1
+    assert requested == 1
     assert await question.answers()
-    assert asked == 2
+    assert requested == 2
 
 
 async def test_checks_are_made_at_once_and_none_takes_for_ever(metrics: Metrics) -> None:

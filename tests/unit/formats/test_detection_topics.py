@@ -41,7 +41,7 @@ def test_it_is_shown_as_it_is_written():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         ("a", "'a' is no topic with its format; accepted: topic=format"),
         ("=own", "no topic with its format"),
@@ -57,11 +57,11 @@ def test_it_is_shown_as_it_is_written():
         ("proximity.dead-letters=own", "proximity.dead-letters has other messages"),
     ],
 )
-def test_what_cannot_work_is_named(value: str, told: str):
+def test_what_cannot_work_is_named(value: str, expected: str):
     with pytest.raises(SettingsError) as caught:
         load_settings(detection_topics=value)
     assert "PROXIMITY_DETECTION_TOPICS" in str(caught.value)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -136,9 +136,13 @@ def test_what_each_of_two_catalogs_sends_that_the_other_does_not() -> None:
     assert [(row.sent, row.only_here, row.devices_only_here) for row in one.campaigns] == [
         (2, 0, 0)
     ]
-    told = {row.campaign.name: row for row in other.campaigns}
-    assert (told["New"].sent, told["New"].only_here, told["New"].devices_only_here) == (2, 2, 2)
-    usual = told["Reading room"]
+    by_name = {row.campaign.name: row for row in other.campaigns}
+    assert (by_name["New"].sent, by_name["New"].only_here, by_name["New"].devices_only_here) == (
+        2,
+        2,
+        2,
+    )
+    usual = by_name["Reading room"]
     assert (usual.sent, usual.only_here, usual.devices_only_here) == (3, 1, 0)
     assert sum(row.only_here or 0 for row in other.rows) == 3
 

@@ -44,7 +44,7 @@ def recount(share: DeviceShare = DeviceShare()) -> Recount:  # noqa: B008  # imm
     return Recount(CATALOG, retained=retained, read=READ, share=share)
 
 
-def heard(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
+def received(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
     """A detection."""
     return record(detection(minor=minor, device={"udid": udid}, detected_at=at))
 

@@ -19,12 +19,12 @@ _START_SECONDS = 30.0
 _END_SECONDS = 10.0
 
 
-class ServiceElsewhere:
-    """A running service. `asked` is the number of requests that it has received."""
+class ServiceProcess:
+    """A running service. `requested` is the number of requests that it has received."""
 
-    def __init__(self, port: Any, asked: Any) -> None:
+    def __init__(self, port: Any, requested: Any) -> None:
         self._port = port
-        self._asked = asked
+        self._requested = requested
 
     @property
     def url(self) -> str:
@@ -32,20 +32,20 @@ class ServiceElsewhere:
         return f"http://127.0.0.1:{self._port.value}/"
 
     @property
-    def asked(self) -> int:
+    def requested(self) -> int:
         """How many requests it has had."""
-        return int(self._asked.value)
+        return int(self._requested.value)
 
 
 @contextmanager
-def serving_elsewhere(kind: str, at_once: int) -> Iterator[ServiceElsewhere]:
+def serving_in_process(kind: str, at_once: int) -> Iterator[ServiceProcess]:
     """A service that is hostile in this way as soon as `at_once` have asked."""
-    port, asked = _PROCESSES.Value("i", 0), _PROCESSES.Value("i", 0)
-    process = _PROCESSES.Process(target=_serve, args=(kind, at_once, port, asked), daemon=True)
+    port, requested = _PROCESSES.Value("i", 0), _PROCESSES.Value("i", 0)
+    process = _PROCESSES.Process(target=_serve, args=(kind, at_once, port, requested), daemon=True)
     process.start()
     try:
         wait_until(lambda: port.value > 0, deadline=_START_SECONDS, what="A's service")
-        yield ServiceElsewhere(port, asked)
+        yield ServiceProcess(port, requested)
         assert process.is_alive()
     finally:
         process.terminate()
@@ -53,14 +53,14 @@ def serving_elsewhere(kind: str, at_once: int) -> Iterator[ServiceElsewhere]:
         process.close()
 
 
-def _serve(kind: str, at_once: int, port: Any, asked: Any) -> None:
-    asyncio.run(_until_terminated(together(HOSTILE[kind], at_once), port, asked))
+def _serve(kind: str, at_once: int, port: Any, requested: Any) -> None:
+    asyncio.run(_until_terminated(together(HOSTILE[kind], at_once), port, requested))
 
 
-async def _until_terminated(answer: Answer, port: Any, asked: Any) -> None:
-    async def counted(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        asked.value += 1
-        await answer(heard, writer)
+async def _until_terminated(answer: Answer, port: Any, requested: Any) -> None:
+    async def counted(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        requested.value += 1
+        await answer(received, writer)
 
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)

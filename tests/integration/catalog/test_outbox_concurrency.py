@@ -33,7 +33,7 @@ async def postgres(postgres_url: str, records: Records):
     await database.close()
 
 
-async def settle(database: Database, store: IndexStore) -> None:
+async def drain_until_empty(database: Database, store: IndexStore) -> None:
     while await drain_once(database, store) is not DrainResult.IDLE:
         pass
 
@@ -54,8 +54,8 @@ async def test_a_tag_meets_a_beacon_of_another_transaction(
             venue = await quick.get_one(Venue, scene.venue.id)
             tag = await quick.get_one(Tag, scene.other_tag.id)
             quick.add(records.beacon(venue, tags=[tag]))
-        await settle(postgres, store)
-    await settle(postgres, store)
+        await drain_until_empty(postgres, store)
+    await drain_until_empty(postgres, store)
     assert await index_of(redis, store) == await fresh_index(postgres)
 
 
@@ -89,9 +89,9 @@ async def test_a_deletion_meets_a_newcomer(
             await session.flush()
             removal = await stack.enter_async_context(deleting(postgres, Venue, scene.venue.id))
         await asyncio.wait_for(removal, 10)
-        await settle(postgres, store)
+        await drain_until_empty(postgres, store)
         assert len(beacons(await index_of(redis, store))) == 3
-    await settle(postgres, store)
+    await drain_until_empty(postgres, store)
     assert beacons(await index_of(redis, store)) == []
 
 
@@ -108,9 +108,9 @@ async def test_a_deletion_meets_a_new_triple(
             await session.flush()
             removal = await stack.enter_async_context(deleting(postgres, Beacon, scene.beacon.id))
         await asyncio.wait_for(removal, 10)
-        await settle(postgres, store)
+        await drain_until_empty(postgres, store)
         assert f"b:{UUID}:1:60000" in beacons(await index_of(redis, store))
-    await settle(postgres, store)
+    await drain_until_empty(postgres, store)
     assert beacons(await index_of(redis, store)) == [f"b:{ref(scene.tagged)}"]
 
 
@@ -129,15 +129,15 @@ async def test_an_edit_meets_a_new_triple(
         beacon = await slow.get_one(Beacon, scene.beacon.id)
         async with postgres.write.begin() as quick:
             (await quick.get_one(Beacon, scene.beacon.id)).minor = 60000
-        await settle(postgres, store)
+        await drain_until_empty(postgres, store)
         beacon.name = "new"
-    await settle(postgres, store)
+    await drain_until_empty(postgres, store)
     assert await index_of(redis, store) == await fresh_index(postgres)
     async with postgres.write.begin() as slow:
         beacon = await slow.get_one(Beacon, scene.beacon.id)
         async with postgres.write.begin() as quick:
             (await quick.get_one(Beacon, scene.beacon.id)).minor = 60001
-        await settle(postgres, store)
+        await drain_until_empty(postgres, store)
         await slow.delete(beacon)
-    await settle(postgres, store)
+    await drain_until_empty(postgres, store)
     assert await index_of(redis, store) == await fresh_index(postgres)

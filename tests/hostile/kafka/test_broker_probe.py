@@ -45,9 +45,9 @@ async def test_a_broker_that_hangs_or_dies_is_seen_and_seen_back(own_kafka: Kafk
     async with probing(own_kafka.bootstrap_servers) as (probe, errors):
         assert await probe.answers()
         with frozen(own_kafka):
-            begun = time.monotonic()
+            started = time.monotonic()
             assert not await probe.answers()
-            assert time.monotonic() - begun < 2.0
+            assert time.monotonic() - started < 2.0
             await eventually(
                 lambda: errors() > 0, what="the question that nobody answered is counted"
             )

@@ -12,8 +12,8 @@ import pytest
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.upgrade.release import FIRST, SECOND, Release
+from tests.acceptance.upgrade.results import counted, is_exact
 from tests.acceptance.upgrade.scene import CATALOG, SECRET_KEY, SERVICE_PORT, Devices, reply
-from tests.acceptance.upgrade.seen import counted, is_exact
 from tests.servers.http_service import serving
 from tests.servers.missing import skipping
 from tests.servers.waiting import eventually
@@ -37,7 +37,7 @@ class Crowd:
         """A group comes; each of everybody that came has both notifications."""
         new = [f"device {len(self._all) + number}" for number in range(count)]
         self._all += new
-        await self._devices.hear(*new)
+        await self._devices.detect(*new)
 
         async def all_have_both() -> bool:
             return await counted(self._topics) == Counter(dict.fromkeys(self._all, 2))

@@ -15,8 +15,8 @@ from catalog.database import Database, open_database
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood, Message
 from tests.acceptance.recorder.publishing import publish
+from tests.acceptance.recorder.sql_figures import assert_written
 from tests.acceptance.recorder.test_exact import SEED, SETTINGS
-from tests.acceptance.recorder.written import assert_written
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.waiting import eventually
@@ -26,7 +26,7 @@ FULL = "PROXIMITY_TEST_FULL" in os.environ
 # As many as a topic has that a client's question makes first.
 PARTITIONS = 4
 TOPICS = ("detections", "notifications", "authentications")
-ANEW = "the topic is another one, reading it from its beginning"
+TOPIC_REPLACED = "the topic is another one, reading it from its beginning"
 CATCH_UP = 60.0
 
 
@@ -57,18 +57,18 @@ def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
     return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.recorder", PARTITIONS)
 
 
-async def make_anew(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+async def recreate(admin: AIOKafkaAdminClient, names: list[str]) -> None:
     """Delete them, and make others under their names (unless a client's question has)."""
     await admin.delete_topics(names)
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return not set(names) & set(await admin.list_topics())
 
     async def made() -> bool:
         answer = await admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names])
         return all(error[1] in (0, 36) for error in answer.topic_errors)
 
-    await eventually(gone)
+    await eventually(is_deleted)
     await eventually(made)
 
 
@@ -87,9 +87,9 @@ async def has_recorded(
     return recorded.records == count and not recorded.ids & before
 
 
-async def has_said_so(recorder: Command) -> bool:
+async def has_logged(recorder: Command) -> bool:
     assert recorder.process.poll() is None, recorder.output
-    return recorder.output.count(ANEW) == len(TOPICS) * PARTITIONS
+    return recorder.output.count(TOPIC_REPLACED) == len(TOPICS) * PARTITIONS
 
 
 def some(flood: Flood, size: int) -> list[Message]:
@@ -134,18 +134,18 @@ async def test_counters_and_traces_are_exact(
 
     names = [topics.name(name) for name in TOPICS]
     if while_it == "runs":
-        await make_anew(admin, names)
-        await eventually(partial(has_said_so, recorder), deadline=CATCH_UP, what="it is seen")
+        await recreate(admin, names)
+        await eventually(partial(has_logged, recorder), deadline=CATCH_UP, what="it is seen")
         count = await publish(kafka_bootstrap, topic_prefix, some(flood, size))
     else:
         await recorder.stop()
-        await make_anew(admin, names)
+        await recreate(admin, names)
         count = await publish(kafka_bootstrap, topic_prefix, some(flood, size))
         await assert_verify_says_why_not(rig, names)
         recorder = rig.recorder()
     recorded = partial(has_recorded, database, recorder, count, first)
     await eventually(recorded, deadline=CATCH_UP, what="the topics made anew are recorded")
-    assert await has_said_so(recorder)
+    assert await has_logged(recorder)
     await assert_written(database, flood.expected)
     await recorder.stop()
     await assert_verify_agrees(rig, names)

@@ -43,17 +43,17 @@ async def assert_not_delayed(
     calm, of the one before and the one behind; the latter begins another round, if one is needed. A
     neighbour that is in the way is so each time.
     """
-    told: list[str] = []
+    measurements: list[str] = []
     last: NeighbourLatencies | None = None
     for _ in range(rounds):
-        heard = await measure()
-        if p99(heard.loud) - p99(heard.calm) < BEYOND_CALM:
-            return heard
-        if last is not None and p99(last.loud) - p99(heard.calm) < BEYOND_CALM:
+        received = await measure()
+        if p99(received.loud) - p99(received.calm) < BEYOND_CALM:
+            return received
+        if last is not None and p99(last.loud) - p99(received.calm) < BEYOND_CALM:
             return last
-        told.append(str(heard))
-        last = heard
-    raise AssertionError("; then ".join(told))
+        measurements.append(str(received))
+        last = received
+    raise AssertionError("; then ".join(measurements))
 
 
 async def create_with_broker_time(bootstrap: str, topics: TopicSet) -> None:

@@ -22,7 +22,7 @@ from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.sqlite import SqliteLedger
 from tests.acceptance.recorder.estate import Estate, build_estate
 from tests.acceptance.recorder.flood import FRESH_MS, Flood, Message
-from tests.acceptance.recorder.written import assert_written
+from tests.acceptance.recorder.sql_figures import assert_written
 from tests.integration.recorder.readers import Letters, readers_over
 
 PARTITIONS = 4
@@ -59,7 +59,7 @@ class Partitions:
                 topic=place.topic,
                 partition=place.partition,
                 offset=len(records),
-                timestamp=message.came_ms,
+                timestamp=message.arrived_ms,
                 timestamp_type=0,
                 key=message.key,
                 value=message.value,

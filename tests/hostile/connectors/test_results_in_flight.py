@@ -23,7 +23,7 @@ LIMIT = 1_000_000
 SIZE = 50_000
 
 
-class AwayPublisher:
+class DownPublisher:
     """A broker that acknowledges nothing until it is back."""
 
     def __init__(self) -> None:
@@ -38,8 +38,8 @@ class AwayPublisher:
 class NothingRemembered:
     """In the place of claims, finished calls and history."""
 
-    async def settle(self, wishes: Sequence[Any]) -> int:
-        return len(wishes)
+    async def apply(self, updates: Sequence[Any]) -> int:
+        return len(updates)
 
     async def save(self, progress: Any) -> None:
         pass
@@ -63,7 +63,7 @@ class Partition:
 
 async def test_results_that_wait_for_kafka_are_bounded() -> None:
     room = ResultMemory(LIMIT)
-    publisher = AwayPublisher()
+    publisher = DownPublisher()
     partition: Any = Partition()
     nothing: Any = NothingRemembered()
     topics, metrics = Topics.named("t."), Metrics()
@@ -99,7 +99,7 @@ async def test_results_that_wait_for_kafka_are_bounded() -> None:
         )
         # What was in flight when the bound was met came on top.
         assert sum(result.size for result in results) < LIMIT + 33 * (SIZE + 100)
-        assert len(service.heard) == len(results) < count
+        assert len(service.received) == len(results) < count
         publisher.back.set()
         await eventually(lambda: len(results) == count, what="the others are asked when it is back")
         await eventually(lambda: len(partition.done) == count, what="all are seen off")

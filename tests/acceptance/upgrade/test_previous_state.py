@@ -12,13 +12,13 @@ from tests.acceptance.topics import TopicSet
 from tests.acceptance.upgrade.before import Before, continuing
 from tests.acceptance.upgrade.record import EARLIER, LATER, REDIS, WAITING
 from tests.acceptance.upgrade.release import FIRST, SECOND, Release
-from tests.acceptance.upgrade.scene import ASK, WELCOME, Devices, reply
-from tests.acceptance.upgrade.seen import counted, is_exact, sent
+from tests.acceptance.upgrade.results import counted, is_exact, sent
+from tests.acceptance.upgrade.scene import CONNECTOR, WELCOME, Devices, reply
 from tests.servers.http_service import serving
 from tests.servers.waiting import eventually
 
 DEADLINE = 60.0
-BOTH = frozenset([WELCOME, ASK])
+BOTH = frozenset([WELCOME, CONNECTOR])
 full = pytest.mark.skipif("PROXIMITY_TEST_FULL" not in os.environ, reason="half a minute each")
 
 
@@ -47,7 +47,7 @@ async def test_nothing_that_waited_is_lost_and_figures_stay_exact(
         engine = rig.start("run")
         await engine.until_ready()
         everybody = dict.fromkeys([*EARLIER, *WAITING, *LATER, "new"], BOTH)
-        await Devices(kafka_bootstrap, topic_prefix).hear("new")
+        await Devices(kafka_bootstrap, topic_prefix).detect("new")
 
         async def all_have_both() -> bool:
             return await sent(topics) == everybody
@@ -60,8 +60,8 @@ async def test_nothing_that_waited_is_lost_and_figures_stay_exact(
         # Claims of the earlier form are not read (decision 0085): one device has got both again.
         again = {udid: n for udid, n in (await counted(topics)).items() if n != len(BOTH)}
         assert again == {"device 0": 4}
-        asked = Counter(heard.json["device"]["udid"] for heard in service.heard)
-        assert asked == Counter([*WAITING, *LATER, "new"])
+        requested = Counter(received.json["device"]["udid"] for received in service.received)
+        assert requested == Counter([*WAITING, *LATER, "new"])
     assert _forever(redis_url) == []
     letters = [json.loads(line) for line in (await printed(_letters(rig))).splitlines()]
     assert [(letter["key"], letter["reason"]) for letter in letters] == [

@@ -18,7 +18,7 @@ FRIDAY = epoch("2026-11-20T22:41:00+01:00")
 PARIS = {"time_zone": "Europe/Paris"}
 
 
-def asked(
+def new_question(
     at: float = FRIDAY,
     zone: Zone = Zone.NEAR,
     claims: Mapping[int, HeldClaim] | None = None,
@@ -29,7 +29,7 @@ def asked(
 
 def at_beacon(question: Question | None = None, /, **fields: Any) -> Explanation:
     target = Target.of_beacon(beacon(), [campaign(**PARIS | fields)], has_connector=False)
-    return explain(target, question or asked())
+    return explain(target, question or new_question())
 
 
 def only(explanation: Explanation) -> ExplainedCampaign:

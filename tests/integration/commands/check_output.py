@@ -17,7 +17,7 @@ def ports() -> dict[str, str]:
     }
 
 
-def looked(done: Any) -> dict[str, tuple[str, str]]:
+def findings_of(done: Any) -> dict[str, tuple[str, str]]:
     """State and words of each finding."""
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return {f"{row['part']} {row['what']}": (row["state"], row["told"]) for row in rows}

@@ -1,7 +1,7 @@
 """Redis behind Sentinel: `redis+sentinel://[user:password@]host:port,host:port/service[/database]`.
 
-After each lost connection the client asks the Sentinels which node is the primary. Query parameters
-are those of redis-py (ssl_ca_certs, ssl_certfile, ssl_keyfile), and sentinel_username and
+After each lost connection the Sentinels give the client the primary's address. Query parameters are
+those of redis-py (ssl_ca_certs, ssl_certfile, ssl_keyfile), and sentinel_username and
 sentinel_password for the Sentinels themselves. rediss+sentinel:// speaks TLS with both.
 """
 

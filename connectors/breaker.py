@@ -21,7 +21,7 @@ FORGET_SECONDS = 600.0
 class ReportPurpose(StrEnum):
     """Why a process reports. The values are those of the Lua script."""
 
-    OUTCOMES = "tell"  # to add outcomes, and to learn the state
+    OUTCOMES = "tell"  # to add outcomes, and to get the state
     REQUEST_PROBE = "ask"  # to become the prober, if the breaker is half-open
     PROBE_PASSED = "passed"
     PROBE_FAILED = "failed"
@@ -49,7 +49,7 @@ class BreakerReport:
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """Whether a breaker is open. If it is: ask again in `wait` seconds; the prober calls now."""
+    """Whether a breaker is open; `wait` (s) is then the time until the next request."""
 
     is_open: bool = False
     is_prober: bool = False

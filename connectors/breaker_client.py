@@ -22,9 +22,9 @@ from connectors.breaker import (
 log = structlog.get_logger(__name__)
 
 _GATHER_SECONDS = 0.05  # outcomes are gathered for so long before they are reported
-_FRESH_SECONDS = 1.0  # an older state is asked for again before the next call
+_FRESH_SECONDS = 1.0  # an older state is requested again before the next call
 _FORGET_SECONDS = 60.0
-_STORE_PAUSE = 1.0  # a store that failed is not asked for so long
+_STORE_PAUSE = 1.0  # a store that failed gets no requests for so long
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _CachedBreaker:
 class BreakerClient:
     """Knows which companies may be called. `run` must be running. `name` is unique to the process.
 
-    `on_state(company_id, state)` is called for each state that was asked for or has changed, and
+    `on_state(company_id, state)` is called for each state that was requested or has changed, and
     `on_store_error` for each temporary failure of the store: `may_pass(error)` says whether it is
     one. `clock` gives epoch seconds.
     """

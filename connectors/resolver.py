@@ -61,7 +61,7 @@ class CachingResolver:
             company_id = resolving_company.get()
             self._check_share(company_id)
             await self._free.acquire()
-            # Other tasks may have begun look-ups, of this name too, while this task waited.
+            # Other tasks may have started look-ups, also of this name, while this task waited.
             try:
                 answer = self._cached(host)
                 if answer is None:

@@ -15,7 +15,7 @@ from rules.model import Reason
 from rules.stored_decision import StoredDecision
 
 _REASONS: dict[str, Any] = {"enum": [reason.value for reason in Reason]}
-Name = Field(description="Empty when the record is gone.")
+Name = Field(description="Empty if the record was deleted.")
 
 
 class CampaignOutcomeAnswer(Answer):

@@ -141,9 +141,9 @@ async def delete_device(
 ) -> Response:
     """Forget the device's person: the record, its traces, its claims and decisions.
 
-    Figures of days stay: they name no device. Kafka keeps its messages until `kafka_until`, and a
-    device that is detected again begins anew. After a 503 some traces may be gone already; try
-    again.
+    Daily figures stay: they name no device. Kafka keeps its messages until `kafka_until`, and a
+    device that is detected again gets a new record. After a 503 some traces may be deleted
+    already; try again.
     """
     held = await _held(caller, number, caller.services.forget_device)
     return answer({"status": "success", "code": 200} | held)

@@ -77,16 +77,16 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
 
 
 async def _in_both(
-    stores: "Stores", settings: Settings, wanted: str, udid: str, *, delete: bool
+    stores: "Stores", settings: Settings, name_or_id: str, udid: str, *, delete: bool
 ) -> _Found:
     from catalog.company_lookup import find_company
     from engine.redis.devices import DeviceKey
     from engine.wiring.stores import device_eraser
 
     async with stores.database.read() as session:
-        company = await find_company(session, wanted)
+        company = await find_company(session, name_or_id)
     if company is None:
-        raise CommandError(f"there is no company {wanted!r}")
+        raise CommandError(f"there is no company {name_or_id!r}")
     eraser = device_eraser(settings, stores)
     data = await (eraser.erase if delete else eraser.count)(DeviceKey(company.id, udid))
     return _Found(company.name, data)

@@ -69,7 +69,7 @@ def kafka_tls(settings: Settings) -> ssl.SSLContext:
 def _load_client(context: ssl.SSLContext, settings: Settings) -> None:
     certificate, key = settings.kafka_ssl_certfile, settings.kafka_ssl_keyfile
     given = settings.kafka_ssl_password
-    # Without a password OpenSSL would ask the terminal for one.
+    # Without a password OpenSSL would read one from the terminal.
     password = "" if given is None else given.get_secret_value()
     try:
         context.load_cert_chain(str(certificate), None if key is None else str(key), password)

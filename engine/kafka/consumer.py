@@ -130,7 +130,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         log.info("partitions assigned", role=self._role, partitions=names)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """The group takes these partitions away, or has taken them already."""
+        """The group revokes these partitions, or has revoked them already."""
         await self._assignment.end(revoked, lost=self._is_lost())
 
     async def _run_until(self, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
@@ -226,5 +226,5 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         aiokafka calls one listener for revoked and lost partitions; only its coordinator knows the
         difference.
         """
-        coordinator = self._consumer._coordinator  # noqa: SLF001  # no public way to ask
+        coordinator = self._consumer._coordinator  # noqa: SLF001  # no public method
         return getattr(coordinator, "generation", 0) < 0

@@ -1,7 +1,7 @@
 """The limit on dead letters: a bad deployment must not fill the topic with them.
 
 One sender can invent any number of records and keys, but it cannot make other senders' records
-fail. So the limit counts keys, not records, and looks at keys whose records were good before.
+fail. So the limit counts keys, not records, and considers keys whose records were good before.
 Decision 0030 gives the reasons.
 """
 

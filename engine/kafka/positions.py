@@ -131,8 +131,8 @@ class Positioner:
     ) -> Mapping[TopicPartition, Position]:
         """Move each partition to its position, and return the positions. Waits for brokers.
 
-        If a topic is another one than the position's, it is read from its beginning. Records that
-        are gone are skipped. Both are logged, and skipped records are counted. Raises the store's
+        If a topic is another one than the position's, it is read from its beginning. Deleted
+        records are skipped. Both are logged, and skipped records are counted. Raises the store's
         errors.
         """
         while True:

@@ -72,7 +72,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
             remaining = since + token.seconds - self._clock()
             if remaining <= 0:
                 raise
-            self._put_off(error, remaining)
+            self._postpone_renewal(error, remaining)
             return token.text
 
     async def _shared(self) -> LoginToken:
@@ -91,7 +91,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         self._cached = _CachedToken(token, begin)
         return token
 
-    def _put_off(self, error: LoginTokenError, remaining: float) -> None:
+    def _postpone_renewal(self, error: LoginTokenError, remaining: float) -> None:
         now = self._clock()
         self._not_before = now + _PAUSE
         if now - self._logged_at >= _LOG_EVERY:

@@ -181,7 +181,7 @@ class ClaimUpdater:
         self._script = redis.register_script(_UPDATE)
 
     async def apply(self, updates: Sequence[ClaimUpdate]) -> int:
-        """How many claims changed; the others belong to another owner or are gone."""
+        """How many claims changed; the others belong to another owner or have expired."""
         changed = 0
         async with asyncio.timeout(self._deadline):
             for call in calls_of_updates(updates, clustered=self._clustered):

@@ -75,7 +75,7 @@ class _Lookup:
 class DeviceLookup:
     """Finds lists of devices. `clock` gives epoch seconds.
 
-    Tasks may share it: callers that ask during a look-up share the next look-up.
+    Tasks may share it: calls that begin during a look-up share the next one.
     """
 
     def __init__(

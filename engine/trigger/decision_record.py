@@ -52,7 +52,7 @@ class DecisionWatcher(Protocol):
 
 
 class DecidedDetection(NamedTuple):
-    """A detection, its decision, and what became of the campaigns that the decision grants.
+    """A detection, its decision, and the claims of the campaigns that the decision grants.
 
     `beacon` is None if the index does not have it. The campaigns `held` have their claim; `denied`
     counts the campaigns without one.

@@ -36,7 +36,7 @@ async def decisions(context: PageContext) -> Response:
     )
 
 
-async def mark(context: PageContext) -> Response:
+async def set_test_flag(context: PageContext) -> Response:
     """Set or clear the test flag."""
     path = f"/crm/{context.path_number('id')}"
     reply = await context.interface.call("PUT", path, {"test": context.form.is_on("test")})
@@ -45,29 +45,29 @@ async def mark(context: PageContext) -> Response:
     return context.redirect(f"/devices/{context.path_number('id')}")
 
 
-async def show_held(context: PageContext) -> Response:
+async def show_held_data(context: PageContext) -> Response:
     """Show how much data is stored about the device's person, with a button that deletes it."""
     path = f"/crm/{context.path_number('id')}"
     (device,) = (await context.interface.get(path, limit=1))["device"]
     held = await context.interface.get(f"{path}/held")
-    return context.page("held.html", device=device, held=held)
+    return context.page("held_data.html", device=device, held=held)
 
 
-async def forget(context: PageContext) -> Response:
+async def erase(context: PageContext) -> Response:
     """Delete the data. Show how much was deleted, and until when Kafka keeps messages."""
     if not context.form.is_on("sure"):
-        return await show_held(context)
+        return await show_held_data(context)
     reply = await context.interface.call("DELETE", f"/crm/{context.path_number('id')}")
     if not reply.is_success:
         raise RefusedError(reply.status, reply.message)
-    return context.page("forgotten.html", held=reply.body)
+    return context.page("erased.html", held=reply.body)
 
 
 PAGES = (
     ("GET", "/devices", show_list),
     ("GET", "/devices/{id:int}", show_one),
     ("GET", "/devices/{id:int}/decisions", decisions),
-    ("POST", "/devices/{id:int}/test", mark),
-    ("GET", "/devices/{id:int}/held", show_held),
-    ("POST", "/devices/{id:int}/forget", forget),
+    ("POST", "/devices/{id:int}/test", set_test_flag),
+    ("GET", "/devices/{id:int}/held", show_held_data),
+    ("POST", "/devices/{id:int}/forget", erase),
 )

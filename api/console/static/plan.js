@@ -3,7 +3,7 @@
 (() => {
   const plan = document.getElementById("plan");
   if (!plan || !plan.dataset.places) return;
-  const status = document.getElementById("plan-said");
+  const status = document.getElementById("plan-status");
 
   const show = (dot, x, y) => {
     dot.dataset.nowX = x;

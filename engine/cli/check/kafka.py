@@ -32,7 +32,7 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     try:
         cluster = await fetch_cluster_state(settings, topics.all())
     except NotImplementedError:  # aiokafka raises it if the broker lacks the version of a request
-        old = "these brokers are older than Kafka 2.3, and do not tell what this login may do"
+        old = "these brokers are older than Kafka 2.3, and do not report what this login may do"
         return [warning(_PART, "reachable", f"{settings.kafka_bootstrap_servers}; {old}")]
     except (KafkaError, OSError, TimeoutError) as error:
         found = await asyncio.to_thread(diagnose, settings)
@@ -79,7 +79,7 @@ def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
 
 def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
     # Only `publish` writes detections, and only your pipeline writes authentications.
-    wanted = {
+    operations = {
         **dict.fromkeys(topics.all_detections, (READ,)),
         topics.authentications: (READ,),
         topics.notifications: (READ, WRITE),
@@ -87,13 +87,13 @@ def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
         topics.dead_letters: (WRITE,),
     }[name]
     words = {READ: "read", WRITE: "write"}
-    lacking = [words[each] for each in wanted if state.rights.has(each) is False]
+    lacking = [words[each] for each in operations if state.rights.has(each) is False]
     count = f"{state.partitions} partition{'s' * (state.partitions != 1)}"
     if lacking:
         return bad(_PART, f"topic {name}", f"{count}; this login may not {' nor '.join(lacking)}")
     is_known = state.rights.has(READ) is not None
     rights = (
-        " and ".join(words[each] for each in wanted)
+        " and ".join(words[each] for each in operations)
         if is_known
         else "the broker does not report rights"
     )

@@ -98,8 +98,8 @@ class RegisteredFormat:
             return _unframed(report.value, "the value")
         id_, indexes = _unframed(header, f"header {SCHEMA_HEADER}")
         if bool(indexes) != self._indexed:
-            wanted = "the indexes of a type" if self._indexed else "nothing"
-            raise ValueError(f"in header {SCHEMA_HEADER} {wanted} must follow the schema's id")
+            expected = "the indexes of a type" if self._indexed else "nothing"
+            raise ValueError(f"in header {SCHEMA_HEADER} {expected} must follow the schema's id")
         return _Framed(id_, indexes + report.value)
 
     def _decoder(self, id_: SchemaId) -> Decode:

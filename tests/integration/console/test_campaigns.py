@@ -1,4 +1,4 @@
-"""Campaigns: what each does now, their form, and what would fire."""
+"""Campaigns: their states, their form, and explanations."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -73,7 +73,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     wrong = await visitor.post(new, given | {"url": "", "start_time": "9 o'clock", "cache": "x"})
     page = SeenPage(wrong.text)
     problems = {tag.get("id"): tag for _, tag in page.tags if tag.get("class") == "problem"}
-    assert problems.keys() == {"url-said", "start_time-said", "cache-said"}
+    assert problems.keys() == {"url-note", "start_time-note", "cache-note"}
     assert page.field("start_day") == "2030-07-01"
     made = await visitor.post(new, given)
     assert made.status_code == 303, made.text

@@ -1,4 +1,4 @@
-"""The words of the overview about roles and the company's service."""
+"""The sentences of the overview about roles and the company's service."""
 
 import re
 import time
@@ -36,7 +36,7 @@ async def test_how_the_service_keeps_up(visitor: Visitor):
     assert sentence in (await visitor.get(part)).texts
 
 
-async def test_a_service_that_failed_is_said(visitor: Visitor, bodies: Bodies):
+async def test_a_failed_service_is_reported(visitor: Visitor, bodies: Bodies):
     await visitor.api.call("PUT", "/connector", visitor.headers, bodies.connector())
     assert len((await visitor.get("/parts/roles")).texts) == 3
     async with visitor.api.database.read() as session:

@@ -1,6 +1,6 @@
 """Pages of a company with a million devices, 10,000 beacons and 2,000 campaigns.
 
-With PROXIMITY_TEST_FULL=1, on PostgreSQL. What each page asks of SQL and sends is bounded; how long
+With PROXIMITY_TEST_FULL=1, on PostgreSQL. Statements and size of each page are bounded; how long
 it took is printed (`-s`).
 """
 
@@ -65,7 +65,7 @@ ROWS = (
        FROM company, generate_series(1, 100000) n""",
     "ANALYZE",
 )
-# What a page may ask at most; 20 explanations take nine statements each.
+# The most statements of a page; 20 explanations take nine statements each.
 STATEMENTS = {"/parts/silent": 250, "/states": 250}
 MOST_STATEMENTS = 25
 MOST_BYTES = 500_000

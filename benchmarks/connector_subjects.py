@@ -1,4 +1,4 @@
-"""What is measured against the service, each in a process of its own.
+"""The subjects that are measured with the service, each in a process of its own.
 
 Arguments: subject, calls, url of the service, processor to run on (or -1). A subject prints one
 JSON line: calls, seconds, and seconds on the processor.
@@ -44,7 +44,7 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter, h11.Connection]
 
 
 async def _closed_loop(calls: int, send_call: SendCall) -> Result:
-    """So many calls, IN_FLIGHT at a time; `send_call` is given the number of its company."""
+    """Make `calls` calls, IN_FLIGHT at a time; `send_call` gets the number of the company."""
     left = calls
 
     async def one_after_the_other(company: int) -> None:
@@ -124,7 +124,7 @@ async def _httpx_clients(calls: int, url: str, clients: int) -> Result:
 
 
 async def httpx_client(calls: int, url: str) -> Result:
-    """The bare loop: httpx as it comes, one client."""
+    """The bare loop: httpx with its defaults, one client."""
     return await _httpx_clients(calls, url, 1)
 
 
@@ -178,7 +178,7 @@ async def _exchanged(connection: _Connection, message: h11.Request, body: bytes)
 
 
 async def caller(calls: int, url: str) -> Result:
-    """connectors/call.py: h11 over connections of its own keeping, guarded."""
+    """connectors/call.py: h11 over its own connection pool, with the egress guard."""
     egress = EgressGuard(allow_networks=[ip_network("127.0.0.0/8")], resolve=CachingResolver())
     one = ServiceCaller(
         egress=egress, ssl_context=client_context(), limits=CallLimits(connect=5.0, call=30.0)
@@ -210,7 +210,7 @@ async def _run(name: str, calls: int, url: str) -> Result:
 
 
 def main() -> None:
-    """See above."""
+    """Parse the arguments and run one subject."""
     name, calls, url, processor = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     tune_garbage_collector()
     if processor >= 0:

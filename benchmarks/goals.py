@@ -1,4 +1,4 @@
-"""`python -m benchmarks.goals`: what the engine is to reach beside others, and what it reached.
+"""`python -m benchmarks.goals`: the goals of the engine beside alternatives, and the results.
 
 Each goal is a ratio of one run, the median of its rounds. A goal whose benchmark has no figures is
 shown as not measured.
@@ -31,7 +31,7 @@ class Goal(NamedTuple):
     most: bool = False
 
     def row(self, found: Found) -> list[str]:
-        """Of the table."""
+        """The row of the table."""
         bound = f"{'at most' if self.most else 'at least'} {self.wanted:g}"
         try:
             value = self.measured(found)
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def compared(found: Found) -> Findings | None:
-    """All goals, if there are any figures."""
+    """The table of all goals, if there are figures."""
     machines = [each.machine for each in found.values()]
     if not machines:
         return None
@@ -152,7 +152,7 @@ def _interface(found: Found) -> float:
 
 
 def _median(of: Callable[[Any], float], own: Iterable[Any], other: Iterable[Any]) -> float:
-    """Of the rounds' own ratios."""
+    """The median of the ratios of the rounds."""
     return Spread(of(one) / of(two) for one, two in zip(own, other, strict=False)).median
 
 

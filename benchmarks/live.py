@@ -1,7 +1,7 @@
-"""`python -m benchmarks.live`: what the live view costs the trigger, closed and open.
+"""`python -m benchmarks.live`: the cost of the live view for the trigger, closed and open.
 
-Rounds of dwell in turn: nobody looks; a page looks at the company of all detections, as the
-console does; a page looks at another company, which has none. Each is a process of its own on one
+Rounds of the workload dwell: no page is open; a page watches the company of all detections, as the
+console does; a page watches another company, which has none. Each is a process of its own on one
 processor, as in `python -m benchmarks`.
 """
 
@@ -86,7 +86,7 @@ async def _measure(arguments: argparse.Namespace, console: Console) -> dict[str,
 
 @asynccontextmanager
 async def _watching(redis_url: str, company: int | None) -> AsyncIterator[list[object]]:
-    """A page that asks once a second, while it is open; what it has seen."""
+    """A page that polls once a second while it is open; gives the decisions that it received."""
     seen: list[object] = []
     if company is None:
         yield seen
@@ -113,7 +113,7 @@ async def _watching(redis_url: str, company: int | None) -> AsyncIterator[list[o
 
 
 def _sheet(measured: dict[str, list[Result]]) -> Sheet:
-    """Processor time beside that of the same round while nobody looked: 1.01 is 1% more."""
+    """Processor time relative to the round without a page: 1.01 is 1% more."""
     rows = []
     for name, results in measured.items():
         closed = measured[CLOSED]

@@ -1,4 +1,4 @@
-"""One fault: how it is made and mended, how it is noticed, and what it may cost."""
+"""One fault: how it is made and repaired, how it is noticed, and what it may cost."""
 
 import asyncio
 import time
@@ -16,9 +16,9 @@ _FLOWING = 3.0  # seconds of load before a fault, and with it again behind the r
 
 @dataclass(frozen=True)
 class Fault:
-    """`during` makes the fault and mends it at its end. `is_noticed` is awaited meanwhile.
+    """`during` makes the fault and repairs it at its end. `is_noticed` is awaited meanwhile.
 
-    With `heals_itself` nobody has to mend anything: recovery counts from the fault on. `is_clean`:
+    With `heals_itself` nothing has to be repaired: recovery counts from the fault on. `is_clean`:
     no message may come twice.
     """
 
@@ -31,8 +31,8 @@ class Fault:
 
 
 class FaultOutcome(NamedTuple):
-    """What came of a fault. Seconds: until it was noticed, for which it lasted, and until all was
-    well again. `wrong` is empty if everything is as it must be."""
+    """The outcome of a fault. Seconds until it was noticed, of the fault itself, and until full
+    recovery. `wrong` has the deviations from what is expected."""
 
     name: str
     noticed: float | None
@@ -44,7 +44,7 @@ class FaultOutcome(NamedTuple):
 
 
 async def suffer(installation: Installation, fault: Fault, rate: float) -> FaultOutcome:
-    """Let it happen at `rate` detections a second, and count."""
+    """Make the fault at `rate` detections a second, and count its effects."""
     stream, tally = installation.stream, installation.tally
     repeats, given_up = tally.repeats, tally.given_up
     wrong: list[str] = []
@@ -94,7 +94,7 @@ async def _until_well(installation: Installation, rate: float, *, since: float) 
             return False
         return all([await each.is_ready() for each in installation.processes.values()])
 
-    await _until(is_well, _RECOVERED, "all is well again")
+    await _until(is_well, _RECOVERED, "full recovery")
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], deadline: float, what: str) -> None:
@@ -102,7 +102,7 @@ async def _until(condition: Callable[[], Awaitable[bool]], deadline: float, what
 
 
 async def _all_is_there(installation: Installation) -> list[str]:
-    """The load pauses, so that what came can be held against what was published."""
+    """Pause the load, so that the received messages can be compared with the published ones."""
     installation.stream.rate = 0.0
     await asyncio.to_thread(installation.stream.flush)
     try:

@@ -1,5 +1,5 @@
-"""What stands in the catalog: a hall whose campaigns are the engine's own, one campaign that is
-edited, and a partner whose web service is asked."""
+"""The catalog of the installation: a hall with campaigns of the engine's own content, one campaign
+that is edited, and a partner whose web service is called."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ class Estate(NamedTuple):
 
 
 async def build_estate(database_url: str, service_url: str) -> Estate:
-    """Migrate the database and write all of it."""
+    """Migrate the database and write the catalog."""
     world = World(datetime.now(UTC).replace(microsecond=0))
     venue = world.venue(world.company(HALL), "Hall")
     beacons = [world.beacon(venue, number) for number in range(_BEACONS)]

@@ -1,4 +1,4 @@
-"""The partner's web service: it answers, and now and then it does not, as such services are."""
+"""The partner's web service, which fails now and then."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.interface`: reads of /v2 beside a bare route, in one run."""
+"""`python -m benchmarks.interface`: reads of /v2 compared with a bare route."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""What the devices do, and when: a schedule that no system under load can slow."""
+"""The schedule of detections, which does not depend on the speed of the system under load."""
 
 import json
 import random
@@ -62,7 +62,7 @@ class Traffic:
         object.__setattr__(self, "_weights", list(accumulate(shares)))
 
     def meetings(self) -> Iterator[Meeting]:
-        """All of them, in the order of their times. The same numbers give the same ones."""
+        """All detections in order of time; the same parameters give the same detections."""
         draw = random.Random(self.seed)
         for number, at in enumerate(self._times(draw)):
             device, place = self._device_and_place(number, draw)
@@ -88,7 +88,7 @@ class Traffic:
         return device, self._drawn(draw) if self.pattern == "roam" else self._home(device)
 
     def _home(self, device: int) -> Place:
-        """Where a device that dwells is; drawn for it alone."""
+        """The place of a device that dwells, drawn by its own random number."""
         home = self._homes.get(device)
         if home is None:
             home = self._homes[device] = self._drawn(random.Random(self.seed * _MANY + device))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.replay`: a replay beside its floor, from a file and from Kafka."""
+"""`python -m benchmarks.replay`: a replay compared with its floor, from a file and from Kafka."""
 
 import argparse
 import asyncio

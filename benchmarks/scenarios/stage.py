@@ -1,4 +1,4 @@
-"""Servers, topics and a catalog for whole processes of the product, which are seen from outside."""
+"""Servers, topics and a catalog for whole processes of the product, measured from outside."""
 
 import contextlib
 import os
@@ -21,13 +21,13 @@ from catalog.redis_connection import connect_redis
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
-_POLL_SECONDS = 0.01  # each look asks the broker, which shares its processor
+_POLL_SECONDS = 0.01  # each poll is a request to the broker, which shares its processor
 _SESSION_SECONDS = 60  # they stand still (SIGSTOP) while detections are published
 DRAIN_SECONDS = 900.0
 
 
 class Stage(NamedTuple):
-    """Where a scenario takes place."""
+    """The servers, topics and catalog of a scenario."""
 
     kafka: str
     redis: str
@@ -35,7 +35,7 @@ class Stage(NamedTuple):
     topics: BenchTopics
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Of a process of the product. `more` are settings."""
+        """The environment of a process of the product. `more` are settings."""
         own = {
             "KAFKA_BOOTSTRAP_SERVERS": self.kafka,
             "KAFKA_SESSION_TIMEOUT": str(_SESSION_SECONDS),
@@ -59,7 +59,7 @@ class Stage(NamedTuple):
     def running(
         self, role: str, *, workers: int = 1, **settings: str
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """`proximity run --role`, with all partitions assigned."""
+        """Start `proximity run --role`, and wait until all partitions are assigned."""
         command = [sys.executable, "-m", "engine.cli", "run", "--role", role]
         process = subprocess.Popen(
             [*command, "--workers", str(workers)],
@@ -79,7 +79,7 @@ class Stage(NamedTuple):
     def drained(
         self, process: subprocess.Popen[bytes], role: str, records: list[Record]
     ) -> tuple[float, float]:
-        """Publish while the process stands still, let it go, and wait until all is committed:
+        """Publish while the process is frozen, resume it, and wait until all is committed:
         detections behind the first tenth, and the seconds that they took."""
         watch = self.group(role)
         before = watch.committed()

@@ -108,7 +108,7 @@ class _Pair:
         self._catalog = catalog
 
     def measured(self, workload: Workload, records: int) -> Result:
-        """Of the second pair."""
+        """The result of the second pair."""
         self._campaigns = workload.campaigns
         before = workload.earlier_records(records)
         taken = (len(before), len(before) * workload.campaigns)

@@ -1,4 +1,4 @@
-"""One long run: what the installation can do, then a share of it for as long as is asked."""
+"""One long run: what the installation can do, then a share of it for the given time."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ _DRAINED, _DRAIN_SECONDS = 180.0, 60.0
 
 @dataclass
 class SoakResult:
-    """What came of it. `figures` are pairs of a figure and its words."""
+    """The result. `figures` are pairs of a figure and its label."""
 
     rate: float
     checks: list[Check] = field(default_factory=list)
@@ -33,7 +33,7 @@ class SoakResult:
 
 
 class Soak:
-    """`rate` (detections a second) counts if it is given; else `share` of what a burst shows."""
+    """A run at `rate` detections a second; without it at `share` of the capacity of a burst."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Soak:
     async def run(
         self, kafka: KafkaServer, redis: RedisServer, postgres: PostgresServer
     ) -> SoakResult:
-        """From the first start to `proximity verify`."""
+        """Run everything, from the first start to `proximity verify`."""
         partner = FlakyPartner(seed=_SEED, period=60.0, down=5.0)
         async with installation(
             kafka, redis, postgres, partner=partner, seed=_SEED, is_direct=True
@@ -129,7 +129,7 @@ class Soak:
     async def _final_checks(
         self, place: Installation, kept: Mapping[str, int], editing: Editing, restarts: Restarts
     ) -> list[Check]:
-        """The load has ended: nothing may be left, missing, or differ."""
+        """Check after the load that nothing is unfinished, missing, or different."""
         begin = time.monotonic()
         checks = []
         try:

@@ -1,4 +1,4 @@
-"""Every query of every dashboard has an answer of a real Prometheus, over a run of all of it.
+"""Every query of every dashboard has data in a real Prometheus, during a run of the product.
 
 All roles in two workers on one port, the interface, a customer's service, records that cannot be
 read. With PROXIMITY_TEST_FULL=1.
@@ -80,7 +80,7 @@ async def test_every_query_has_an_answer(
 
 @asynccontextmanager
 async def _traffic(devices: Devices, interface: str) -> AsyncIterator[None]:
-    """New devices all the time, of which some calls fail, and requests to the interface."""
+    """Constant load: new devices, some failing calls, and requests to the interface."""
     async with serving(reply(), port=SERVICE_PORT) as service, httpx.AsyncClient() as client:
         enough = asyncio.Event()
 

@@ -39,7 +39,7 @@ def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
         assert re.search(rf"^ +[1-9]\d*  \S.* {form}, to \d phones?", output, re.MULTILINE), form
     example = output[output.index("{\n") : output.index("\n}\n") + 2]
     notification = json.loads(example)
-    # The connector role has asked the customer's service, and this is what came back.
+    # The connector role has called the customer's service, and this is its reply.
     assert notification["campaign"]["name"] == "Your loans"
     assert "due tomorrow" in notification["html"]
     counted_line = re.search(

@@ -41,12 +41,12 @@ async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
         _, metrics = await engine.get("/metrics")
         assert "\nprocess_resident_memory_bytes " in metrics
         await engine.stop()
-        say_what_they_did(engine.output, bootstrap)
+        assert_output(engine.output, bootstrap)
     finally:
         rig.close()
 
 
-def say_what_they_did(output: str, bootstrap: str) -> None:
+def assert_output(output: str, bootstrap: str) -> None:
     lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     events = {line["event"]: line for line in lines}
     starting, started, stopped = (events[event] for event in ("starting", "started", "stopped"))
@@ -96,7 +96,9 @@ async def _is_closed(port: int) -> bool:
         (("--write-env", "x"), "goes with --embedded"),
     ],
 )
-def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], expected: str) -> None:
+def test_options_that_contradict_each_other_are_refused(
+    arguments: tuple[str, ...], expected: str
+) -> None:
     command = [sys.executable, "-m", "engine.cli", "run", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 2

@@ -1,4 +1,4 @@
-"""What docs/operations.md tells people to do, done: a restore, new keys, a Kafka that is lost.
+"""The procedures of docs/operations.md: a restore, new keys, a lost Kafka.
 
 With PROXIMITY_TEST_FULL=1. What happens when Redis is lost is in test_redis_flush.py.
 """
@@ -37,7 +37,7 @@ EMAIL, PASSWORD = "owner@shop.example", "change-me-please"
 
 
 async def ended(command: Command) -> str:
-    """What a command printed that ended well."""
+    """The output of a command, whose exit status must be 0."""
     assert await command.ended() == 0, command.output
     return command.output
 
@@ -56,7 +56,7 @@ async def prepared(rig: Rig, topics: TopicSet, redis_url: str, database_url: str
 
 
 async def until_both(topics: TopicSet, *udids: str) -> None:
-    """Each of these devices, and nobody else, has got both campaigns, once."""
+    """Exactly these devices have received both campaigns, once each."""
 
     async def each_has() -> bool:
         return await counted(topics) == Counter(dict.fromkeys(udids, 2))
@@ -104,7 +104,7 @@ async def test_sql_is_restored_to_an_earlier_moment(
 
 
 def _restore(backup: str, url: str) -> None:
-    """Into the place of a database that others are connected to, and connect to again."""
+    """Restore over a database to which other processes are connected."""
     admin, _, name = url.rpartition("/")
     drop_database(f"{admin}/postgres", url)
     execute(f"{admin}/postgres", f'CREATE DATABASE "{name}"')
@@ -177,7 +177,7 @@ async def _is_indexed(rig: Rig) -> bool:
         await database.close()
 
 
-async def test_a_whole_kafka_is_lost(
+async def test_all_of_kafka_is_lost(
     rig: Rig, own_kafka: KafkaServer, topic_prefix: str, redis_url: str, postgres_url: str
 ) -> None:
     place = own_kafka.bootstrap_servers
@@ -230,7 +230,7 @@ async def test_a_redis_user_of_its_own(
     own_redis: RedisServer,
     sqlite_url: str,
 ) -> None:
-    """With the rights that the document names, and no more."""
+    """With exactly the rights that the document names."""
     with own_redis.connect() as client:
         rights = f"on >hushhush ~{topic_prefix}* +@all -@admin -@dangerous +info"
         client.execute_command("ACL", "SETUSER", "proximity", *rights.split())

@@ -94,7 +94,7 @@ async def test_a_trace_reaches_call_notification_and_collector(
 
 
 async def _traceparents(topics: TopicSet) -> dict[tuple[str, str], str]:
-    """By device and campaign."""
+    """The traceparent of notifications, by device and campaign."""
     found = {}
     for record in await topics.read("notifications"):
         message = json.loads(record.value or b"")
@@ -105,7 +105,7 @@ async def _traceparents(topics: TopicSet) -> dict[tuple[str, str], str]:
 
 
 def _spans(collector: HttpService) -> list[dict[str, Any]]:
-    """What the collector was sent."""
+    """The spans that the collector received."""
     requests = [ExportTraceServiceRequest.FromString(each.body) for each in collector.received]
     assert {each.path for each in collector.received} == {"/v1/traces"}
     return [

@@ -34,7 +34,7 @@ class BeaconPlan:
 
 @dataclass
 class CampaignPlan:
-    """A campaign, and what the oracle asks of it. `model` is there once the ids are."""
+    """A campaign with the data that the oracle needs. `model` is set once the ids are known."""
 
     record: Campaign
     venue: Venue

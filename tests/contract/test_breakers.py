@@ -1,4 +1,4 @@
-"""Breakers, in this process and on every kind of Redis: one suite, since the rules are one."""
+"""Breakers in this process and on every kind of Redis, by one suite for the same rules."""
 
 import asyncio
 import time
@@ -91,7 +91,7 @@ async def test_it_opens_at_half_of_the_last_twenty(
     assert state == (opened(10.0) if opens else CLOSED)
 
 
-async def test_what_all_processes_tell_counts(store: BreakerStore) -> None:
+async def test_outcomes_of_all_processes_are_added(store: BreakerStore) -> None:
     for number in range(9):
         assert await report_outcomes(store, BAD, by=f"process {number}") == CLOSED
     assert await report_outcomes(store, BAD, by="another") == opened(10.0)
@@ -129,7 +129,7 @@ async def test_then_exactly_one_may_try(store: BreakerStore) -> None:
     assert [state.wait for state in requested[1:]] == pytest.approx([4.9, 4.8, 4.7, 4.6])
 
 
-async def test_what_the_prober_found_decides(store: BreakerStore) -> None:
+async def test_the_probers_outcome_decides(store: BreakerStore) -> None:
     await report_outcomes(store, BAD * 10)
     assert await report_outcomes(store, purpose=REQUEST_PROBE, at=10) == PROBER
     assert await report_outcomes(store, purpose=PROBE_FAILED, at=11) == opened(10.0)
@@ -140,14 +140,14 @@ async def test_what_the_prober_found_decides(store: BreakerStore) -> None:
     assert await report_outcomes(store, BAD, at=24) == opened(10.0)
 
 
-async def test_a_prober_that_made_no_try_gives_its_turn_back(store: BreakerStore) -> None:
+async def test_a_prober_that_made_no_call_returns_its_lease(store: BreakerStore) -> None:
     await report_outcomes(store, BAD * 10)
     assert await report_outcomes(store, purpose=REQUEST_PROBE, at=10) == PROBER
     assert await report_outcomes(store, purpose=PROBE_DROPPED, at=11) == opened(0.0)
     assert await report_outcomes(store, purpose=REQUEST_PROBE, at=11, by="two") == PROBER
 
 
-async def test_a_prober_that_is_not_heard_of_has_gone(store: BreakerStore) -> None:
+async def test_a_prober_that_does_not_report_is_replaced(store: BreakerStore) -> None:
     await report_outcomes(store, BAD * 10)
     assert await report_outcomes(store, purpose=REQUEST_PROBE, at=10) == PROBER
     assert not (await report_outcomes(store, purpose=REQUEST_PROBE, at=14.9, by="two")).is_prober
@@ -157,7 +157,7 @@ async def test_a_prober_that_is_not_heard_of_has_gone(store: BreakerStore) -> No
 
 
 @pytest.mark.parametrize("purpose", [PROBE_PASSED, PROBE_FAILED, PROBE_DROPPED])
-async def test_who_is_not_the_prober_is_not_heard(
+async def test_a_probe_outcome_of_another_process_is_ignored(
     store: BreakerStore, purpose: ReportPurpose
 ) -> None:
     await report_outcomes(store, BAD * 10)
@@ -179,7 +179,7 @@ async def test_many_ask_at_once(store: BreakerStore) -> None:
     assert sum(state.is_prober for state in requested) == 1
 
 
-async def test_redis_forgets_what_nobody_reports_on(any_redis_url: str) -> None:
+async def test_redis_forgets_breakers_without_reports(any_redis_url: str) -> None:
     redis = connect_redis(any_redis_url)
     store = RedisBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
     await report_outcomes(store, BAD * 10)

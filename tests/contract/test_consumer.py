@@ -1,4 +1,4 @@
-"""Consuming on both brokers: order, commits, backpressure, and every way a partition is left."""
+"""Consuming on both brokers: order, commits, backpressure, and every end of an assignment."""
 
 import asyncio
 import time
@@ -80,7 +80,7 @@ async def test_offsets_are_committed_while_it_runs(settings: Settings, topic: st
         await eventually(all_committed, what="all is committed")
 
 
-async def test_what_is_in_hand_is_not_committed(settings: Settings, topic: str) -> None:
+async def test_batches_in_flight_are_not_committed(settings: Settings, topic: str) -> None:
     """Two batches of one partition: the first is done, the second is being handled."""
     seen, started, resume = RecordedValues(), asyncio.Event(), asyncio.Event()
 
@@ -122,7 +122,7 @@ async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     assert b"000123" in seen.values
 
 
-async def test_fetching_pauses_over_the_bound_and_goes_on(broker: str, topic_prefix: str) -> None:
+async def test_fetching_pauses_above_the_bound_and_resumes(broker: str, topic_prefix: str) -> None:
     settings = settings_for(broker, topic_prefix, batch_records=50, in_flight_records=120)
     topic = f"{topic_prefix}consumed"
     await publish(settings, messages(topic, 0, 3000))
@@ -210,7 +210,7 @@ async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -
         await eventually(lambda: behind(started + 60) == 0, deadline=30)
 
 
-async def test_a_batch_that_takes_too_long_is_given_up_when_stopping(
+async def test_a_batch_that_takes_too_long_is_abandoned_at_the_stop(
     broker: str, topic_prefix: str
 ) -> None:
     settings = settings_for(broker, topic_prefix, drain_timeout=0.3)
@@ -227,7 +227,7 @@ async def test_a_batch_that_takes_too_long_is_given_up_when_stopping(
     assert sum(await committed(settings, topic)) == 0
 
 
-async def test_told_to_stop_before_it_has_joined(settings: Settings, topic: str) -> None:
+async def test_stopped_before_it_has_joined(settings: Settings, topic: str) -> None:
     async with member(settings, topic, RecordedValues().handle) as one:
         await one.stop()
 
@@ -259,7 +259,7 @@ async def test_a_revoked_partition_finishes_its_batch_and_commits(
 async def test_a_lost_partition_is_given_up_uncommitted(
     kafka_bootstrap: str, topic_prefix: str
 ) -> None:
-    """The process hangs for longer than the session: the group has given it up when it wakes."""
+    """The process hangs for longer than the session timeout: the group has removed the member."""
     settings = settings_for(
         kafka_bootstrap, topic_prefix, kafka_session_timeout=1, drain_timeout=20
     )

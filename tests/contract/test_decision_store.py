@@ -43,7 +43,7 @@ async def test_they_are_kept_for_a_day(store: DecisionStore, redis: RedisClient)
     assert KEPT_SECONDS - 60 < await redis.ttl(key) <= KEPT_SECONDS
 
 
-async def test_what_another_version_wrote_is_passed_by(
+async def test_entries_of_another_version_are_skipped(
     store: DecisionStore, redis: RedisClient
 ) -> None:
     await store.keep([decision(1)])

@@ -53,7 +53,7 @@ async def test_a_device_is_its_companys(redis: RedisClient, scene: Scene, metric
     assert found[others] is None
 
 
-async def test_what_was_found_is_believed_for_a_while(
+async def test_a_copy_is_used_until_it_expires(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
     key, unknown = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
@@ -68,10 +68,10 @@ async def test_what_was_found_is_believed_for_a_while(
     assert after.id_connector == 7
 
 
-async def test_what_was_read_is_as_old_in_memory_as_it_is_in_redis(
+async def test_a_copy_in_memory_has_the_age_of_the_one_in_redis(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
-    """Nobody is told anything that is four seconds old, however it has come to him."""
+    """No copy that is older than four seconds is returned, wherever it is cached."""
     key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
     now = NOW
     writer = lookup(redis, scene.database, metrics)
@@ -95,7 +95,7 @@ async def test_what_was_read_is_as_old_in_memory_as_it_is_in_redis(
         assert after.id_connector == 7
 
 
-async def test_what_sql_knows_completes_a_message(
+async def test_the_device_in_sql_completes_a_message(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
     key = DeviceKey(scene.company.id, "of-the-team")
@@ -109,7 +109,7 @@ async def test_what_sql_knows_completes_a_message(
 
 
 @pytest.mark.parametrize("clock", [NOW + 5, NOW - 5])
-async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_away(
+async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_down(
     redis: RedisClient, scene: Scene, metrics: Metrics, clock: float
 ) -> None:
     key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
@@ -126,7 +126,7 @@ async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_away(
     assert after.token_push == "new"
 
 
-async def test_those_who_ask_meanwhile_ask_together(
+async def test_those_who_wait_meanwhile_share_a_request(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
     devices = lookup(redis, scene.database, metrics)
@@ -155,7 +155,7 @@ async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
     assert (await devices.find([key]))[key] is not None
 
 
-async def test_without_sql_a_device_is_not_asked_for(redis: RedisClient, metrics: Metrics) -> None:
+async def test_without_sql_a_device_is_not_requested(redis: RedisClient, metrics: Metrics) -> None:
     database = open_database(OUTAGE)
     key = DeviceKey(1, "somebody")
     assert (await lookup(redis, database, metrics).find([key]))[key] is NO_ANSWER

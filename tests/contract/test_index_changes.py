@@ -34,10 +34,10 @@ from tests.unit.rules.records import UUID, venue
 async def write_and_wait(
     index: BeaconIndex, writer: Writer, puts: dict[str, bytes], removals: Iterable[str] = ()
 ) -> None:
-    """Write, and wait until the engine has heard of it."""
+    """Write, and wait until the engine has received the change."""
     index.cache.known[SENTINEL] = None
     await writer.put(puts | beacon_entry([], SENTINEL.minor), removals)
-    await eventually(lambda: SENTINEL not in index.cache.known, what="the change is heard of")
+    await eventually(lambda: SENTINEL not in index.cache.known, what="the change is received")
 
 
 def watch_of(
@@ -72,7 +72,7 @@ async def running(watch: IndexWatch) -> AsyncIterator[None]:
 async def watched(
     redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
 ) -> AsyncIterator[Writer]:
-    """The same with the watch running, which has looked once."""
+    """The same with a running watch, which has polled once."""
     index.built.clear()
     async with running(watch_of(redis, index, metrics, built.rebuild_if_missing)):
         await asyncio.wait_for(index.built.wait(), 5)
@@ -91,7 +91,7 @@ async def test_a_change_message_drops_what_it_names(index: BeaconIndex, watched:
     assert unknown is None
 
 
-async def test_a_beacon_that_comes_is_known_and_one_that_goes_unknown(
+async def test_an_added_beacon_is_known_and_a_deleted_one_unknown(
     index: BeaconIndex, watched: Writer
 ) -> None:
     await resolve(index, KNOWN, UNKNOWN)
@@ -139,7 +139,7 @@ async def test_many_changes_at_once(index: BeaconIndex, watched: Writer) -> None
 async def test_a_change_while_it_is_loaded_is_not_remembered(
     index: BeaconIndex, built: Writer
 ) -> None:
-    """The entry was read, then changed, and the change was heard of before the load was done."""
+    """The entry was read, then changed, and the change was received before the load was done."""
     read = index._read
 
     async def slow(fields: list[str]) -> dict[str, bytes | None]:
@@ -164,7 +164,7 @@ async def test_a_rebuild_drops_everything(index: BeaconIndex, watched: Writer) -
     assert granted(await one(index)) == []
 
 
-async def test_what_is_remembered_grows_old(
+async def test_cached_beacons_expire(
     redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
 ) -> None:
     async with running(watch_of(redis, index, metrics, built.rebuild_if_missing, max_age=0.3)):
@@ -181,7 +181,7 @@ async def test_an_index_that_was_never_built_is(
     assert writer.rebuilds == 1
 
 
-async def test_a_flush_heals_and_takes_nothing_for_unknown(
+async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
     index: BeaconIndex, watched: Writer, redis: RedisClient
 ) -> None:
     puts: dict[str, bytes] = {}
@@ -211,10 +211,10 @@ async def test_changes_are_followed_after_a_flush(
     assert granted(await one(index)) == []
 
 
-async def test_a_flush_while_sql_is_away_is_waited_out(
+async def test_a_flush_while_sql_is_down_is_waited_out(
     redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
 ) -> None:
-    """The rebuild says that it cannot and returns; it is asked again, and again."""
+    """A rebuild that returns without an index is called again and again."""
     requested = 0
 
     async def cannot() -> None:

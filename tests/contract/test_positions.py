@@ -1,4 +1,4 @@
-"""Continuing at positions of a store other than the group's commits, on both brokers."""
+"""Positions from a store other than the group's commits, on both brokers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -20,7 +20,7 @@ Places = Mapping[TopicPartition, Position]
 
 
 class Starts:
-    """Gives the positions that the test sets, and records those that it is given."""
+    """Returns the positions that the test sets, and records replaced ones."""
 
     def __init__(self, load: Known) -> None:
         self.load = load
@@ -32,7 +32,7 @@ class Starts:
 
 
 def at(place: Position | None) -> Starts:
-    """All partitions that hold something go on at `place`."""
+    """Set `place` as the position of all partitions with records."""
 
     async def load(partitions: Collection[TopicPartition]) -> Places:
         return {} if place is None else dict.fromkeys(partitions, place)
@@ -57,7 +57,7 @@ def settings(broker: str, topic_prefix: str) -> Settings:
 
 
 async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
-    """All under one key, so that they are in one partition."""
+    """Publish under one key, so that all records are in one partition."""
     await publish(
         settings, [Outgoing(topic, b"one", b"%06d" % n, []) for n in range(begin, begin + count)]
     )
@@ -71,7 +71,7 @@ def has(seen: RecordedValues, count: int) -> bool:
     return len(seen.values) >= count
 
 
-async def test_each_start_is_where_it_is_told(settings: Settings, topic: str) -> None:
+async def test_each_start_is_where_it_is_set(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 100)
     topic_id = None
     for begin in (None, 40, 0, 99):  # whatever the group has committed meanwhile
@@ -80,7 +80,7 @@ async def test_each_start_is_where_it_is_told(settings: Settings, topic: str) ->
         async with member(settings, topic, seen.handle, starts=starts):
             await eventually(partial(has, seen, 100 - (begin or 0)))
         assert seen.values == values(begin or 0, 100)
-        if begin is None:  # all are new: told with the topic's id, in which the others then are
+        if begin is None:  # all are new: stored with the topic's id, which the others then have
             assert {
                 (place.offset, len(place.topic_id or "")) for place in starts.stored.values()
             } == {(0, 32)}
@@ -122,7 +122,7 @@ async def test_it_can_stop_while_it_waits_for_the_answer(settings: Settings, top
 async def test_a_topic_that_is_another_one_is_read_from_its_beginning(
     settings: Settings, topic: str, place: Position
 ) -> None:
-    """An offset beyond its end of which nobody knows the topic, or one of another topic."""
+    """An offset beyond the end with an unknown topic id, or of another topic."""
     await publish_numbers(settings, topic, 0, 5)
     seen, starts = RecordedValues(), at(place)
     async with member(settings, topic, seen.handle, starts=starts):
@@ -131,7 +131,7 @@ async def test_a_topic_that_is_another_one_is_read_from_its_beginning(
     assert {each.offset for each in starts.stored.values()} == {0}
 
 
-async def test_a_partition_that_has_lost_its_end_goes_on_there(
+async def test_a_partition_that_has_lost_its_end_is_read_from_the_new_end(
     settings: Settings, topic: str
 ) -> None:
     """As after an election that lost records: the topic is the same, its offsets went back."""
@@ -148,7 +148,7 @@ async def test_a_partition_that_has_lost_its_end_goes_on_there(
     assert seen.values == values(5, 8)
 
 
-async def test_a_place_that_is_not_true_any_more_is_asked_for_again(
+async def test_a_place_that_is_not_true_any_more_is_requested_again(
     settings: Settings, topic: str
 ) -> None:
     await publish_numbers(settings, topic, 0, 5)

@@ -15,14 +15,14 @@ BEYOND_CALM = 0.25  # seconds: what the contract promises
 
 
 def p99(seconds: Iterable[float]) -> float:
-    """At most one of a hundred is above it."""
+    """The 99th percentile."""
     ordered = sorted(seconds)
     return ordered[int(0.99 * (len(ordered) - 1))]
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourLatencies:
-    """B's seconds from detection to notification, alone and beside A."""
+    """B's latencies from detection to notification, alone and beside A."""
 
     calm: Sequence[float]
     loud: Sequence[float]
@@ -37,9 +37,9 @@ class NeighbourLatencies:
 async def assert_not_delayed(
     measure: Callable[[], Awaitable[NeighbourLatencies]], rounds: int = 2
 ) -> NeighbourLatencies:
-    """Assert that A costs B at most BEYOND_CALM; what was heard in the round that showed it.
+    """Assert that A costs B at most BEYOND_CALM; returns the latencies of the round that showed it.
 
-    A machine that others use as well is noisy. So what B hears beside A is held against the larger
+    A machine that others use as well is noisy. So B's latency beside A is compared with the larger
     calm, of the one before and the one behind; the latter begins another round, if one is needed. A
     neighbour that is in the way is so each time.
     """
@@ -57,7 +57,7 @@ async def assert_not_delayed(
 
 
 async def create_with_broker_time(bootstrap: str, topics: TopicSet) -> None:
-    """All topics; the broker stamps notifications when it has them."""
+    """Create all topics; the broker sets the timestamps of notifications."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -103,7 +103,7 @@ async def latencies(
 
 
 class Memory:
-    """The memory of a process: what it had, and the most since."""
+    """The memory of a process at the beginning, and its peak since then."""
 
     def __init__(self, command: Command) -> None:
         self._status = Path(f"/proc/{command.process.pid}/status")
@@ -113,7 +113,7 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """The most bytes since the beginning."""
+        """The peak in bytes since the beginning."""
         return self._read("VmHWM")
 
     def __str__(self) -> str:

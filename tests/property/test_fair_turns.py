@@ -12,8 +12,8 @@ COMPANIES = range(1, 5)
 EVENTS = st.tuples(st.sampled_from(["ask", "end", "give up", "stall"]), st.integers(0, 30))
 
 
-class _Asked:
-    """A turn that was asked for: it waits, it runs, or it is over."""
+class _RequestedTurn:
+    """A requested turn: it waits, it runs, or it is over."""
 
     def __init__(self, turns: FairTurns, company: int, given: list[int]) -> None:
         self.company = company
@@ -32,17 +32,17 @@ class _Asked:
 
 
 class _Scene:
-    """Companies that ask for turns. `given` is the order in which they got them."""
+    """Companies that request turns. `given` is the order in which they got them."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.turns = FairTurns(most, stalled_after=1e6)
-        self.stalled: set[_Asked] = set()
-        self.requested: list[_Asked] = []
+        self.stalled: set[_RequestedTurn] = set()
+        self.requested: list[_RequestedTurn] = []
         self.given: list[int] = []
         self._overtaken: dict[int, Counter[int]] = {}
 
-    def having(self, runs: bool) -> list[_Asked]:
+    def having(self, runs: bool) -> list[_RequestedTurn]:
         return [each for each in self.requested if each.runs == runs]
 
     async def happen(self, event: str, number: int) -> None:
@@ -50,7 +50,7 @@ class _Scene:
         seen = len(self.given)
         if event == "ask":
             company = COMPANIES[number % len(COMPANIES)]
-            self.requested.append(_Asked(self.turns, company, self.given))
+            self.requested.append(_RequestedTurn(self.turns, company, self.given))
         elif event == "stall":
             self._stall(number)
         elif some := self.having(runs=event == "end"):

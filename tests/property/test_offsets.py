@@ -8,7 +8,7 @@ from engine.kafka.offsets import OffsetTracker
 
 
 @given(st.data())
-def test_what_is_done_has_no_gap(data: st.DataObject) -> None:
+def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
     gaps = data.draw(st.lists(st.integers(1, 4), max_size=40))
     upcoming = [100 + sum(gaps[: number + 1]) for number in range(len(gaps))]
     started: list[int] = []
@@ -28,7 +28,7 @@ def test_what_is_done_has_no_gap(data: st.DataObject) -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 20), min_size=1), max_size=5))
-def test_several_begun_at_once_are_begun_one_after_the_other(batches: list[set[int]]) -> None:
+def test_several_started_at_once_are_started_one_after_the_other(batches: list[set[int]]) -> None:
     one, other = OffsetTracker(), OffsetTracker()
     for number, batch in enumerate(batches):
         offsets = [100 * number + offset for offset in sorted(batch)]
@@ -50,7 +50,7 @@ def _plainly(started: list[int], finished: set[int]) -> int | None:
 
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.data())
-def test_what_would_be_done_is_what_then_is_done(started: set[int], data: st.DataObject) -> None:
+def test_the_predicted_done_offset_is_right(started: set[int], data: st.DataObject) -> None:
     """`after` says beforehand what `done` becomes, and which offsets behind it are finished."""
     offsets, left = OffsetTracker(), set(started)
     for offset in sorted(started):
@@ -85,7 +85,7 @@ def test_offsets_ascend() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["open", "finishing", "finished"]))))
-def test_what_will_be_done_is_what_is_done_then(records: list[tuple[int, str]]) -> None:
+def test_the_predicted_ranges_are_right(records: list[tuple[int, str]]) -> None:
     """`after` says beforehand what is to be committed once more records finish."""
     offsets, started, finishing = OffsetTracker(), [], []
     offset = 100
@@ -103,7 +103,7 @@ def test_what_will_be_done_is_what_is_done_then(records: list[tuple[int, str]]) 
     open_ = [o for (_, state), o in zip(records, started, strict=True) if state == "open"]
     assert (done, offsets.unfinished) == (offsets.done, len(open_))
     assert done == _plainly(started, set(started) - set(open_))
-    # Offsets between those that were begun are nobody's, and count as finished.
+    # Offsets that were never added, between others, count as finished.
     first_open = open_[0] if open_ else offset
     plain = set(range(first_open + 1, offset + 1)) - set(open_) if open_ else set()
     assert {number for each in behind for number in each} == plain

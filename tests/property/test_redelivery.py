@@ -91,7 +91,7 @@ def decoded(
 
 
 def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> set[bytes]:
-    """The ids that must leave: each record asks for each campaign, in their order."""
+    """The ids that must leave: each record requests each campaign, in their order."""
     redis = BruteForce()
     process = Process(redis, 10)
     return {

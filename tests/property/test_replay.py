@@ -87,7 +87,7 @@ def decoded(seen: Seen) -> DecodedDetection:
 
 @settings(max_examples=300)
 @given(visits())
-def test_what_stands_is_what_would_be_decided(visit: Visit) -> None:
+def test_a_standing_decision_equals_a_new_one(visit: Visit) -> None:
     replayed = catalog(visit)
     replay = CatalogReplay(replayed, max_age=MAX_AGE)
     held: defaultdict[str, dict[int, float]] = defaultdict(dict)

@@ -89,7 +89,7 @@ class Trigger:
 
 @settings(max_examples=150)
 @given(chosen=CAMPAIGNS, events=st.lists(EVENTS, min_size=30, max_size=40))
-def test_what_stands_is_what_would_be_decided(
+def test_a_standing_decision_equals_a_new_one(
     chosen: list[tuple[int, tuple[int, int]]], events: list[Event]
 ) -> None:
     made = tuple(
@@ -121,7 +121,7 @@ def outcome(decision: Decision) -> tuple[Reason, int, list[tuple[int, Reason]]]:
     return decision.reason, decision.throttled, list(decision.by_campaign)
 
 
-def test_what_stands_ends_with_the_generation_of_its_claims():
+def test_a_standing_decision_ends_with_the_generation_of_its_claims():
     remembered = ClaimMemory(10).for_assignment()
     trigger = Trigger((campaign(id=1, delay=60),), remembered)
     for number in range(100):

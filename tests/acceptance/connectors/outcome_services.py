@@ -1,4 +1,4 @@
-"""Customers whose services answer, decline, lie, fail and hang, and what each call leads to."""
+"""Customers whose services answer, decline, fail and hang, and the outcome of each call."""
 
 import ssl
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def first_busy_then_content() -> Answer:
 
 
 def answers(elsewhere: str) -> dict[str, Answer]:
-    """By company. Unless it says otherwise, each is called by POST."""
+    """Services by company. Each is called by POST unless stated otherwise."""
     return {
         "content": content(),
         "defaults": replying(200, {"format": "url", "url": "https://example.org/a"}),

@@ -1,4 +1,4 @@
-"""The connector while a server is away, and when it is told to stop."""
+"""The connector while a server is down, and when it is stopped."""
 
 import asyncio
 import json
@@ -145,7 +145,7 @@ async def _takes(server: RedisServer, prefix: str, one: Any) -> bool:
 async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
     rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, sqlite_url: str
 ) -> None:
-    """One call of many hangs; the next process neither repeats what was finished nor loses one."""
+    """One call of many hangs; the next process repeats no finished call and loses none."""
 
     async def by_path(received: ReceivedRequest, writer: Any) -> None:
         await (hanging if received.path == "/hangs" else content(after=0.2))(received, writer)

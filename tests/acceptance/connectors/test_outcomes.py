@@ -227,7 +227,7 @@ async def _check_claims(
 async def _check_past_calls(
     accounts: Account, customers: Customers, redis_url: str, prefix: str
 ) -> None:
-    """Each company is told of its own calls, and of nothing that a device or a service said."""
+    """Each company sees its own calls only, without data of devices and services."""
     redis = connect_redis(redis_url)
     shown = {}
     for name, customer in customers.of.items():

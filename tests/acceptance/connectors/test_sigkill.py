@@ -84,7 +84,7 @@ async def test_kills_under_load(
 
 
 def _check_repeats(notifications: dict, expected: dict[str, set[str]]) -> None:
-    """A kill repeats what was under way, not what was finished behind a call that waited."""
+    """A kill repeats the calls in flight, not those that finished after a waiting call."""
     sent = sum(map(len, notifications.values()))
     distinct = len(expected["quick"]) + len(expected["slow"])
     assert sent - distinct <= 0.1 * distinct, (sent, distinct)

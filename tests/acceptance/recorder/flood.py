@@ -1,4 +1,4 @@
-"""Makes very many records and counts what they add up to."""
+"""Generates very many records and computes the expected figures."""
 
 import random
 import uuid
@@ -35,13 +35,13 @@ class Message(NamedTuple):
 
 
 class Print:
-    """How many rows, and a sum over what stands in them, in any order."""
+    """The number of rows, and a checksum of their values that does not depend on their order."""
 
     def __init__(self) -> None:
         self.rows = self.sum = 0
 
     def add(self, *content: object) -> None:
-        """One more row."""
+        """Add a row."""
         self.rows += 1
         self.sum += zlib.crc32(repr(content).encode())
 
@@ -89,7 +89,7 @@ class Flood:
         self._sent: list[Message] = []
 
     def detections(self, count: int) -> Iterator[Message]:
-        """So many detections, a few of them malformed or of beacons that nobody knows."""
+        """Generate detections, a few of them malformed or of unknown beacons."""
         for _ in range(count):
             fate = self._dice.random()
             if fate < 0.005:
@@ -98,7 +98,7 @@ class Flood:
                 yield self._detection(unknown=fate < 0.015)
 
     def notifications(self, count: int) -> Iterator[Message]:
-        """So many notifications, one in ten a repeat of an earlier one."""
+        """Generate notifications; one in ten repeats an earlier one."""
         for _ in range(count):
             fate = self._dice.random()
             if fate < 0.1 and self._sent:
@@ -110,7 +110,7 @@ class Flood:
                 yield self._notification()
 
     def authentications(self, count: int) -> Iterator[Message]:
-        """So many authentications, some with a key that opens nothing."""
+        """Generate authentications, some with an invalid key."""
         for _ in range(count):
             udid = self._udid()
             key = self._dice.choice([*self._estate.keys, "no key"])
@@ -168,7 +168,7 @@ class Flood:
         return f"phone {self._dice.randrange(len(self._places))}"
 
     def _arrival(self, at: int) -> int:
-        """When the record of a detection comes: mostly at once, sometimes on another day."""
+        """The timestamp of a detection's record: mostly at once, sometimes on another day."""
         if self._dice.random() < 0.8:
             return min(at + self._dice.randrange(200_000), self._now_ms)
         return self._dice.randrange(at, self._now_ms + 1)

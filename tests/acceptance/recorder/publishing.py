@@ -12,7 +12,7 @@ _MOST_QUEUED = 200_000
 
 
 async def publish(bootstrap: str, prefix: str, messages: Iterable[Message]) -> int:
-    """Publish them all, each once, keyed as a pipeline would; how many they were."""
+    """Publish all messages once, keyed as a pipeline would. Returns their number."""
     return await asyncio.to_thread(_publish, bootstrap, prefix, messages)
 
 

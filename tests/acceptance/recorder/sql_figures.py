@@ -13,7 +13,7 @@ from tests.acceptance.recorder.flood import Device, Expected, Print
 
 
 async def assert_written(database: Database, expected: Expected) -> None:
-    """Everything is as expected, to the last row."""
+    """Assert that every row is as expected."""
     devices = {
         row.id: (row.company_id, row.udid)
         for row in await _rows(database, "SELECT id, company_id, udid FROM device")

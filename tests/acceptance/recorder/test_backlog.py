@@ -1,4 +1,4 @@
-"""A recorder that was away for long catches up in bounded memory.
+"""A recorder that was down for long catches up in bounded memory.
 
 With PROXIMITY_TEST_FULL=1 a million detections wait for it.
 """
@@ -56,6 +56,6 @@ async def test_catching_up(
 
 
 def _peak_mib(pid: int) -> int:
-    """The most memory that the process has had at once."""
+    """The peak memory of the process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) // 1024

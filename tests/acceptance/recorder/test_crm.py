@@ -113,7 +113,7 @@ async def test_the_interface_shows_what_was_recorded(
 async def a_bare_detection_is_completed(
     kafka_bootstrap: str, topics: TopicSet, device_id: int
 ) -> None:
-    """The push sender has its address, though the detection names nothing but the udid."""
+    """The notification has the push token, although the detection has only the udid."""
     bare = {"uuid": UUID, "major": 1, "minor": 1, "proximity": "near", "device": {"udid": UDID}}
     sent = 4
 

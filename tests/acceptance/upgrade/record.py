@@ -36,7 +36,7 @@ LATER = ["device 0", *(f"device {number}" for number in range(12, 15))]
 
 
 async def play(release: Release, servers: dict[str, str], directory: Path) -> None:
-    """What happens before the upgrade."""
+    """The events before the upgrade."""
     bootstrap = servers["KAFKA_BOOTSTRAP_SERVERS"]
     settings = servers | {
         "TOPIC_PREFIX": TOPICS,
@@ -78,7 +78,7 @@ async def play(release: Release, servers: dict[str, str], directory: Path) -> No
 
 
 async def record(release: Release, directory: Path) -> None:
-    """Run the release on servers of its own, and write down what it left."""
+    """Run the release on its own servers, and write its state into files."""
     with (
         started(KafkaServer) as kafka,
         started(RedisServer) as redis,

@@ -1,4 +1,4 @@
-"""What can be seen of the product from outside: messages that left, and whether SQL is exact."""
+"""The visible results of the product: published messages, and whether SQL is exact."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ from tests.acceptance.topics import TopicSet
 
 
 async def sent(topics: TopicSet) -> dict[str, set[str]]:
-    """The campaigns that each device has got."""
+    """The campaigns that each device has received."""
     found: dict[str, set[str]] = {}
     for message in await _notifications(topics):
         found.setdefault(message["device"]["udid"], set()).add(message["campaign"]["name"])
@@ -17,7 +17,7 @@ async def sent(topics: TopicSet) -> dict[str, set[str]]:
 
 
 async def counted(topics: TopicSet) -> Counter[str]:
-    """How many different notifications each device has got."""
+    """The number of distinct notifications of each device."""
     ids = {(m["id"], m["device"]["udid"]) for m in await _notifications(topics)}
     return Counter(udid for _, udid in ids)
 
@@ -27,6 +27,6 @@ async def _notifications(topics: TopicSet) -> list[dict[str, Any]]:
 
 
 async def is_exact(rig: Rig) -> bool:
-    """Whether SQL is what the topics add up to."""
+    """Whether `proximity verify` finds no difference."""
     verify = rig.start("verify")
     return await verify.ended() == 0

@@ -26,7 +26,7 @@ DEADLINE = 60.0
 
 
 class Crowd:
-    """Devices that nobody has met before, a group at a time: each gets both campaigns, once."""
+    """New devices, a group at a time: each receives both campaigns once."""
 
     def __init__(self, devices: Devices, topics: TopicSet) -> None:
         self._devices = devices
@@ -34,7 +34,7 @@ class Crowd:
         self._all: list[str] = []
 
     async def come(self, count: int = 12) -> None:
-        """A group comes; each of everybody that came has both notifications."""
+        """Publish detections of a group. Every device so far must get both notifications."""
         new = [f"device {len(self._all) + number}" for number in range(count)]
         self._all += new
         await self._devices.detect(*new)

@@ -1,4 +1,4 @@
-"""This version goes on with the messages, the Redis and the database of an earlier one."""
+"""This version continues with the messages, the Redis and the database of an earlier one."""
 
 import json
 import os
@@ -70,7 +70,7 @@ async def test_nothing_that_waited_is_lost_and_figures_stay_exact(
 
 
 async def printed(command: Command) -> str:
-    """What a command printed that ended well."""
+    """The output of a command, whose exit status must be 0."""
     assert await command.ended() == 0, command.output
     return command.output
 
@@ -80,7 +80,7 @@ def _letters(rig: Rig) -> Command:
 
 
 def _forever(url: str) -> list[str]:
-    """Claims that would stay in Redis for good."""
+    """Claims without a time to live."""
     with Redis.from_url(url, decode_responses=True) as client:
         keys = list(client.scan_iter(f"{REDIS}claim*"))
         return [key for key in keys if client.ttl(key) < 0]

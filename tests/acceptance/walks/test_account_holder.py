@@ -102,7 +102,7 @@ async def test_a_generated_client_signs_in_and_manages_a_venue(served: ApiProces
 def operator(
     tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
 ) -> Iterator[User]:
-    """Who runs the servers that the account holder works on."""
+    """The operator of the account holder's servers."""
     opened = {"CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8"}
     with user(tmp_path, topic_prefix, kafka_bootstrap, redis_url, postgres_url, **opened) as made:
         made("migrate")
@@ -193,7 +193,7 @@ async def see_it_fire(operator: User, holder: Holder, customers: HttpService) ->
         calls = (await holder.get("/connector/calls"))["calls"]
         return [each["outcome"] for each in calls] == ["published"]
 
-    await eventually(called, what="the call is told")
+    await eventually(called, what="the call is listed")
 
 
 async def read_the_figures(holder: Holder, venue: int) -> None:
@@ -228,7 +228,7 @@ async def see_that_it_keeps_up(holder: Holder, venue: int) -> None:
             ("trigger", "connector", "recorder"), "up_to_date"
         )
 
-    await eventually(all_keep_up, deadline=30, what="every role has said that it keeps up")
+    await eventually(all_keep_up, deadline=30, what="every role has reported that it is up to date")
 
     async def counted() -> Any:
         return (await holder.get(f"/statistics/region/{venue}/recent"))["beacons"]

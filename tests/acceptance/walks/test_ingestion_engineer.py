@@ -61,7 +61,7 @@ def test_the_file_of_settings_that_the_readme_makes(tmp_path: Path) -> None:
     load_settings(tmp_path / "proximity.env")
 
 
-# What no server has to be asked for is wrong usage: 2.
+# A fault that is found without a server is wrong usage: 2.
 WRONG = [
     (2, {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "PROXIMITY_KAFKA_SASL_USERNAME is required by"),
     (2, {"KAFKA_SASL_USERNAME": "me"}, "PROXIMITY_KAFKA_SASL_USERNAME has no effect with"),
@@ -85,7 +85,7 @@ def test_wrong_settings_are_one_line_each(engineer: User) -> None:
         assert output.startswith("proximity: ")
 
 
-def test_what_a_serving_demo_prints_can_be_pasted() -> None:
+def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
     with serving() as (process, printed_lines):
         last = printed_lines[printed_lines.index("Still running") :]
         assert [line for line in last.splitlines() if len(line) > WIDTH] == []
@@ -183,7 +183,7 @@ def refuse_what_the_engine_would_refuse(engineer: User) -> None:
 
 
 async def publish_what_is_no_detection(engineer: User) -> None:
-    """As a pipeline with a fault does: it goes aside, and the partition goes on."""
+    """A faulty record becomes a dead letter, and the partition continues."""
     after = {"uuid": UUID, "major": 1, "minor": 1, "rssi": -60, "device": {"udid": "after"}}
     lines = f"not JSON at all\n{json.dumps(after | {'major': 70_000})}\n{json.dumps(after)}\n"
     engineer("publish", engineer.write("strange.jsonl", lines), "--as-is")

@@ -1,5 +1,5 @@
 """An SRE's first hour: `check` before anything starts, the roles one by one, probes and metrics,
-Kafka away and back, a rolling restart, dead letters of a service that was down, the index."""
+Kafka down and back, a rolling restart, dead letters of a service that was down, the index."""
 
 import asyncio
 import json
@@ -105,7 +105,7 @@ def set_up(sre: User) -> None:
 
 
 async def add_a_company(holder: Holder, service: HttpService) -> None:
-    """Its service is not up yet."""
+    """A company whose service is not running yet."""
     await holder.sign_in("owner@pier.example", PASSWORD)
     venue = (await holder.post("/region", {"name": "Pier", "address": "x", "active": 1}))["id"]
     made = await holder.post(f"/region/{venue}/beacon", beacon(minor=1))
@@ -117,7 +117,7 @@ async def add_a_company(holder: Holder, service: HttpService) -> None:
 
 
 async def walk_in(topics: TopicSet, udid: str) -> None:
-    """A device comes near the beacon."""
+    """Publish a detection of the beacon by a device."""
     detection = {**beacon(minor=1), "proximity": "near", "device": {"udid": udid}}
     await topics.publish([Message(0, udid.encode(), json.dumps(detection).encode())])
 
@@ -167,7 +167,7 @@ async def kafka_down_and_back(trigger: Command, kafka: KafkaServer) -> None:
         status, body = await trigger.get("/readyz")
         return status == 503 and json.loads(body)["checks"]["kafka"] is False
 
-    await eventually(down, deadline=20, what="Kafka is told to be away")
+    await eventually(down, deadline=20, what="Kafka is reported as down")
     # Not a reason to restart it.
     assert (await trigger.get("/healthz"))[0] == 200
     await asyncio.to_thread(kafka.start)
@@ -175,7 +175,7 @@ async def kafka_down_and_back(trigger: Command, kafka: KafkaServer) -> None:
 
 
 async def rolling_restart(sre: User, roles: dict[str, Command], topics: TopicSet) -> None:
-    """One after the other, while devices come in."""
+    """Restart the processes one after the other, under load."""
     for role in ROLES:
         await walk_in(topics, f"before {role}")
         new = sre.start("run", "--role", role)
@@ -190,7 +190,7 @@ async def rolling_restart(sre: User, roles: dict[str, Command], topics: TopicSet
 async def dead_letters_of_a_service_that_was_down(
     sre: User, service: HttpService, topics: TopicSet
 ) -> None:
-    """What could not be asked is put back once it can."""
+    """Calls that failed are replayed once the service answers."""
 
     async def failed() -> bool:
         return await topics.count("dead-letters") >= len(VISITORS)

@@ -32,7 +32,7 @@ async def _nothing() -> dict[str, Any]:
 
 
 async def exchange(port: int, *pieces: bytes) -> bytes:
-    """What is answered to these bytes, until the connection is closed."""
+    """The answer to these bytes, until the connection is closed."""
     async with connected(port) as (reader, writer):
         answer = asyncio.create_task(read_until_closed(reader))
         await send_all(writer, pieces)
@@ -74,8 +74,8 @@ async def test_heads(serve: Serve, head: bytes, status: int):
         [b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", b"PRI * HTTP/2.0"],
     ],
 )
-async def test_what_never_ends(serve: Serve, endless: list[bytes]):
-    """It is read no further than the limits, and the connection closes at once."""
+async def test_an_endless_request_is_refused_and_closed(serve: Serve, endless: list[bytes]):
+    """The request is read up to the limits, and the connection is closed at once."""
     first, again = endless
     async with serve(echo, message_bytes=100_000) as port, connected(port) as (reader, writer):
         answer = asyncio.create_task(read_until_closed(reader))
@@ -105,7 +105,7 @@ async def test_a_connection_that_stops_is_closed(serve: Serve, sent: bytes, stat
 
 
 async def test_a_head_that_dribbles(serve: Serve):
-    """A byte now and then does not win time."""
+    """A slow client does not extend the deadline."""
     async with serve(echo, head_seconds=0.8) as port, connected(port) as (reader, writer):
         answer = asyncio.create_task(read_until_closed(reader))
         started = time.monotonic()
@@ -140,7 +140,7 @@ async def test_a_pipeline_is_answered_in_order(serve: Serve):
 
 
 async def test_a_pipeline_is_not_read_ahead(serve: Serve):
-    """While one request is answered, the next ones stay where they are."""
+    """While one request is answered, the next ones of the pipeline are not parsed."""
     started, proceed = 0, asyncio.Event()
 
     async def waiting(scope: Any, receive: Any, send: Any) -> None:
@@ -164,8 +164,8 @@ async def test_a_pipeline_is_not_read_ahead(serve: Serve):
         sending.cancel()
 
 
-async def test_who_waits_longest_gives_way(serve: Serve):
-    """Silent connections never keep anybody out."""
+async def test_the_connection_that_is_idle_longest_is_closed(serve: Serve):
+    """Silent connections never block other clients."""
     async with serve(echo, connections=20, idle_seconds=60.0) as port:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
         for number in range(5):
@@ -179,7 +179,7 @@ async def test_who_waits_longest_gives_way(serve: Serve):
 
 
 async def test_over_the_most_is_refused(serve: Serve):
-    """With every place at work the next one is told so, and a place that is left is taken."""
+    """With every slot in use the next request is refused; a free slot is used again."""
     proceed = asyncio.Event()
 
     async def working(scope: Any, receive: Any, send: Any) -> None:
@@ -203,7 +203,7 @@ async def test_over_the_most_is_refused(serve: Serve):
 
 
 async def test_a_reader_who_does_not_read(serve: Serve):
-    """An answer that nobody takes is dropped, and with it the connection and its memory."""
+    """If a client does not read the answer, the connection and its memory are freed."""
     ended = asyncio.Event()
 
     async def large(scope: Any, receive: Any, send: Any) -> None:

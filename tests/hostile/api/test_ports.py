@@ -56,7 +56,7 @@ async def test_header_lines_without_end(served: ApiProcess):
         port = port_of(served, name)
         statuses = await asyncio.gather(*(attack(port) for _ in range(AT_ONCE)))
         print(f"{name}: {SENT >> 20} MB of header lines, {memory.growth() // MIB} MB more memory")
-        # Most are told; where the system dropped the answer with the connection, nothing is.
+        # Most get an answer; for some the system drops it with the connection.
         assert set(statuses) <= {431, 0}
         assert memory.growth() < 48 * MIB
     await still_answers(served)
@@ -87,7 +87,7 @@ async def test_half_sent_heads(served: ApiProcess):
 
 @pytest.mark.parametrize(("name", "most"), [("interface", 50), ("metrics", 100)])
 async def test_silent_connections(served: ApiProcess, name: str, most: int):
-    """However many there are, a few are held, and who asks is answered."""
+    """However many connections there are, few are kept, and requests are answered."""
     port, process = port_of(served, name), served.command.process.pid
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
     try:
@@ -100,7 +100,7 @@ async def test_silent_connections(served: ApiProcess, name: str, most: int):
 
 
 async def test_bodies_that_dribble(served: ApiProcess):
-    """Whoever has no session sends little, and not for long; a session is asked for first."""
+    """Without a session the body is small and its time short; the session is checked first."""
     port = port_of(served, "interface")
     head = b"POST /v2/%s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
 
@@ -126,7 +126,7 @@ async def test_bodies_that_dribble(served: ApiProcess):
 
 
 async def test_slow_readers_of_a_long_list(database: Database, served: ApiProcess):
-    """They are sent what they take within the time for an answer, and held in little memory."""
+    """They receive what they read within the deadline, in little memory."""
     headers = await served.sign_in()
     await fill(database, 1_000_000 if FULL else 60_000)
     port, process = port_of(served, "interface"), served.command.process.pid

@@ -1,4 +1,4 @@
-"""Deleted records are gone for every query of a session, and keep id and name for the past."""
+"""Deleted records are hidden from every query of a session, and keep id and name."""
 
 import asyncio
 from typing import Any
@@ -28,12 +28,12 @@ from catalog.soft_deletion import with_deleted
 from tests.integration.catalog.records import Records, fresh_index, index_of
 
 MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, Campaign)
-NOBODY: Any = None  # the venue is told by its id
+NOBODY: Any = None  # the venue is given by its id
 TIES = (beacon_tag, campaign_beacon, campaign_geofence, campaign_tag)
 
 
 class Scene:
-    """A venue with one of each, tied together, and a campaign of another venue that targets it."""
+    """A venue with linked records of each kind, and a campaign of another venue that targets it."""
 
     def __init__(self, records: Records) -> None:
         company = records.company()
@@ -101,7 +101,7 @@ async def hidden(database: Database, model: Any, record: Any) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_what_it_was_tied_to_lets_go(database: Database, scene: Scene, model: Any):
+async def test_references_to_it_are_removed(database: Database, scene: Scene, model: Any):
     await deleted(database, scene.of(model))
     links = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
     async with database.read() as session:
@@ -122,7 +122,7 @@ async def test_what_it_was_tied_to_lets_go(database: Database, scene: Scene, mod
     }
 
 
-async def test_a_venue_takes_along_what_is_in_it(database: Database, scene: Scene):
+async def test_deleting_a_venue_deletes_what_is_in_it(database: Database, scene: Scene):
     await deleted(database, scene.venue)
     async with database.read() as session:
         for model, left in zip(MODELS, (1, 0, 0, 1), strict=True):
@@ -132,7 +132,7 @@ async def test_a_venue_takes_along_what_is_in_it(database: Database, scene: Scen
             assert [tuple(row) for row in await session.execute(kept)] == [(record.id, record.name)]
 
 
-async def test_its_content_goes(database: Database, scene: Scene):
+async def test_its_content_is_deleted(database: Database, scene: Scene):
     await deleted(database, scene.campaign)
     await deleted(database, scene.venue)
     async with database.read() as session:
@@ -178,7 +178,7 @@ async def test_the_index_forgets_it(
     assert before - set(await index_of(redis, store)) == removed[model]
 
 
-async def test_nothing_comes_into_a_deleted_venue(
+async def test_nothing_is_added_to_a_deleted_venue(
     database: Database, records: Records, scene: Scene
 ):
     await deleted(database, scene.venue)
@@ -197,10 +197,10 @@ async def refused(database: Database, record: Beacon | Campaign) -> None:
             await session.flush()
 
 
-async def test_one_that_comes_while_the_venue_goes(
+async def test_a_record_added_while_its_venue_is_deleted(
     database: Database, records: Records, scene: Scene
 ):
-    """The newcomer waits for the deletion, as it would for a foreign key, and then is refused."""
+    """A new record waits for the deletion, as for a foreign key, and is then refused."""
     started = asyncio.Event()
 
     async def come() -> None:
@@ -229,7 +229,7 @@ async def test_no_statement_deletes_rows(database: Database):
 
 
 async def test_the_last_id_is_not_given_again(database: Database, records: Records):
-    """Also where rows do go: tags, devices, companies with all they have."""
+    """Also for rows that are really deleted: tags, devices, whole companies."""
     ids = []
     for _ in range(3):
         async with database.write.begin() as session:

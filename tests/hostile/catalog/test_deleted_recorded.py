@@ -51,7 +51,7 @@ async def test_the_next_owner_of_the_triple_counts(scene: Scene):
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-async def test_verify_knows_whose_it_was(scene: Scene, recreated: bool):
+async def test_verify_attributes_it_to_its_company(scene: Scene, recreated: bool):
     uuid, major, minor = key(scene)
     async with scene.database.write.begin() as session:
         await session.delete(await session.get_one(Beacon, scene.beacon.id))

@@ -46,7 +46,7 @@ async def api(settings: Settings, passwords: Passwords) -> Any:
 
 
 class Holder:
-    """Somebody who fills a venue."""
+    """An account holder who fills a venue."""
 
     def __init__(self, api: Harness, headers: Headers, bodies: Bodies, venue: int) -> None:
         self.api, self.headers, self.bodies, self.venue = api, headers, bodies, venue
@@ -78,7 +78,7 @@ async def holder(api: Harness, bodies: Bodies) -> Holder:
 
 
 def refused(answer: Any, *words: str) -> dict[str, str]:
-    """The fields of a 400 that says the limit."""
+    """The fields of a 400 that names the limit."""
     assert answer.status_code == 400, answer.text
     assert all(word in answer.text for word in words), answer.text
     return dict(answer.json().get("fields", {}))
@@ -157,7 +157,7 @@ async def test_a_tag_brings_campaigns_to_a_beacon(holder: Holder):
     assert (await holder.edit("beacon", tagged, tags=["b"])).status_code == 200
 
 
-async def test_who_is_first(holder: Holder):
+async def test_concurrent_changes_stay_within_the_limit(holder: Holder):
     """Campaigns of two venues at one beacon, switched on at once: as many as there is room for."""
     beacon = (await holder.beacon()).json()
     other = (
@@ -230,7 +230,7 @@ async def faults_of(api: Harness, company: dict[str, Any]) -> dict[str, str]:
     return {fault.place: fault.message for fault in caught.value.faults}
 
 
-async def test_what_was_over_before_is_left_alone(api: Harness, holder: Holder):
+async def test_records_over_a_lowered_limit_are_left_alone(api: Harness, holder: Holder):
     """Settings may be lowered, and an earlier version had no limits."""
     await load_document(
         api.database.write,

@@ -28,18 +28,18 @@ class ServiceProcess:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The url of the service."""
         return f"http://127.0.0.1:{self._port.value}/"
 
     @property
     def requested(self) -> int:
-        """How many requests it has had."""
+        """The number of received requests."""
         return int(self._requested.value)
 
 
 @contextmanager
 def serving_in_process(kind: str, at_once: int) -> Iterator[ServiceProcess]:
-    """A service that is hostile in this way as soon as `at_once` have asked."""
+    """A service that is hostile in this way as soon as it has `at_once` requests."""
     port, requested = _PROCESSES.Value("i", 0), _PROCESSES.Value("i", 0)
     process = _PROCESSES.Process(target=_serve, args=(kind, at_once, port, requested), daemon=True)
     process.start()

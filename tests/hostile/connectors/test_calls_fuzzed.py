@@ -71,7 +71,7 @@ def record(value: bytes | None) -> Any:
 
 
 def is_handled(value: bytes | None) -> bool:
-    """Whether it was a call. It takes every step that looks at it, or raises."""
+    """Whether it was a call. Passes it through every step, or raises."""
     decoded_calls, dead, positions = decode_records([record(value)], decode_call)
     assert (len(decoded_calls), len(dead)) in ((1, 0), (0, 1))
     for letter in dead:
@@ -138,7 +138,7 @@ def test_a_number_that_nothing_has_a_place_for(place: tuple[str, ...], number: i
     is_handled(json.dumps(with_value(place, number)).encode())
 
 
-def test_what_is_good_is_a_call() -> None:
+def test_a_valid_record_is_a_call() -> None:
     assert is_handled(json.dumps(GOOD).encode())
     assert not is_handled(NESTED.encode())
     assert not is_handled(None)
@@ -147,7 +147,7 @@ def test_what_is_good_is_a_call() -> None:
 
 
 @pytest.mark.timeout(120)
-async def test_the_connector_goes_on_behind_such_records(
+async def test_the_connector_continues_after_such_records(
     rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, postgres_url: str
 ) -> None:
     await make_schema(postgres_url)

@@ -24,7 +24,7 @@ FAILING: dict[str, Answer] = {
 
 @pytest.mark.parametrize("kind", sorted(FAILING))
 async def test_a_failure_is_in_no_cycle(kind: str) -> None:
-    """Each held its traceback, and with it up to 16 KiB of the reply."""
+    """Each error kept its traceback, and with it up to 16 KiB of the reply."""
     limits = CallLimits(connect=1.0, call=1.0)
     retries = RetryPolicy(tries=2, first=0.01)
     async with (

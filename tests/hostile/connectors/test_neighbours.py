@@ -38,7 +38,7 @@ CALLS = 3000 if FULL else 900  # of A, each tried up to three times
 RATE = 50  # calls a second of B
 SECONDS = 20 if FULL else 4
 HEALTH_SECONDS = 1.0 if FULL else 5.0
-# 300 replies of 64 KiB with as much around them, and what is in hand of 3,000 calls.
+# 300 replies of 64 KiB with as much around them, and the data in flight of 3,000 calls.
 MOST_GROWTH = 64 * MIB
 SETTINGS = {
     "SECRET_KEY": SECRET_KEY,
@@ -56,13 +56,13 @@ BURNT = {"connector_reply_too_large", "connector_timeout"}
 
 @dataclass
 class Pulse:
-    """How long /healthz took, each time it was asked."""
+    """How long each request to /healthz took."""
 
     seconds: list[float] = field(default_factory=list)
 
     @asynccontextmanager
     async def taken(self, connector: Command) -> AsyncIterator["Pulse"]:
-        """Within the context."""
+        """Measure within the context."""
         task = asyncio.create_task(self._take(connector))
         try:
             yield self
@@ -76,7 +76,7 @@ class Pulse:
             status, _ = await connector.get("/healthz")
             assert status == 200
             self.seconds.append(time.monotonic() - begin)
-            await asyncio.sleep(0.1)  # how often it is asked
+            await asyncio.sleep(0.1)  # the interval of requests
 
 
 class Scene:
@@ -95,7 +95,7 @@ class Scene:
         self.summary = ""
 
     async def b_is_notified(self) -> NeighbourLatencies:
-        """B's seconds in calm, and while A's service does its worst."""
+        """B's latencies without load, and while A's service is hostile."""
         self._rounds += 1
         prefix = f"{self._prefix}{self._rounds}."
         topics = TopicSet(self._bootstrap, prefix, f"{prefix}g.", source="connector-calls")
@@ -137,9 +137,9 @@ class Scene:
         assert set(reasons) <= REASONS.get(self._kind, BURNT)
 
     async def _until_it_burns(self, connector: Command, service: ServiceProcess) -> None:
-        # (On a slow machine the first may run into their deadline before the last are asked.)
+        # (On a slow machine the first calls may time out before the last ones start.)
         await eventually(
-            lambda: service.requested > self._in_flight // 2, deadline=60, what="A asked"
+            lambda: service.requested > self._in_flight // 2, deadline=60, what="calls of A"
         )
         if (
             self._in_flight < CALLS // 10
@@ -148,7 +148,7 @@ class Scene:
 
 
 class Load:
-    """Calls of both companies, put on the topic."""
+    """Publishes the calls of both companies."""
 
     def __init__(self, bootstrap: str, topics: TopicSet) -> None:
         self._topics = topics
@@ -159,13 +159,13 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Load"]:
-        """With B's service, which answers after 20 ms, within the context."""
+        """Serve B's service, which answers after 20 ms, within the context."""
         async with self._producer, serving(content(after=0.02)) as service:
             self._quick = service.url()
             yield self
 
     async def of_a(self, url: str) -> None:
-        """All of A's calls at once."""
+        """Publish all of A's calls at once."""
         for number in range(CALLS):
             await self._put(call(url, f"a {number}", company=1))
 
@@ -222,6 +222,6 @@ async def test_a_reply_that_burns_the_processor_delays_no_other_company(
 
 
 async def _all_taken_in(connector: Command) -> bool:
-    """Whether A's calls are in the process, and not in front of B's in the topic."""
+    """Whether A's calls are in the process, and no longer before B's calls in the topic."""
     _, body = await connector.get("/metrics")
     return f"proximity_batch_size_sum {CALLS + RATE * SECONDS:.1f}\n" in body

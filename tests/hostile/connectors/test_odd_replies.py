@@ -145,7 +145,7 @@ async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FINE)
-async def test_what_is_odd_and_allowed(name: str) -> None:
+async def test_unusual_replies_that_http_allows(name: str) -> None:
     async with (
         serving(FINE[name]) as service,
         scheduling(retries=ONCE, call_limits=LIMITS) as one,
@@ -162,14 +162,14 @@ async def test_send_false_needs_no_content() -> None:
         assert isinstance(await result_of(one, service.url()), Declined)
 
 
-async def test_what_is_cut_off_counts_for_the_breaker() -> None:
+async def test_an_aborted_reply_counts_for_the_breaker() -> None:
     async with serving(BURNING["chunks"]) as service, scheduling(retries=ONCE) as one:
         for _ in range(10):
             one.submit(call_to(service.url()))
         await eventually(lambda: one.breakers.is_open(1), what="the breaker opens")
 
 
-async def test_what_was_sent_ahead_does_not_answer_the_next_call() -> None:
+async def test_an_extra_reply_does_not_answer_the_next_call() -> None:
     """A second reply behind the first, on a connection that is kept."""
     ahead = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
     async with serving(head(LENGTH, body=GOOD_BODY + ahead)) as service, scheduling() as one:
@@ -211,7 +211,7 @@ async def test_under_tls_too(answer: Answer, fault: str) -> None:
 
 
 async def test_tls_records_of_one_byte_are_counted() -> None:
-    async def dribbling(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    async def dribbling(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")
         for _ in range(60_000):
             writer.write(b"x")  # a record of its own

@@ -1,4 +1,4 @@
-"""No waiting call is lost, whatever is added, held, taken, ended and swept, in any order."""
+"""No waiting call is lost, in any order of adding, pausing, taking, finishing and sweeping."""
 
 from itertools import count
 
@@ -56,7 +56,7 @@ class Bookkeeping:
                 return
 
     def sweep(self, answers: list[bool]) -> None:
-        """By a predicate that may answer otherwise each time it is asked, as a clock does."""
+        """By a predicate whose result may change with each call, as that of a clock does."""
         next_answers = iter(answers)
         for item in self.queue.discard(lambda _item: next(next_answers, False)):
             del self.waiting[item]  # KeyError: it was not waiting, or it was given out twice
@@ -67,7 +67,7 @@ class Bookkeeping:
         assert self.queue.free == self._in_all - len(self.running)
 
     def drain(self) -> None:
-        """Let everything go its way: each item that waits must come out."""
+        """Run everything to the end: each waiting item must be taken."""
         for one in range(1, COMPANIES + 1):
             self.queue.resume(one)
         while self.waiting or self.running:

@@ -1,4 +1,4 @@
-"""While Kafka is away and services answer, the content that waits for Kafka is bounded."""
+"""While Kafka is down and services answer, the content that waits for Kafka is bounded."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class DownPublisher:
 
 
 class NothingRemembered:
-    """In the place of claims, finished calls and history."""
+    """Stands in for claims, finished calls and history."""
 
     async def apply(self, updates: Sequence[Any]) -> int:
         return len(updates)
@@ -101,7 +101,9 @@ async def test_results_that_wait_for_kafka_are_bounded() -> None:
         assert sum(result.size for result in results) < LIMIT + 33 * (SIZE + 100)
         assert len(service.received) == len(results) < count
         publisher.back.set()
-        await eventually(lambda: len(results) == count, what="the others are asked when it is back")
+        await eventually(
+            lambda: len(results) == count, what="the other services are called when it is back"
+        )
         await eventually(lambda: len(partition.done) == count, what="all are seen off")
         assert all(isinstance(result, Content) for result in results)
         assert publisher.published == count

@@ -42,7 +42,7 @@ async def api(sqlite_url: str, redis_url: str) -> AsyncIterator[Harness]:
 
 @pytest.fixture
 def hanging_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The system's resolver, to which names that begin with `hangs` are never answered."""
+    """The system's resolver, in which names that begin with `hangs` never resolve."""
     looked_up: list[str] = []
     release = threading.Event()
     look_up = socket.getaddrinfo

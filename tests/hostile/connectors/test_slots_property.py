@@ -48,7 +48,7 @@ OUTCOMES: dict[str, Callable[[], Reply]] = {
 
 
 class ScriptedService:
-    """In the place of the Caller: answers as the test wants, when the test wants."""
+    """Stands in for the caller: the test sets each answer and its time."""
 
     def __init__(self) -> None:
         self.open: list[asyncio.Future[str]] = []
@@ -62,7 +62,7 @@ class ScriptedService:
         pass
 
     def answer(self, outcome: str) -> None:
-        """The oldest question that is still open."""
+        """The oldest request without an answer."""
         while self.open:
             if not (answer := self.open.pop(0)).done():
                 answer.set_result(outcome)
@@ -108,7 +108,7 @@ class Trial:
         self.jobs.append(self.scheduler.submit(call, on_result))
 
     async def until_started(self) -> None:
-        """Until the last job's task has been made, and has not run."""
+        """Wait until the last job's task is created and has not run."""
         for _ in range(10_000):
             if self.jobs[-1].task is not None:
                 return
@@ -116,7 +116,7 @@ class Trial:
         raise AssertionError("its turn does not come")
 
     async def run_until_idle(self) -> None:
-        """Answer everything well until nothing is left, then ask each company once more."""
+        """Answer all calls with success until none is left, then call each company once more."""
         for _ in range(2000):
             if not self.scheduler.unfinished:
                 return
@@ -139,11 +139,11 @@ steps = st.lists(
 
 @settings(max_examples=120, deadline=None)
 @given(steps=steps)
-def test_every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
-    asyncio.run(_every_slot_comes_back(steps))
+def test_every_slot_is_released(steps: list[tuple[str, int | str]]) -> None:
+    asyncio.run(_every_slot_is_released(steps))
 
 
-async def _every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
+async def _every_slot_is_released(steps: list[tuple[str, int | str]]) -> None:
     trial = Trial()
     forgotten: set[int] = set()
     try:

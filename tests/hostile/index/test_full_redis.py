@@ -1,4 +1,4 @@
-"""Campaigns that cannot fire take no memory of Redis; a full Redis is noticed and relieved."""
+"""Campaigns that cannot fire use no memory of Redis. A full Redis is reported and recovers."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -73,7 +73,7 @@ async def test_campaigns_that_cannot_fire_take_no_memory(
     assert await index_of(redis, reader.store) == await fresh_index(reader.database)
 
 
-async def test_what_begins_by_time_alone_has_its_content_in_time(
+async def test_a_campaign_has_its_content_before_it_starts(
     reader: Reader, redis: RedisClient
 ) -> None:
     async with reader.database.write.begin() as session:
@@ -114,7 +114,7 @@ async def _put(
 async def test_a_full_redis_is_seen_and_can_be_relieved(
     reader: Reader, redis: RedisClient, metrics: Metrics
 ) -> None:
-    """Switching a campaign off reaches the triggers although Redis takes nothing any more."""
+    """Switching a campaign off reaches the triggers although Redis is full."""
     await reader.edit(html="x" * MEGABYTE)
     inspection = RedisInspection(redis=redis, metrics=metrics, deadline=5.0)
 

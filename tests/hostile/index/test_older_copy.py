@@ -83,7 +83,7 @@ async def test_a_replica_is_promoted_that_lagged(
                 seconds = await reader.until(fires=False)
                 await eventually(lambda: reader.lags[-1] == 0)
             await assert_healed(reader, redis, logs)
-            # And what follows is heard of.
+            # Later changes are received.
             await reader.edit(active=True)
             await reader.until(fires=True)
     print(f"switched off again {seconds:.2f} s after it was noticed")
@@ -148,7 +148,7 @@ async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, 
 async def test_a_write_on_top_does_not_hide_what_is_lost(
     reader: Reader, redis: RedisClient
 ) -> None:
-    """The next edit comes before anybody has compared."""
+    """The next edit comes before a comparison."""
     bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
     await rebuild(reader.database, reader.store)
     older: Any = await redis.dump(bucket)

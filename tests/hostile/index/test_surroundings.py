@@ -41,7 +41,7 @@ async def measure(skew: ClockSkew) -> None:
 
 
 @pytest.mark.parametrize("shift", [MINUTES, -MINUTES])
-async def test_a_clock_that_is_minutes_off_is_said_once(
+async def test_a_clock_that_is_minutes_off_is_logged_once(
     stores: Stores, metrics: Metrics, shift: float
 ) -> None:
     skew = skew_of(stores, metrics, shift)
@@ -98,7 +98,7 @@ async def test_a_slow_answer_is_no_skew(metrics: Metrics) -> None:
     assert abs(skew.agreed()) < 0.1
 
 
-async def test_an_eviction_policy_is_said_once(
+async def test_an_eviction_policy_is_logged_once(
     own_redis: RedisServer, redis: RedisClient, metrics: Metrics
 ) -> None:
     inspection = RedisInspection(redis=redis, metrics=metrics, deadline=5.0)
@@ -117,7 +117,7 @@ async def test_an_eviction_policy_is_said_once(
     ]
 
 
-async def test_where_info_is_forbidden_that_is_said_once(
+async def test_forbidden_info_is_logged_once(
     own_redis: RedisServer, redis: RedisClient, metrics: Metrics
 ) -> None:
     await redis.config_set("maxmemory-policy", "allkeys-lru")

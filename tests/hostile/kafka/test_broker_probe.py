@@ -41,7 +41,9 @@ async def test_nobody_listens() -> None:
         assert errors()
 
 
-async def test_a_broker_that_hangs_or_dies_is_seen_and_seen_back(own_kafka: KafkaServer) -> None:
+async def test_a_broker_that_hangs_or_ends_is_reported_and_so_is_its_return(
+    own_kafka: KafkaServer,
+) -> None:
     async with probing(own_kafka.bootstrap_servers) as (probe, errors):
         assert await probe.answers()
         with frozen(own_kafka):

@@ -33,7 +33,7 @@ def committed(kafka_bootstrap: str, topic_prefix: str) -> CommittedTopics:
 
 
 class Pair:
-    """Two triggers of one group, and what happens to them."""
+    """Two triggers of one group, with kills, freezes and restarts."""
 
     def __init__(self, rig: Rig, settings: dict[str, str], dice: random.Random) -> None:
         self._rig = rig
@@ -50,7 +50,7 @@ class Pair:
         self._replace(stopped)
 
     async def freeze(self) -> None:
-        """For longer than the session: somebody else owns its partitions when it wakes."""
+        """Freeze a member past its session timeout, so that its partitions get another owner."""
         frozen = self.victim()
         frozen.process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(4)  # the session's length is the test's subject

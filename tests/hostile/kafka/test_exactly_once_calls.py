@@ -106,7 +106,7 @@ async def test_each_result_is_seen_once(
 
 
 async def _freeze(frozen: Command) -> None:
-    """For longer than the session: somebody else owns its partitions when it wakes."""
+    """Freeze a member past its session timeout, so that its partitions get another owner."""
     frozen.process.send_signal(signal.SIGSTOP)
     await asyncio.sleep(4)  # the session's length is the test's subject
     frozen.process.send_signal(signal.SIGCONT)

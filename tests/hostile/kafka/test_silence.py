@@ -1,4 +1,4 @@
-"""Kafka is away from a whole process: readiness and a metric show it, and the log stays short."""
+"""Kafka is unreachable for a process: readiness and a metric show it, and the log stays short."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ COUNT = 500
 
 
 @pytest.mark.timeout(180)
-async def test_a_broker_that_goes_and_comes_back(
+async def test_a_broker_that_stops_and_returns(
     own_kafka: KafkaServer, topic_prefix: str, redis_url: str, sqlite_url: str, tmp_path: Path
 ) -> None:
     topics = TopicSet(own_kafka.bootstrap_servers, topic_prefix, f"{topic_prefix}g.trigger")
@@ -47,7 +47,7 @@ async def test_a_broker_that_goes_and_comes_back(
         async def is_not_ready() -> bool:
             return (await trigger.checks()).get("kafka") is False
 
-        await eventually(is_not_ready, what="readiness says so")
+        await eventually(is_not_ready, what="readiness shows it")
         await asyncio.sleep(OUTAGE)  # what it does meanwhile is the test's subject
         assert (await trigger.metrics()).total("kafka_errors") > 0
         lines = trigger.output.splitlines()[before:]

@@ -1,4 +1,4 @@
-"""Topics that grow, are made anew, or lose records to retention, while it runs and while not."""
+"""Topics that grow, are recreated, or lose records to retention, while the role runs or not."""
 
 import asyncio
 import time
@@ -54,7 +54,7 @@ async def made(admin: AIOKafkaAdminClient, topic: str) -> str:
 
 
 async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
-    """Under many keys: all partitions get some."""
+    """Publish under many keys, so that all partitions get records."""
     await publish(
         settings,
         [Outgoing(topic, b"%d" % n, b"%06d" % n, []) for n in range(begin, begin + count)],
@@ -70,7 +70,7 @@ def all_of(seen: RecordedValues, begin: int, end: int) -> bool:
 
 
 async def recreate(admin: AIOKafkaAdminClient, topic: str) -> None:
-    """Delete it, and make another one under its name (unless a client's question has)."""
+    """Delete a topic, and create it again (unless a client's request has)."""
     await admin.delete_topics([topic])
 
     async def made() -> bool:
@@ -110,7 +110,7 @@ async def test_new_partitions_are_read_from_their_beginning(
 
 
 @pytest.mark.parametrize("count", [20, 300], ids=["shorter", "outgrown"])
-async def test_a_topic_made_anew_while_nobody_looks_is_read_whole(
+async def test_a_topic_recreated_while_stopped_is_read_completely(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
@@ -124,7 +124,7 @@ async def test_a_topic_made_anew_while_nobody_looks_is_read_whole(
     await recreate(admin, made)
     await publish_numbers(settings, made, 1000, count)
     # The brokers forget what a deleted topic's groups have committed, unless a member commits
-    # once more before it hears of it: as here.
+    # once more before it sees that: as here.
     await commit_as_before(settings, made, first)
     async with member(settings, made, second.handle):
         await eventually(partial(all_of, second, 1000, 1000 + count))
@@ -148,7 +148,7 @@ async def commit_as_before(settings: Settings, topic: str, seen: RecordedValues)
         await consumer.commit({here: Position(100, "0" * 32).to_commit()})
 
 
-async def test_a_topic_made_anew_while_it_runs_is_read_whole(
+async def test_a_topic_recreated_while_running_is_read_completely(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
@@ -162,18 +162,18 @@ async def test_a_topic_made_anew_while_it_runs_is_read_whole(
         started = time.monotonic()
         await publish_numbers(settings, made, 1000, 300)
         await eventually(partial(all_of, seen, 1000, 1300), deadline=SEEN_WITHIN + SLACK)
-        print(f"the topic made anew was read after {time.monotonic() - started:.1f} s")
+        print(f"the recreated topic was read after {time.monotonic() - started:.1f} s")
         capsys.readouterr()
         await publish_numbers(settings, made, 1300, 10)
         await eventually(partial(all_of, seen, 1300, 1310))
 
 
 async def delete_before(admin: AIOKafkaAdminClient, topic: str, offset: int) -> None:
-    """What retention does, at a moment of the test's choice."""
+    """Delete records, as retention does."""
     await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=offset)})
 
 
-async def test_what_retention_took_before_the_start_is_told(
+async def test_records_deleted_by_retention_before_the_start_are_reported(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
@@ -194,14 +194,14 @@ async def test_what_retention_took_before_the_start_is_told(
 
 
 @pytest.mark.parametrize("by", ["group", "others"])
-async def test_what_retention_takes_while_it_runs_is_told(
+async def test_records_deleted_by_retention_while_running_are_reported(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
     by: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The partition is full and paused; what it has not fetched goes. What it has stays."""
+    """The partition is full and paused; records that are not fetched yet are deleted."""
     seen, proceed, metrics = RecordedValues(), asyncio.Event(), Metrics()
 
     async def wait(partition: TopicPartition, records: list) -> None:

@@ -1,4 +1,4 @@
-"""Faults of the second kind: nothing dies, something is wrong. Every figure is exact in the end.
+"""Disturbances without crashes: every figure is exact in the end.
 
 Statements are cancelled at random, PostgreSQL times them out, every second recorder's clock is 32
 days ahead, and the topics grow while records pour in; besides, recorders are killed, frozen and
@@ -36,7 +36,7 @@ _CANCEL = text(
 
 
 class Faults:
-    """What is done to PostgreSQL and Kafka while a round goes on."""
+    """The disturbances of PostgreSQL and Kafka during a round."""
 
     def __init__(self, url: str, bootstrap: str, topics: TopicSet) -> None:
         self._url = url
@@ -56,14 +56,14 @@ class Faults:
             await task
 
     async def statements_time_out(self, _crew: Crew) -> AsyncIterator[None]:
-        """Sessions that begin now have a statement_timeout that larger batches do not meet."""
+        """New sessions have a statement_timeout that is too short for larger batches."""
         await asyncio.to_thread(self._limit_statements, "SET statement_timeout = '5ms'")
         yield
         await asyncio.sleep(2)  # while nothing, or little, is recorded
         await asyncio.to_thread(self._limit_statements, "RESET statement_timeout")
 
     async def topics_grow(self, crew: Crew) -> AsyncIterator[None]:
-        """By half; keys move to other partitions in the middle of the round."""
+        """Add half as many partitions, so keys move to other partitions during the round."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
         await admin.start()
         names = ("detections", "notifications", "authentications")
@@ -74,7 +74,7 @@ class Faults:
         finally:
             await admin.close()
         yield
-        await crew.renew()  # new members ask for the partitions at once
+        await crew.renew()  # new members get the partitions at once
 
     async def _cancel(self) -> None:
         database = open_database(self._url)
@@ -87,7 +87,7 @@ class Faults:
             await database.close()
 
     def _limit_statements(self, setting: str) -> None:
-        """From another database, whose sessions have no limit."""
+        """Run a statement from another database, whose sessions have no limit."""
         name = make_url(self._url).database
         other = make_url(self._url).set(database="postgres")
         for statement in (

@@ -1,7 +1,7 @@
 """Every topic of the recorder, with records made to hurt: through the decoding into real SQL.
 
 Whatever a record says, the recorder goes on: it is counted or a dead letter, the good ones beside
-it are counted, and `verify` comes to the same figures by its own way.
+it are counted, and `verify` computes the same figures independently.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Scene(Rig):
         self.good = dict.fromkeys(TOPICS, 0)
 
     def whole(self, topic: str, udid: str) -> dict[str, Any]:
-        """A message that is right."""
+        """A valid message."""
         device = {"udid": udid, "token_push": "t", "id_connector": 7, "name": "iOS"}
         at = int(NOW.timestamp()) * 1000
         if topic == AUTHENTICATIONS:
@@ -83,7 +83,7 @@ class Scene(Rig):
         return {"id": str(uuid.uuid4()), **ids, "device": device, "detected_at": at}
 
     async def write(self, topic: str, raw: list[tuple[bytes, int | None]]) -> None:
-        """The records, each between good ones, by a recorder that is new."""
+        """Record them, each between valid records, by a new recorder."""
         written = self.written[topic]
         begin = len(written)
         for value, timestamp in raw:
@@ -137,7 +137,9 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_recorder_goes_on(runner: asyncio.Runner, database_url: str, topic: str) -> None:
+def test_the_recorder_continues_after_random_records(
+    runner: asyncio.Runner, database_url: str, topic: str
+) -> None:
     context = opened(database_url)
     scene = runner.run(context.__aenter__())
 

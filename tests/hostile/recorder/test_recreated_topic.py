@@ -31,7 +31,7 @@ CATCH_UP = 60.0
 
 
 class Recorded(NamedTuple):
-    """How many records SQL has of the topics that there are now, and their ids."""
+    """The number of records that SQL has of the present topics, and the topics' ids."""
 
     records: int
     ids: frozenset[str]
@@ -58,7 +58,7 @@ def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
 
 
 async def recreate(admin: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Delete them, and make others under their names (unless a client's question has)."""
+    """Delete the topics, and create them again (unless a client's request has)."""
     await admin.delete_topics(names)
 
     async def is_deleted() -> bool:
@@ -93,7 +93,7 @@ async def has_logged(recorder: Command) -> bool:
 
 
 def some(flood: Flood, size: int) -> list[Message]:
-    """Records of all three topics."""
+    """Publish records to all three topics."""
     made = [*flood.detections(10 * size), *flood.notifications(2 * size)]
     return [*made, *flood.authentications(size)]
 
@@ -141,10 +141,10 @@ async def test_counters_and_traces_are_exact(
         await recorder.stop()
         await recreate(admin, names)
         count = await publish(kafka_bootstrap, topic_prefix, some(flood, size))
-        await assert_verify_says_why_not(rig, names)
+        await assert_verify_reports_recreation(rig, names)
         recorder = rig.recorder()
     recorded = partial(has_recorded, database, recorder, count, first)
-    await eventually(recorded, deadline=CATCH_UP, what="the topics made anew are recorded")
+    await eventually(recorded, deadline=CATCH_UP, what="the recreated topics are recorded")
     assert await has_logged(recorder)
     await assert_written(database, flood.expected)
     await recorder.stop()
@@ -158,8 +158,8 @@ async def assert_verify_agrees(rig: Rig, names: list[str]) -> None:
         assert f"another topic {name} was recorded before this one" in verify.output
 
 
-async def assert_verify_says_why_not(rig: Rig, names: list[str]) -> None:
-    """What SQL has recorded is of topics that are no more: there is nothing to compare with."""
+async def assert_verify_reports_recreation(rig: Rig, names: list[str]) -> None:
+    """SQL has recorded topics that no longer exist, so there is nothing to compare with."""
     verify = rig.start("verify")
     assert await verify.ended() == 1, verify.output
     for name in names:

@@ -1,4 +1,4 @@
-"""A recorder whose clock is 32 days ahead, or behind: it deletes nothing, and says so."""
+"""A recorder whose clock is 32 days ahead, or behind: it deletes nothing, and logs that."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -99,7 +99,7 @@ async def test_a_campaign_of_900_kb(
 async def test_a_large_campaign_at_many_beacons(
     rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
 ) -> None:
-    """What a process remembers of the index held its content once a beacon."""
+    """The cache of the index had a copy of the content for each beacon."""
     beacons = 1000 if FULL else 150
     neighbours = Neighbours()
     far = neighbours.spread(beacons, format="html", template=None, html="x" * 900_000)

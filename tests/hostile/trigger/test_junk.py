@@ -15,7 +15,7 @@ from tests.hostile.trigger.neighbours import Neighbours, Scene
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 ROUNDS = 4  # as test_bulk: other tests run on the same processors
 INVENTED = 60_000 if FULL else 12_000
-RUN = 1000  # DEAD_LETTER_RUN's default, and more than any phone needs to be heard
+RUN = 1000  # DEAD_LETTER_RUN's default, and more than any phone needs to be understood
 
 IN_FLIGHT_BYTES = 32 * MIB
 # In flight, and as much again for what Python, aiokafka and the sockets hold of it.
@@ -30,7 +30,7 @@ def junk(udid: str, minor: int = 2) -> Message:
 
 
 def invented(count: int) -> list[Message]:
-    """Such detections, each by a phone of its own."""
+    """Such detections, each by another phone."""
     return [junk(f"phone {time.time()} {number}") for number in range(count)]
 
 

@@ -25,12 +25,12 @@ _BODIES = {
 
 # Of the account itself: a session is enough.
 OWN = ("DELETE /auth", "PUT /profile/password")
-# They ask, and change nothing.
+# POST operations that change nothing.
 QUESTIONS = ("POST /lieu/{id}/campaign/{uid}/explain",)
 
 
 class Operation(NamedTuple):
-    """A method and the template of a path below /v2, with a body that is good."""
+    """A method and the template of a path below /v2, with a valid body."""
 
     method: str
     path: str
@@ -45,7 +45,7 @@ class Operation(NamedTuple):
 
 
 def operations(app: FastAPI) -> list[Operation]:
-    """All but signing in."""
+    """All operations except signing in."""
     found = []
     for path, methods in document(app, "0")["paths"].items():
         for method, definition in methods.items():

@@ -11,7 +11,7 @@ from catalog.database import Database
 
 @contextmanager
 def counted(database: Database) -> Iterator[list[str]]:
-    """The statements that are executed meanwhile, but for the beginnings of transactions."""
+    """The statements that are executed within the context, without BEGIN."""
     statements: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:

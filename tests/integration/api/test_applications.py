@@ -1,4 +1,4 @@
-"""Applications, as a file brings them and the interface tells them."""
+"""Applications, as a file loads them and the interface returns them."""
 
 import json
 

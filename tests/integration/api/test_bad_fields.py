@@ -11,7 +11,7 @@ from tests.integration.api.refusals import error_body
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """What is refused is refused before SQL is asked."""
+    """A request is refused before SQL is queried."""
     return sqlite_url
 
 
@@ -139,7 +139,7 @@ async def test_every_bad_field_is_named(
         ("PUT", "/crm/1", "test"),
     ],
 )
-async def test_what_is_required(
+async def test_required_fields_are_named(
     api: Harness, owner: Headers, venue: int, method: str, path: str, required: str
 ):
     body = error_body(await api.call(method, path.format(venue=venue), owner, {}), 400)

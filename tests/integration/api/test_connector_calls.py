@@ -52,7 +52,7 @@ def past(number: int, **fields: object) -> PastCall:
 async def write(
     api: Harness, settings: Settings, company_id: int, calls: Sequence[PastCall]
 ) -> None:
-    """As the role does: what is in hand is written when it stops."""
+    """As the role does: collected calls are written when it stops."""
     calls_made = CallHistoryWriter(
         redis=api.stores.redis, prefix=settings.redis_prefix, deadline=5.0, metrics=Metrics()
     )
@@ -70,7 +70,7 @@ async def history(api: Harness, owner: Headers) -> dict:
 
 
 async def report(api: Harness, settings: Settings, company_id: int, outcomes: str) -> None:
-    """Of calls: 1 for a failure."""
+    """Report the outcomes of calls: 1 for a failure."""
     breakers = RedisBreakers(
         redis=api.stores.redis, prefix=settings.redis_prefix, policy=POLICY, deadline=5.0
     )
@@ -84,7 +84,7 @@ async def test_nothing_yet(api: Harness, owner: Headers):
     assert await history(api, owner) == {"breaker": closed, "calls": []}
 
 
-async def test_calls_of_ones_own_company_the_newest_first(
+async def test_the_calls_of_the_company_newest_first(
     api: Harness, owner: Headers, settings: Settings
 ):
     other = await api.account()
@@ -133,8 +133,8 @@ async def test_the_breaker(api: Harness, owner: Headers, settings: Settings):
     assert (await history(api, owner))["breaker"]["state"] == "half_open"
 
 
-async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
-    """What cannot be written is dropped and counted; the next is written again."""
+async def test_the_role_continues_without_redis(own_redis: RedisServer):
+    """Calls that cannot be written are dropped and counted; later calls are written."""
     redis = connect_redis(own_redis.url, timeout=0.5)
     metrics = Metrics()
     calls_made = CallHistoryWriter(redis=redis, prefix="t:", deadline=0.5, metrics=metrics)
@@ -161,7 +161,7 @@ async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
     await redis.aclose()
 
 
-async def test_without_redis_it_is_said(
+async def test_without_redis_the_answer_is_503(
     own_redis: RedisServer, settings: Settings, passwords: Passwords
 ):
     changed = settings.model_copy(update={"redis_url": SecretStr(own_redis.url)})

@@ -41,7 +41,7 @@ async def store(api: Harness, owner: Headers, bodies: Bodies, url: str, **fields
 
 
 async def tried(api: Harness, owner: Headers) -> dict[str, Any]:
-    """What the test tells, which never holds a secret."""
+    """The answer of the trial, which never contains a secret."""
     trial = await api.call("POST", "/connector/test", owner)
     assert trial.status_code == 200, trial.text
     text = json.dumps(trial.json(), ensure_ascii=False)
@@ -50,7 +50,7 @@ async def tried(api: Harness, owner: Headers) -> dict[str, Any]:
     return dict(trial.json())
 
 
-async def test_what_is_sent_and_what_comes_back(api: Harness, owner: Headers, bodies: Bodies):
+async def test_the_request_and_the_reply_are_shown(api: Harness, owner: Headers, bodies: Bodies):
     async with serving(content()) as service:
         await store(api, owner, bodies, service.url("/offers"))
         trial = await tried(api, owner)
@@ -117,7 +117,7 @@ async def test_a_service_that_repeats_the_url(api: Harness, owner: Headers, bodi
     assert "x-token=*****" in trial["reply"]["body"]
 
 
-async def test_what_is_shown_is_bounded(api: Harness, owner: Headers, bodies: Bodies):
+async def test_the_shown_reply_is_bounded(api: Harness, owner: Headers, bodies: Bodies):
     many: dict[str, Any] = {f"x_{number}": "y" * 300 for number in range(150)}
     long = CONTENT | {"template": "é" * 8_000, "title": "t" * 9_000}
     async with serving(replying(200, long, **many)) as service:
@@ -144,7 +144,7 @@ async def test_nothing_is_kept_and_no_one_else_is_called(api: Harness, bodies: B
     assert past["breaker"]["calls"] == 0
 
 
-async def test_it_is_about_the_companys_own_campaign(api: Harness, bodies: Bodies):
+async def test_only_a_campaign_of_the_company_can_be_tested(api: Harness, bodies: Bodies):
     ours = await Holder(api, await api.account()).fill(bodies)
     theirs = await Holder(api, await api.account()).fill(bodies)
     for holder in (theirs, ours):
@@ -169,7 +169,7 @@ async def test_without_a_connector(api: Harness, owner: Headers, bodies: Bodies)
 
 
 async def test_a_company_whose_name_is_anothers_id(api: Harness, bodies: Bodies):
-    """The company is known by its id, whatever names say."""
+    """The company is found by its id, not by a name."""
     ours = await api.account()
     number = (await api.call("GET", "/profile", ours)).json()["company"]["id"]
     async with serving(content()) as service, serving(content()) as other:
@@ -191,7 +191,7 @@ async def rename(api: Harness, owner: Headers, name: str) -> None:
 
 
 class Gated:
-    """Services that answer when they may."""
+    """A service that answers when the test permits it."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()

@@ -94,7 +94,9 @@ async def test_with_names_also_of_what_is_deleted(
     ]
 
 
-async def test_of_ones_own_devices_alone(api: Harness, settings: Settings, owner: Headers):
+async def test_only_decisions_about_devices_of_the_company(
+    api: Harness, settings: Settings, owner: Headers
+):
     await device_of(api, owner)
     number = await number_of(api, owner)
     assert (await api.call("GET", f"/crm/{number}/decisions", owner)).json() == []
@@ -108,7 +110,7 @@ async def test_of_ones_own_devices_alone(api: Harness, settings: Settings, owner
         assert (answer.status_code, answer.json()["message"]) == (404, "no such device")
 
 
-async def test_a_redis_that_is_away_is_told(
+async def test_a_redis_that_is_down_is_reported(
     settings: Settings, passwords: Passwords, own_redis: RedisServer
 ):
     changed = {"redis_url": SecretStr(own_redis.url), "redis_timeout": 1.0}

@@ -1,4 +1,4 @@
-"""The document's examples are what it says they are, and its operations have plain names."""
+"""The examples match the document's schemas, and its operations have plain names."""
 
 import re
 from importlib.resources import files

@@ -34,7 +34,7 @@ async def owner(api: Harness) -> Headers:
 
 @pytest.fixture
 async def paths(api: Harness, owner: Headers, bodies: Bodies) -> list[str]:
-    """Those of records that hold nothing but what they must."""
+    """The answers of records with only required fields."""
     nothing = dict.fromkeys(OPTIONAL)
     venue = (await api.call("POST", "/region", owner, bodies.venue(**nothing))).json()["id"]
     beacon = bodies.beacon(**nothing)
@@ -74,7 +74,7 @@ async def paths(api: Harness, owner: Headers, bodies: Bodies) -> list[str]:
 
 
 def nulls(node: Any, name: str = "") -> Iterator[str]:
-    """The names of what is null in an answer."""
+    """The names of null fields in an answer."""
     if node is None:
         yield name
     elif isinstance(node, dict):
@@ -95,8 +95,8 @@ async def test_no_text_is_null(api: Harness, owner: Headers, paths: list[str]):
     assert seen == MAY_BE_NULL
 
 
-async def test_what_was_read_can_be_sent_back(api: Harness, owner: Headers, paths: list[str]):
-    """And changes nothing of what is kept."""
+async def test_an_answer_can_be_sent_back_unchanged(api: Harness, owner: Headers, paths: list[str]):
+    """Sending an answer back changes nothing."""
 
     async def kept() -> list[Any]:
         async with api.database.read() as session:

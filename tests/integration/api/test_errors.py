@@ -10,7 +10,7 @@ UNCHECKED: dict[str, str] = {"content-type": "application/json"}
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """What is refused is refused before SQL is asked."""
+    """A request is refused before SQL is queried."""
     return sqlite_url
 
 

@@ -96,7 +96,7 @@ async def test_the_reason_the_values_and_the_next_moment(explained: CampaignToEx
     ]
 
 
-async def test_now_when_nothing_is_asked(explained: CampaignToExplain):
+async def test_now_when_nothing_is_requested(explained: CampaignToExplain):
     result = await explained.result()
     assert abs(datetime.fromisoformat(result["at"]).timestamp() - time.time()) < 60
     assert result["claim"] is None
@@ -165,7 +165,9 @@ async def test_a_claim_of_the_device(explained: CampaignToExplain, settings: Set
     assert (await explained.result(at=OPEN, udid="another"))["claim"] is None
 
 
-async def test_reading_is_enough_and_a_device_needs_its_own_level(explained: CampaignToExplain):
+async def test_reading_campaigns_is_enough_but_a_device_needs_its_level(
+    explained: CampaignToExplain,
+):
     company = await company_of(explained)
     reader = await explained.api.account(company, campaign=1, crm=0)
     assert (await explained.explain(reader, at=OPEN)).status_code == 200
@@ -188,7 +190,7 @@ async def test_another_companys_records_do_not_exist(explained: CampaignToExplai
     assert (await theirs.explain(at=OPEN)).status_code == 404
 
 
-async def test_what_is_wrong_is_named(explained: CampaignToExplain):
+async def test_bad_parameters_are_named(explained: CampaignToExplain):
     refused = await explained.explain(at="Saturday", beacon="desk", proximity="close", udid="")
     assert refused.status_code == 400
     assert set(refused.json()["fields"]) == {"at", "beacon", "proximity", "udid"}

@@ -70,7 +70,7 @@ async def test_a_person_is_forgotten(api: Harness, owner: Headers):
         assert again.status_code == 404
 
 
-async def test_the_audit_names_nobody(api: Harness, owner: Headers):
+async def test_the_audit_names_no_erased_device(api: Harness, owner: Headers):
     number = await person(api, owner)
     await api.call("DELETE", f"/crm/{number}", owner)
     (entry,) = (await api.call("GET", "/audit", owner)).json()
@@ -106,7 +106,9 @@ async def test_many_traces_go_in_short_transactions(
         (TopicRetention(False), ("unknown", None)),
     ],
 )
-def test_what_kafka_keeps(expected: TopicRetention, shown: tuple[str, str | None]):
+def test_the_retention_of_kafka_is_reported(
+    expected: TopicRetention, shown: tuple[str, str | None]
+):
     held = shown_held(DeviceData(DeviceRows(), 0, expected), NOW)
     assert (held["kafka"], held["kafka_until"]) == shown
 
@@ -117,7 +119,7 @@ async def test_without_redis_the_person_stays(
     own_redis: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Redis dies after SQL was told to delete; later the rest of the traces goes."""
+    """Redis dies after SQL has deleted rows; a retry deletes the other traces."""
     changed = {"redis_url": SecretStr(own_redis.url), "redis_timeout": 1.0}
     await make_schema(settings.database_url.get_secret_value())
     async with harness(settings.model_copy(update=changed), passwords) as api:

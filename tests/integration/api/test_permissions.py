@@ -79,7 +79,7 @@ async def test_every_operation_needs_a_session(api: Harness):
             assert answer.json() == (expected | {"fields": fields} if fields else expected)
 
 
-async def test_what_is_ones_own_needs_no_level(api: Harness):
+async def test_operations_on_the_own_account_need_no_level(api: Harness):
     for operation in operations(api.app):
         if str(operation) in OWN:
             holder = await api.account(None, **dict.fromkeys(AREAS, 0))

@@ -24,7 +24,7 @@ async def venue(api: Harness, owner: Headers, bodies: Bodies) -> int:
 
 
 async def fill(api: Harness, owner: Headers, bodies: Bodies, venue: int) -> None:
-    """One more of everything, tied to each other."""
+    """Create one more record of each kind, linked to each other."""
     beacon = bodies.beacon(tags=[{"name": bodies.venue()["name"]}, "same"])
     made = await api.call("POST", f"/region/{venue}/beacon", owner, beacon)
     fence = await api.call("POST", f"/region/{venue}/geofencing", owner, bodies.geofence())

@@ -26,7 +26,7 @@ def tailed(company: int, venue: str, reason: str, *campaigns: CampaignOutcome) -
     return TailedDecision(at, at, company, venue, "Desk", 2, reason, list(campaigns), 0)
 
 
-async def test_what_was_passed_on(api: Harness, owner: Headers):
+async def test_forwarded_decisions_are_answered(api: Harness, owner: Headers):
     company = await company_of(api, owner)
     store = TailStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
     sent = CampaignOutcome(4, "Books", "granted")
@@ -57,7 +57,7 @@ async def test_what_was_passed_on(api: Harness, owner: Headers):
     assert theirs.json()["decisions"] == []
 
 
-async def test_what_is_not_accepted_is_said(api: Harness, owner: Headers):
+async def test_bad_parameters_are_named(api: Harness, owner: Headers):
     for query in ("after=1", "after=$", "reason=bad", "campaign=0"):
         refused = await api.call("GET", f"/realtime/decisions?{query}", owner)
         field = query.partition("=")[0]

@@ -1,4 +1,4 @@
-"""Records are made, read, changed and deleted as the interface says."""
+"""Records are created, read, changed and deleted."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ async def test_a_campaign_may_target_by_triple(
     assert created["beacons"] == [beacon]
 
 
-async def test_deleting_a_venue_takes_all_of_it(
+async def test_deleting_a_venue_deletes_its_records(
     api: Harness, owner: Headers, bodies: Bodies, venue: int
 ):
     inside = {

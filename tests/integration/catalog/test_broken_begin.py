@@ -1,4 +1,4 @@
-"""A transaction whose BEGIN is cancelled leaves nothing behind for whoever has the connection next.
+"""A transaction whose BEGIN is cancelled leaves nothing on the pooled connection.
 
 asyncpg goes on believing that the transaction stands, and would make a savepoint of the next one,
 in no transaction: "SAVEPOINT can only be used in transaction blocks".

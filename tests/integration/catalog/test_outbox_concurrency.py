@@ -61,7 +61,7 @@ async def test_a_tag_meets_a_beacon_of_another_transaction(
 
 @asynccontextmanager
 async def deleting(database: Database, model: Any, key: int) -> AsyncIterator[asyncio.Task[None]]:
-    """A deletion that another transaction keeps waiting; committed when the block ends."""
+    """A deletion that waits for another transaction; committed when the block ends."""
 
     async def waits() -> bool:
         async with database.read() as session:

@@ -1,4 +1,4 @@
-"""What `proximity check --json` says, and ports that are free for it to try."""
+"""The output of `proximity check --json`, and free ports for its checks."""
 
 import json
 import socket
@@ -18,6 +18,6 @@ def ports() -> dict[str, str]:
 
 
 def findings_of(done: Any) -> dict[str, tuple[str, str]]:
-    """State and words of each finding."""
+    """The state and the result of each finding."""
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return {f"{row['part']} {row['what']}": (row["state"], row["told"]) for row in rows}

@@ -30,7 +30,7 @@ class Proximity:
     def __call__(
         self, *arguments: str, given: bytes | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run it to its end."""
+        """Run the command to its end."""
         done = subprocess.run(
             [sys.executable, "-m", "engine.cli", *arguments],
             cwd=Path(__file__).parents[3],
@@ -45,7 +45,7 @@ class Proximity:
         )
 
     def write(self, name: str, content: bytes) -> str:
-        """A file for the command; its path."""
+        """Write a file for the command. Returns its path."""
         path = self._directory / name
         path.write_bytes(content)
         return str(path)
@@ -57,7 +57,7 @@ class Proximity:
             producer.list_topics(self.topic_prefix + name, timeout=10.0)
 
     async def records(self, name: str) -> list[Any]:
-        """Everything on a topic now, in order of partition and offset."""
+        """All records of a topic, in order of partition and offset."""
         topic = self.topic_prefix + name
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")

@@ -49,7 +49,7 @@ async def test_all_is_well(
         assert found[f"Kafka group {topic_prefix}{role}"] == ("ok", "read")
     for right in ("Redis version", "Redis clock", "SQL migrations", "SQL rights", "SQL clock"):
         assert found[right][0] == "ok", found
-    # It is looked at, and not made.
+    # It is checked, and not created.
     assert topic_prefix + "dead-letters" not in admin.list_topics(timeout=10).topics
     table = proximity("check")
     assert table.stdout.splitlines()[0].split() == ["state", "part", "what", "found"]
@@ -113,14 +113,14 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
 
 
 @pytest.mark.parametrize("published", ["for trying out only", "a long random passphrase"])
-async def test_a_secret_that_everybody_knows(published: str) -> None:
+async def test_a_published_secret_is_reported(published: str) -> None:
     given = settings(secret_key=SecretStr(f"{published}, an older one of ours"))
     found = {each.subject: each for each in await check_process(given)}
     assert found["SECRET_KEY"].state is State.WARNING
     assert "choose your own" in found["SECRET_KEY"].result
 
 
-async def test_what_the_process_needs() -> None:
+async def test_the_requirements_of_the_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         given = settings().model_copy(

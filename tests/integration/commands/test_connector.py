@@ -67,7 +67,7 @@ class Command:
         return await asyncio.to_thread(command, "connector", what, *arguments)
 
     async def changes(self) -> int:
-        """How many notes for the index wait."""
+        """The number of rows in the outbox."""
         database = open_database(self._url)
         try:
             async with database.write.begin() as session:
@@ -96,7 +96,7 @@ def document(url: str, **fields: Any) -> bytes:
 
 
 async def run(command: Command, answer: Answer, *arguments: str, **fields: Any) -> Any:
-    """Load the catalog, then test the connector against a service that answers so."""
+    """Load the catalog, then test the connector with a service that gives this answer."""
     async with serving(answer) as service:
         url = fields.pop("url", service.url("/content"))
         await command.load(document("https://service.invalid/", **fields))
@@ -154,7 +154,7 @@ async def test_a_failure_shows_what_came(command: Command, answer: Answer, expec
         ("Museum", {"url": "http://connector.invalid/"}, "connector_unreachable: "),
     ],
 )
-async def test_what_cannot_be_called(
+async def test_services_that_cannot_be_called(
     command: Command, company: str, fields: dict[str, Any], expected: str
 ) -> None:
     done, received = await run(command, content(), company, **fields)
@@ -173,7 +173,7 @@ async def test_another_key(command: Command) -> None:
 NEW = "another passphrase entirely"
 
 
-async def test_rekey_lets_the_old_key_go(command: Command) -> None:
+async def test_after_rekey_the_old_key_is_not_needed(command: Command) -> None:
     async with serving(content()) as service:
         await command.load(document("https://service.invalid/"))
         await command.store(service.url("/content"))
@@ -192,7 +192,7 @@ async def test_rekey_lets_the_old_key_go(command: Command) -> None:
         assert "webhook-signature" in service.received[0].headers
 
 
-async def test_rekey_names_whom_it_cannot_read(command: Command) -> None:
+async def test_rekey_names_the_companies_it_cannot_read(command: Command) -> None:
     await command.load(document("https://service.invalid/"))
     command.key = NEW
     done = await command(what="rekey")

@@ -1,4 +1,4 @@
-"""`proximity device`: what became of one device, for people and for programs."""
+"""`proximity device`: the decisions about one device, for people and for programs."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def keep(redis_url: str, udid: str) -> None:
     await redis.aclose()
 
 
-async def test_a_device_that_is_asked_about(
+async def test_a_device_that_is_queried(
     proximity: Proximity, embedded_redis_url: str, sqlite_url: str
 ):
     if FULL:

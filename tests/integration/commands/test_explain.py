@@ -111,7 +111,7 @@ async def test_for_programs(writer: Writer, proximity: Proximity):
     ]
 
 
-async def test_a_beacon_that_nobody_has(writer: Writer, proximity: Proximity):
+async def test_an_unknown_beacon(writer: Writer, proximity: Proximity):
     await writer.rebuild()
     done = await explain(proximity)
     assert done.returncode == 0
@@ -125,7 +125,9 @@ async def test_a_beacon_that_nobody_has(writer: Writer, proximity: Proximity):
     )
 
 
-async def test_what_it_cannot_do(writer: Writer, proximity: Proximity, tmp_path: Path):
+async def test_bad_arguments_and_outages_are_errors(
+    writer: Writer, proximity: Proximity, tmp_path: Path
+):
     done = await explain(proximity)
     assert done.returncode == 1
     assert done.stderr.startswith("proximity: Redis has no index yet")

@@ -1,4 +1,4 @@
-"""`proximity forget`: one device goes, and nothing of any other."""
+"""`proximity forget`: the data of one device are deleted, and of no other."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -83,7 +83,7 @@ async def _rows(url: str, device_id: int) -> list[int]:
     return [count or 0 for count in counts]
 
 
-def test_one_device_goes_and_nothing_of_another(
+def test_one_device_is_erased_and_nothing_of_another(
     estate: Estate, database_url: str, redis_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def left() -> list[list[int]]:

@@ -46,7 +46,7 @@ def kafka() -> Iterator[SecuredKafkaServer]:
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_what_is_right_works(
+def test_correct_settings_work(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str, protocol: str
 ) -> None:
     settings = {"security_protocol": protocol}
@@ -94,7 +94,7 @@ def test_a_login_by_scram_works(
         ("SSL", "SSL", {}, "is refused (unable to get local issuer certificate): check PROX"),
     ],
 )
-def test_what_is_wrong_is_named_with_where_to_look(
+def test_a_wrong_setting_is_named(
     tmp_path: Path,
     kafka: SecuredKafkaServer,
     topic_prefix: str,
@@ -148,7 +148,7 @@ def test_an_address_where_no_kafka_is(tmp_path: Path, topic_prefix: str) -> None
     _, _, error = publish(tmp_path, "127.0.0.1:1", topic_prefix)
     assert "127.0.0.1:1 refuses connections: check the port" in error
     _, _, error = publish(tmp_path, "no-such-host.invalid:9092", topic_prefix)
-    assert "the name no-such-host.invalid is not known" in error
+    assert "the host name no-such-host.invalid does not resolve" in error
     with listening() as where:
         # Silence may be that of a broker that is just starting: the deadline is waited for.
         _, _, error = publish(tmp_path, where, topic_prefix, request_timeout="2")
@@ -194,7 +194,7 @@ async def test_a_token_that_the_broker_refuses(
     assert not any(token in done[2] for token in endpoint.granted)
 
 
-async def test_an_endpoint_that_gives_no_token(
+async def test_an_endpoint_without_a_token(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
     where = kafka.addresses[OAUTH]
@@ -202,7 +202,8 @@ async def test_an_endpoint_that_gives_no_token(
         settings = by_token(endpoint, secret="wrong")
         done = await asyncio.to_thread(publish, tmp_path, where, topic_prefix, **settings)
     assert done[:2] == (1, "")
-    assert f"{where} wants a token, and {endpoint.url} refuses the client 'engine' (401 " in done[2]
+    refused = f"{where} requires a token, and {endpoint.url} refuses the client 'engine' (401 "
+    assert refused in done[2]
     assert done[2].count("\n") == 1
 
 
@@ -238,7 +239,7 @@ async def test_connections_outlive_their_tokens(
             await publisher.close()
 
 
-def test_what_a_login_may_not_do(
+def test_missing_rights_of_a_login(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.addresses["PLAINTEXT"]})
@@ -274,7 +275,7 @@ def test_what_a_login_may_not_do(
     assert not [name for name in found if "transactional" in name]
 
 
-def test_what_exactly_once_needs_besides(
+def test_rights_that_exactly_once_needs(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.addresses["PLAINTEXT"]})
@@ -291,5 +292,5 @@ def test_what_exactly_once_needs_besides(
     assert found[f"Kafka transactional ids {ids['trigger']}*"] == ("ok", "write")
     lacking = ("bad", "this login may not write them, as exactly_once does")
     assert found[f"Kafka transactional ids {ids['connector']}*"] == lacking
-    # They are asked for, and not made: no broker keeps one, nor a topic for them.
+    # The ids are checked, and not created: no broker has one, nor a topic for them.
     assert "__transaction_state" not in admin.list_topics(timeout=10).topics

@@ -1,4 +1,4 @@
-"""`proximity tail`: what it shows, and that it goes when it is told to."""
+"""`proximity tail`: what it shows, and that it ends at a signal."""
 
 import asyncio
 import itertools
@@ -57,7 +57,7 @@ class Tail:
         )
 
     async def watching(self) -> tuple[str, TailFilter]:
-        """What it says that it wants."""
+        """The filter that the command has registered."""
         assert self.process.stderr is not None
         assert self.process.stderr.readline() == "watching; Ctrl-C ends\n"
         ((name, wanted),) = (await self.store.watchers()).items()
@@ -112,7 +112,7 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
 
 
 async def test_when_too_many_watch_already(proximity: Proximity, store: TailStore):
-    """It would be shown nothing, and not know why."""
+    """It would show nothing, without a reason."""
     others = [str(number) for number in range(8)]
 
     async def watch() -> None:
@@ -130,7 +130,7 @@ async def test_when_too_many_watch_already(proximity: Proximity, store: TailStor
     await store.forget(others)
 
 
-def test_what_it_cannot_do(proximity: Proximity, tmp_path: Path):
+def test_a_bad_reason_and_an_outage_are_errors(proximity: Proximity, tmp_path: Path):
     done = proximity("tail", "--reason", "bored")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "outside_hours" in done.stderr

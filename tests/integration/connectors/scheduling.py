@@ -63,7 +63,7 @@ def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> E
 async def caller(
     guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = AMPLE
 ) -> AsyncIterator[ServiceCaller]:
-    """A caller that closes what it opened."""
+    """A caller that is closed at the end."""
     context = ssl_context or client_context()
     one = ServiceCaller(egress=guard or egress(), ssl_context=context, limits=limits)
     try:
@@ -73,7 +73,7 @@ async def caller(
 
 
 class RunningScheduler:
-    """A scheduler that runs; `results` by the call's id."""
+    """A running scheduler; `results` by the call's id."""
 
     def __init__(self, scheduler: CallScheduler, breakers: BreakerClient) -> None:
         self.running = asyncio.create_task(scheduler.run())

@@ -84,7 +84,7 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
         writing(b""),
     ],
 )
-async def test_what_is_not_http_or_breaks_off(answer: Any) -> None:
+async def test_replies_that_are_not_http_or_incomplete(answer: Any) -> None:
     async with serving(answer) as service, caller() as one:
         assert await fault_of(one, service.url()) is CallFault.UNREACHABLE
 
@@ -96,7 +96,7 @@ async def test_nobody_listens() -> None:
         assert await fault_of(one, url) is CallFault.UNREACHABLE
 
 
-async def test_a_service_that_answers_before_it_has_read_is_heard() -> None:
+async def test_a_reply_before_the_request_was_read_counts() -> None:
     refused = writing(b"HTTP/1.1 429 Slow\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")
     async with serving(refused) as service, caller() as one:
         call = call_to(service.url())
@@ -119,8 +119,8 @@ async def test_a_connection_that_was_hung_up_meanwhile_is_no_failure() -> None:
         assert service.connections == 5
 
 
-async def test_a_kept_connection_that_dies_under_the_request_is_replaced() -> None:
-    async def once_a_connection(_heard: ReceivedRequest, writer: Any) -> None:
+async def test_a_reused_connection_that_closes_during_the_request_is_replaced() -> None:
+    async def once_a_connection(_request: ReceivedRequest, writer: Any) -> None:
         if writer in served:
             writer.transport.abort()
             return
@@ -141,7 +141,7 @@ async def test_cookies_are_not_kept() -> None:
         assert all("cookie" not in received.headers for received in service.received)
 
 
-async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(content()) as proxy, serving(content()) as service, caller() as one:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url())

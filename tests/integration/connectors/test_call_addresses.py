@@ -1,4 +1,4 @@
-"""Where single calls go: names that change, several addresses, TLS for the name."""
+"""The addresses of single calls: names that change, several addresses, TLS for the name."""
 
 import ssl
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def tls(tmp_path: Path) -> Tls:
     return Tls(tmp_path)
 
 
-async def test_tls_is_verified_for_the_name_and_goes_to_the_checked_address(tls: Tls) -> None:
+async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(tls: Tls) -> None:
     seen: list[str | None] = []
     context = tls.server("shop.example")
     context.sni_callback = lambda _socket, name, _context: seen.append(name)

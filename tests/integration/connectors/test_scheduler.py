@@ -69,7 +69,7 @@ async def test_retry_after_beyond_freshness_is_the_end() -> None:
         assert len(service.received) == 1
 
 
-async def test_what_is_old_is_not_asked() -> None:
+async def test_old_calls_are_not_sent() -> None:
     async with serving(content()) as service, scheduling() as one:
         one.submit(call_to(service.url(), fresh=-1))
         await until_all(one, 1)
@@ -77,7 +77,7 @@ async def test_what_is_old_is_not_asked() -> None:
         assert service.received == []
 
 
-async def test_a_service_that_hangs_keeps_nobody_else_waiting() -> None:
+async def test_a_service_that_hangs_delays_no_other_company() -> None:
     limits = SchedulerLimits(company=8, in_all=32)
     slow = CallLimits(connect=5.0, call=5.0)
     async with (
@@ -108,7 +108,7 @@ async def test_ten_thousand_calls_of_one_company_do_not_delay_another() -> None:
         assert isinstance(one.results[other.id], Content)
 
 
-async def test_what_is_too_much_of_one_company_fails_at_once() -> None:
+async def test_calls_over_a_companys_limit_fail_at_once() -> None:
     limits = SchedulerLimits(company=4, in_all=16, unfinished=100)
     slow = CallLimits(connect=5.0, call=5.0)
     async with (
@@ -141,7 +141,7 @@ async def test_in_flight_is_bounded() -> None:
         assert (most, one.scheduler.unfinished) == (5, 0)
 
 
-async def test_what_drains_ends_and_what_waits_is_forgotten() -> None:
+async def test_running_calls_finish_and_waiting_calls_are_dropped() -> None:
     limits = SchedulerLimits(company=2, in_all=2)
     async with serving(content(after=0.1)) as service, scheduling(limits=limits) as one:
         jobs = [

@@ -48,7 +48,7 @@ async def test_the_breaker_spares_a_service_that_fails_and_finds_out_when_it_is_
         assert faults(one)["Content"] >= 19
 
 
-async def test_what_waits_for_an_open_breaker_ends_with_its_freshness() -> None:
+async def test_calls_waiting_for_an_open_breaker_expire() -> None:
     policy = BreakerPolicy(window=20, failures=10, pause=60.0)
     async with (
         serving(replying(500)) as service,
@@ -66,7 +66,7 @@ async def test_what_waits_for_an_open_breaker_ends_with_its_freshness() -> None:
 
 
 async def test_two_workers_find_out_once(redis_url: str) -> None:
-    """One learns it the hard way; the other, which never failed, does not call at all."""
+    """One process sees the failures; the other one, without failures, makes no calls."""
     policy = BreakerPolicy(window=20, failures=10, pause=30.0)
     redis = connect_redis(redis_url)
 

@@ -29,7 +29,7 @@ def _has_ended(pid: int) -> bool:
     return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
 
 
-def test_the_server_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
+def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _PARENT, tmp_path / "log"],
         stdin=subprocess.PIPE,
@@ -52,7 +52,7 @@ def test_a_server_that_does_not_heed_its_signal_is_killed(tmp_path: Path) -> Non
     assert not child.running
 
 
-def test_what_a_server_says_last_can_be_told(tmp_path: Path) -> None:
+def test_the_end_of_a_servers_log_can_be_reported(tmp_path: Path) -> None:
     child = ChildProcess(["sh", "-c", "echo one; echo two >&2"], log=tmp_path / "log")
     wait_until(lambda: not child.running, deadline=10, what="it has ended")
     child.stop()

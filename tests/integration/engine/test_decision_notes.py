@@ -1,4 +1,4 @@
-"""What the trigger notes of devices: each new outcome once, no repeats, at a bounded cost."""
+"""The decisions that a trigger stores: each new outcome once, no repeats, at a bounded cost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ def notes_of(trigger: PushedTrigger) -> DecisionNotes:
 
 
 async def written(trigger: PushedTrigger) -> DecisionStore:
-    """What is noted is written when the process ends, at the latest."""
+    """Collected decisions are written at the latest when the process ends."""
     task = asyncio.create_task(notes_of(trigger).run())
     await asyncio.sleep(0)
     await cancel([task])
@@ -48,7 +48,7 @@ async def written(trigger: PushedTrigger) -> DecisionStore:
 async def kept(
     trigger: PushedTrigger, udid: str = "phone", company: int = 1
 ) -> list[StoredDecision]:
-    """The oldest first."""
+    """The stored decisions, the oldest first."""
     store = await written(trigger)
     return (await store.read(DeviceKey(company, udid)))[::-1]
 
@@ -73,7 +73,7 @@ async def test_a_grant_and_what_follows_it_once(noting: PushedTrigger):
     ]
 
 
-async def test_each_beacon_and_each_outcome_is_news_once(noting: PushedTrigger):
+async def test_each_beacon_and_each_outcome_is_stored_once(noting: PushedTrigger):
     await noting.push(detection())
     for _ in range(3):
         await noting.push(detection(), far(), detection(minor=3), far(minor=3), detection(minor=99))
@@ -87,7 +87,7 @@ async def test_a_device_of_two_companies_has_two_lists(noting: PushedTrigger):
     assert await reasons(noting, company=2) == ["too_far"]
 
 
-async def test_after_the_next_grant_it_is_news_again(noting: PushedTrigger):
+async def test_after_the_next_grant_it_is_stored_again(noting: PushedTrigger):
     await noting.push(detection())
     await noting.push(detection(seconds=1))
     noting.now += 3601
@@ -106,7 +106,7 @@ async def test_a_claim_that_redis_denies_is_noted_as_throttled(noting: PushedTri
     assert found[1].campaigns == {"throttled": [1], "inactive": [2]}
 
 
-async def test_an_index_that_is_read_again_is_no_news(noting: PushedTrigger):
+async def test_an_index_that_is_read_again_changes_nothing(noting: PushedTrigger):
     await noting.push(detection())
     for seconds in range(1, 4):
         await noting.push(detection(seconds=seconds))
@@ -114,7 +114,7 @@ async def test_an_index_that_is_read_again_is_no_news(noting: PushedTrigger):
     assert await reasons(noting) == ["granted", "throttled"]
 
 
-async def test_what_goes_on_is_noted_now_and_then(noting: PushedTrigger):
+async def test_repeated_decisions_are_noted_at_intervals(noting: PushedTrigger):
     for minutes in (0, 10, 31, 40, 62, 93):
         noting.now = AT + minutes * 60
         await noting.push(far(seconds=minutes * 60))
@@ -135,7 +135,7 @@ async def test_a_flood_of_devices_costs_no_more_than_its_budget(noting: PushedTr
     assert await reasons(noting, "late") == ["granted"]
 
 
-async def test_of_large_batches_that_come_closely_some_are_looked_at(noting: PushedTrigger):
+async def test_of_large_batches_that_come_closely_some_are_checked(noting: PushedTrigger):
     await noting.push(*[far(udid="anna")] * 300)
     await noting.push(*[far(udid="ben")] * 300)
     await noting.push(*[far(udid="carl")] * 3)
@@ -163,7 +163,7 @@ async def test_where_nothing_is_to_be_kept_nothing_is(silent: PushedTrigger):
 
 
 class UnansweringStore(DecisionStore):
-    """As on a Redis that has stopped to answer, and then fails."""
+    """A store on a Redis that hangs, and then fails."""
 
     def __init__(self, trigger: PushedTrigger) -> None:
         super().__init__(redis=trigger.redis, prefix="none:", most=1, deadline=5.0)

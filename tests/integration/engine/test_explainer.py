@@ -49,7 +49,7 @@ def supposed(minor: int, udid: str, zone: Zone, at: float, now: float) -> Suppos
 
 
 def outcomes(explained: ExplainedDetection) -> Counter[Reason]:
-    """As the metric counts them: a refused detection once."""
+    """Outcomes as the metric counts them: a refused detection once."""
     _, _, explanation = explained
     shared = {each.check for each in explanation.checks}
     if explanation.reason in shared:
@@ -104,7 +104,7 @@ async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
     assert [each.claim for each in another.explanation.campaigns] == [None] * len(CAMPAIGNS)
 
 
-async def test_reading_takes_nothing(catalog: PushedTrigger):
+async def test_an_explanation_takes_no_claim(catalog: PushedTrigger):
     explainer = build_explainer(catalog.settings, catalog.redis)
     keys = sorted([key async for key in catalog.redis.scan_iter("*")])
     now = catalog.now
@@ -124,7 +124,7 @@ async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTr
     assert other.explanation.reason is Reason.GRANTED
 
 
-async def test_without_an_index_nothing_is_said(trigger: PushedTrigger):
+async def test_without_an_index_there_is_no_explanation(trigger: PushedTrigger):
     await trigger.redis.flushall()
     async with open_explainer(trigger.settings) as explainer:
         assert isinstance(explainer, Explainer)

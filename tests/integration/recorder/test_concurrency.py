@@ -51,7 +51,7 @@ class Partitions:
         self._place = place
 
     def add(self, message: Message) -> None:
-        """One more record."""
+        """Add a record."""
         place = TopicPartition(message.topic, self._place(message))
         records = self.records.setdefault(place, [])
         records.append(
@@ -72,7 +72,7 @@ class Partitions:
 
 
 def recorder_of(database: Database, metrics: Metrics) -> Recorder:
-    """A recorder of its own, as of one process."""
+    """A new recorder, as in another process."""
     is_sqlite = database.dialect == "sqlite"
     ledger: Ledger = (SqliteLedger if is_sqlite else PostgresLedger)(database.engine)
     readers = readers_over(
@@ -82,7 +82,7 @@ def recorder_of(database: Database, metrics: Metrics) -> Recorder:
 
 
 async def record_all(recorder: Recorder, partitions: Partitions) -> None:
-    """Every partition by a handler of its own, all at once."""
+    """Handle all partitions concurrently, each by its own handler."""
 
     async def work(place: TopicPartition, records: Records) -> None:
         handler = recorder.for_partition(place)
@@ -110,7 +110,7 @@ async def test_nobody_waits_in_a_circle(database: Database, estate: Estate) -> N
     dice = random.Random(3)
 
     def place(message: Message) -> int:
-        # A repeat that another partition counts meanwhile is tried again: not what is asked here.
+        # A repeat that another partition counts meanwhile is tried again; not tested here.
         by_key = message.topic == "notifications"
         return (zlib.crc32(message.key) if by_key else dice.getrandbits(8)) % PARTITIONS
 
@@ -130,7 +130,9 @@ async def test_an_id_counts_once_whichever_partition_brings_it(
     await assert_written(database, flood.expected)
 
 
-async def test_two_that_both_believe_to_own_everything(database: Database, estate: Estate) -> None:
+async def test_two_recorders_that_both_own_every_partition(
+    database: Database, estate: Estate
+) -> None:
     flood, partitions = flooded(estate, lambda message: zlib.crc32(message.key) % PARTITIONS)
     metrics = Metrics()
     await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Replays in the process of the test."""
+"""Runs a replay in the test's process."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ async def replayed(
     compares: bool = False,
     without_sql: bool = False,
 ) -> tuple[ReplayFindings, list[Sent]]:
-    """What a replay found, and what it would have sent, by id."""
+    """The findings of a replay, and the notifications that it would have sent, by id."""
     stream = io.StringIO()
     request = ReplayRequest(
         file=file,

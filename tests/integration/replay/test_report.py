@@ -34,7 +34,7 @@ END = {"end": "2040-12-31T00:00:00+0100"}
 
 
 class Page(HTMLParser):
-    """What a browser would see before any script has run."""
+    """The page as a browser has it before scripts run."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

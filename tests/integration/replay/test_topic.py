@@ -91,7 +91,7 @@ async def test_a_stretch_of_time(settings: Settings, broker_kind: str, tmp_path:
 
 
 async def test_it_ends_where_the_topic_ended(settings: Settings, tmp_path: Path) -> None:
-    """Detections that go on arriving are not waited for."""
+    """Later detections are not waited for."""
     await publish(settings)
     async with open_topic_reader(settings, missing="skip") as reader:
         source = KafkaSource(settings, reader, ReplayPeriod())

@@ -22,7 +22,7 @@ def counted(scene: Scene) -> CountedDetections:
 
 
 @given(scenes)
-def test_counters_and_the_last_that_is_said_of_a_device(scene: Scene) -> None:
+def test_counters_and_the_newest_values_of_a_device(scene: Scene) -> None:
     expected: dict[DeviceIdentity, DeviceChanges] = {}
     for message in scene.messages:
         place = scene.place(message)
@@ -112,7 +112,7 @@ def _leaves_trace(message: Message) -> bool:
 
 
 def _day(message: Message, time_zone: str | None) -> date:
-    """By the calendar; at its two ends, where no local time can be told, the last day there is."""
+    """By the calendar; at its two ends, without a local time, the last day that exists."""
     if message.at == "0001-01-01T00:00:00+1400":
         return date.min
     if message.at == "9999-12-31T23:59:59-1400":

@@ -60,7 +60,7 @@ def _copy_dependencies(maven: Path, jars: Path) -> None:
     except subprocess.CalledProcessError as error:
         lines = error.stdout.strip().splitlines() or ["nothing"]
         raise ServerMissingError(
-            f"Maven could not fetch Kafka's jars, it said: {lines[0]}"
+            f"Maven could not fetch Kafka's jars, its output: {lines[0]}"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise ServerMissingError("Maven did not fetch Kafka's jars in time") from error

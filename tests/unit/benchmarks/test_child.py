@@ -44,14 +44,14 @@ def test_a_process_that_fails_says_its_last_line():
         run_child(python("raise ValueError('no broker')"))
 
 
-def test_one_that_takes_too_long_is_ended(tmp_path: Path):
+def test_a_child_that_takes_too_long_is_ended(tmp_path: Path):
     with pytest.raises(ChildFailedError, match="not done after 2 s"):
         run_child(python(HANGS, str(tmp_path / "pid")), seconds=2.0)
-    if (tmp_path / "pid").exists():  # on a slow machine it had not begun
+    if (tmp_path / "pid").exists():  # on a slow machine it had not started
         assert not is_running(tmp_path / "pid")
 
 
-def test_who_is_cancelled_ends_it(tmp_path: Path):
+def test_a_cancelled_caller_ends_the_child(tmp_path: Path):
     file = tmp_path / "pid"
 
     async def cancelled() -> None:
@@ -67,7 +67,7 @@ def test_who_is_cancelled_ends_it(tmp_path: Path):
     assert not is_running(file)
 
 
-def test_what_a_part_leaves_behind_ends_with_it(tmp_path: Path):
+def test_processes_that_a_part_started_end_with_it(tmp_path: Path):
     file = tmp_path / "pid"
     wait = "import pathlib, sys, time\nfile = pathlib.Path(sys.argv[2])\n"
     wait += "while not (file.exists() and file.read_text()): time.sleep(0.01)"

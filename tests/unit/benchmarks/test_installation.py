@@ -63,7 +63,7 @@ def test_topics_are_read_side_by_side(tally: TopicTally) -> None:
     assert (tally.calls, tally.answered, len(tally.open)) == (1, 1, 0)
 
 
-def test_a_dead_letter_of_a_detection_is_told(tally: TopicTally) -> None:
+def test_a_dead_letter_of_a_detection_is_reported(tally: TopicTally) -> None:
     headers = (("topic", TOPICS.detections), ("reason", "malformed_json"))
     take(tally, TOPICS.dead_letters, "a", headers=headers)
     assert tally.unexpected == {"t.detections: malformed_json": 1}

@@ -13,7 +13,7 @@ from engine.process.settings_sources import load_settings
 PASSWORD = "hunter2"
 
 
-def test_what_a_url_says() -> None:
+def test_the_parts_of_a_url() -> None:
     url = (
         f"redis+sentinel://me:{PASSWORD}@a:1,b,[::1]:3/service/2"
         "?sentinel_username=watcher&sentinel_password=word"
@@ -59,7 +59,7 @@ async def test_a_cluster_with_tls() -> None:
         "a/service?sentinel_socket_timeout=never&db=x",
     ],
 )
-def test_what_cannot_work_is_refused_without_its_password(place: str) -> None:
+def test_a_bad_url_is_refused_without_its_password(place: str) -> None:
     url = f"redis+sentinel://:{PASSWORD}@{place}"
     with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
         connect_redis(url)
@@ -71,6 +71,6 @@ def test_what_cannot_work_is_refused_without_its_password(place: str) -> None:
     assert PASSWORD not in str(expected.value)
 
 
-def test_the_setting_takes_them() -> None:
+def test_the_setting_accepts_sentinel_urls() -> None:
     for url in ("redis+sentinel://:p@a:1,b:2/s", "rediss+sentinel://a/s", "rediss+cluster://a:1"):
         assert load_settings(redis_url=url).redis_url.get_secret_value() == url

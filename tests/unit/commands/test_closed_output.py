@@ -27,7 +27,7 @@ def test_redis_is_not_blamed(
 
     monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://127.0.0.1:1")
     monkeypatch.setattr(tailing, "_follow", closed_output)
-    # (typer ends the process by itself: status 1, and nothing is said.)
+    # (typer ends the process by itself: status 1, without output.)
     with pytest.raises(SystemExit) as ended:
         run(["tail"])
     assert ended.value.code == 1

@@ -9,7 +9,7 @@ from engine.process.settings import PREFIX, Settings
 from tests.integration.commands.terminal import on_a_terminal
 
 
-def test_settings_are_whole_at_80_columns() -> None:
+def test_settings_are_not_cut_at_80_columns() -> None:
     lines = on_a_terminal("settings", columns=80)
     assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
     text = " ".join(" ".join(lines).split())

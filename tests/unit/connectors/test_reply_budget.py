@@ -106,7 +106,7 @@ async def test_an_honest_reply_never_waits_and_a_long_one_every_few_steps() -> N
         (b"a\r\nb\r\n\r\n" + 64 * b"\n", True, 3),
     ],
 )
-async def test_what_a_read_costs(data: bytes, is_head: bool, cost: int) -> None:
+async def test_the_cost_of_a_read(data: bytes, is_head: bool, cost: int) -> None:
     for free, waits in ((cost, 0), (cost - 1, 1)):
         pacer = CountingPacer()
         one = budget(pacer)

@@ -112,7 +112,7 @@ def test_parameters_in_the_query(method: HttpMethod) -> None:
         ("https://e.org/%C3%A9?q=%26", "https://e.org/%C3%A9?q=%26&k=v"),
     ],
 )
-def test_the_url_keeps_its_own_query(url: str, expected: str) -> None:
+def test_the_url_keeps_its_query(url: str, expected: str) -> None:
     assert built(url=url, place=ParameterPlace.QUERY, parameters=(("k", "v"),)).url == expected
 
 
@@ -145,7 +145,7 @@ def test_a_parameter_stands_in_for_no_part_of_the_query(name: str) -> None:
     assert query(request)[-1] == ("mine", "1")
 
 
-def test_what_needs_quoting_arrives_as_it_was() -> None:
+def test_quoted_parameters_arrive_unchanged() -> None:
     parameters = (("a&b=c", "1&2=3 +%#é手"),)
     request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
     assert query(request)[-1] == parameters[0]

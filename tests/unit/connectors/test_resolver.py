@@ -76,7 +76,7 @@ async def test_a_company_has_few_names_looked_up_at_once() -> None:
 
 
 async def test_the_process_has_no_more_threads_than_it_may() -> None:
-    """Who finds all of them hanging waits by his own deadline, and takes no thread away."""
+    """While all threads hang, a look-up waits until its own deadline and takes no thread."""
     server = Server()
     names = CachingResolver(look_up=server.look_up, threads=8)
     before = threading.active_count()

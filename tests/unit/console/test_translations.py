@@ -40,7 +40,7 @@ def places(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name}
 
 
-def test_every_word_that_is_used_is_there() -> None:
+def test_every_used_text_exists() -> None:
     known = keys("en")
     assert len(USED) > 150
     assert USED - set(known) == set()
@@ -55,7 +55,7 @@ def test_every_language_says_the_same(language: str) -> None:
         assert places(text) == places(english[key]), key
 
 
-def test_what_is_not_known_is_said_as_it_is() -> None:
+def test_an_unknown_name_is_shown_unchanged() -> None:
     words = load_translations("en")
     assert words.get("reason_of_tomorrow") == "reason_of_tomorrow"
     assert words("opens_today", clock="09:00") == "Opens today at 09:00"

@@ -73,7 +73,7 @@ def test_why_a_campaign_is_silent_by_its_beacons() -> None:
     assert close == "no phone came immediate enough to its beacons"
 
 
-def test_every_reason_has_words() -> None:
+def test_every_reason_has_a_text() -> None:
     assert set(WORDS) == set(Reason)
 
 

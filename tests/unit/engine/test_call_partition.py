@@ -35,7 +35,7 @@ class SlowToReceive:
         raise AssertionError(f"no call has a result: {finished}")
 
 
-async def test_what_was_fetched_meanwhile_is_one_batch() -> None:
+async def test_fetches_during_a_look_up_become_one_batch() -> None:
     """One fetch after the other was looked up: on a busy process calls waited for many seconds."""
     role = SlowToReceive()
     done = asyncio.Event()

@@ -27,7 +27,7 @@ def test_a_uuid_is_the_same_in_every_form(uuid: str):
 
 
 @pytest.mark.parametrize("uuid", ["", "x" * 32, UUID[:-1], UUID + "0", UUID.replace("-", "--")])
-def test_what_is_no_uuid(uuid: str):
+def test_bad_uuids_are_refused(uuid: str):
     assert reason_of(uuid=uuid) == DeadLetterReason.INVALID_FIELD
 
 
@@ -36,7 +36,7 @@ def test_digits_may_come_as_strings():
 
 
 @pytest.mark.parametrize("major", [-1, 65536, "65536", "x", "", "1.5", 1.5, True, [1]])
-def test_what_is_no_major(major: object):
+def test_bad_majors_are_refused(major: object):
     assert reason_of(major=major) == DeadLetterReason.INVALID_FIELD
 
 
@@ -59,7 +59,7 @@ def test_zones_as_pipelines_spell_them(proximity: str | int, zone: Zone):
 
 
 @pytest.mark.parametrize("proximity", ["close", "", 4, -1, 1.5, True, {}])
-def test_what_is_no_zone(proximity: object):
+def test_bad_zones_are_refused(proximity: object):
     assert reason_of(proximity=proximity) == DeadLetterReason.INVALID_FIELD
 
 
@@ -96,11 +96,11 @@ def test_times_in_every_form(written: str | int):
     "written",
     ["2026-11-20", "2026-11-20T10:00:00", "10:00", "", "2026-13-20T10:00:00Z", -1, 10**17, 1.5],
 )
-def test_what_is_no_time(written: object):
+def test_bad_times_are_refused(written: object):
     assert reason_of(detected_at=written) == DeadLetterReason.INVALID_FIELD
 
 
-def test_without_a_time_the_records_own_counts():
+def test_without_a_time_the_records_timestamp_counts():
     assert received(detected_at=None).detected_at == RECORD_TIME
 
 
@@ -118,7 +118,7 @@ def test_unknown_fields_are_ignored():
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff\xfe", b"nonsense", b'{"uuid":'])
-def test_what_is_no_json(value: bytes | None):
+def test_malformed_json_is_refused(value: bytes | None):
     (letter,) = decode_detections([record(value)], 2.0).dead_letters
     assert letter.reason == DeadLetterReason.MALFORMED_JSON
 

@@ -1,4 +1,4 @@
-"""The token of a login by OAUTHBEARER: asked for as the standard has it, shared, renewed in time;
+"""The token of a login by OAUTHBEARER: requested by the standard, shared, renewed in time;
 what goes wrong is named with where to look, and holds no secret."""
 
 import asyncio
@@ -72,14 +72,14 @@ async def test_the_standards_request(endpoint: TokenEndpointService) -> None:
     assert received.headers["content-type"] == "application/x-www-form-urlencoded"
 
 
-async def test_what_is_printed_holds_no_secret(endpoint: TokenEndpointService) -> None:
+async def test_representations_hold_no_secret(endpoint: TokenEndpointService) -> None:
     requests = client(endpoint.url)
     token = await TokenEndpoint(requests).fetch()
     assert SECRET not in repr(requests)
     assert token.text not in repr(token)
 
 
-async def test_what_the_url_asks_for_is_kept(endpoint: TokenEndpointService) -> None:
+async def test_the_query_of_the_url_is_kept(endpoint: TokenEndpointService) -> None:
     endpoint.instead = replying(200, {"access_token": "a.b-c_d~e+f/g=="})
     token = await TokenEndpoint(client(f"{endpoint.url}?p=policy")).fetch()
     assert token.text == "a.b-c_d~e+f/g=="
@@ -104,7 +104,7 @@ async def test_it_is_renewed_before_it_expires(endpoint: TokenEndpointService) -
     assert len(endpoint.granted) == 2
 
 
-async def test_a_good_token_outlives_an_endpoint_that_is_away(
+async def test_a_good_token_outlives_an_endpoint_that_is_down(
     endpoint: TokenEndpointService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
@@ -127,7 +127,9 @@ async def test_a_good_token_outlives_an_endpoint_that_is_away(
     assert await shared.token() == endpoint.granted[-1]
 
 
-async def test_threads_with_loops_of_their_own_share_it(endpoint: TokenEndpointService) -> None:
+async def test_event_loops_of_several_threads_share_the_token(
+    endpoint: TokenEndpointService,
+) -> None:
     shared = provider(endpoint.url, Clock())
     tokens = await asyncio.gather(
         *(asyncio.to_thread(lambda: asyncio.run(shared.token())) for _ in range(3))
@@ -135,7 +137,9 @@ async def test_threads_with_loops_of_their_own_share_it(endpoint: TokenEndpointS
     assert await shared.token() in tokens
 
 
-async def test_who_gives_up_spoils_it_for_nobody(endpoint: TokenEndpointService) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_others(
+    endpoint: TokenEndpointService,
+) -> None:
     shared = provider(endpoint.url, Clock())
     impatient = asyncio.create_task(shared.token())
     patient = asyncio.create_task(shared.token())
@@ -164,7 +168,7 @@ async def test_who_gives_up_spoils_it_for_nobody(endpoint: TokenEndpointService)
         (writing(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "is no token endpoint", False),
     ],
 )
-async def test_what_goes_wrong_is_named(
+async def test_each_failure_is_named(
     endpoint: TokenEndpointService, answer: Answer, expected: str, certain: bool
 ) -> None:
     endpoint.instead = answer

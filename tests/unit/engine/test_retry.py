@@ -118,7 +118,7 @@ async def test_a_try_that_hangs_ends_at_its_deadline(metrics: Metrics, sleeper: 
 
 
 @pytest.mark.parametrize("where", ["call", "pause"])
-async def test_a_cancellation_goes_through_at_once(metrics: Metrics, where: str) -> None:
+async def test_a_cancellation_is_raised_at_once(metrics: Metrics, where: str) -> None:
     started = asyncio.Event()
 
     async def hangs(_: float = 0.0) -> int:

@@ -41,7 +41,7 @@ def errors(metrics: Metrics, clock: Clock) -> ServerErrors:
     )
 
 
-def test_one_line_when_it_goes_and_one_when_it_is_back(
+def test_one_line_for_an_outage_and_one_for_its_end(
     errors: ServerErrors, metrics: Metrics, clock: Clock
 ) -> None:
     with capture_logs() as logs:
@@ -70,7 +70,7 @@ def test_it_is_not_back_while_another_kind_of_call_fails(errors: ServerErrors) -
     assert [line["event"] for line in logs] == [FAILED, BACK]
 
 
-def test_a_kind_of_call_that_nobody_makes_any_more_is_forgotten(
+def test_an_operation_that_is_no_longer_called_is_forgotten(
     errors: ServerErrors, clock: Clock
 ) -> None:
     with capture_logs() as logs:
@@ -82,7 +82,7 @@ def test_a_kind_of_call_that_nobody_makes_any_more_is_forgotten(
     assert [line["event"] for line in logs] == [FAILED, BACK]
 
 
-def test_one_that_comes_and_goes_does_not_fill_the_log(errors: ServerErrors, clock: Clock) -> None:
+def test_an_intermittent_server_does_not_fill_the_log(errors: ServerErrors, clock: Clock) -> None:
     with capture_logs() as logs:
         for tenth in range(300):
             clock.now = tenth / 10
@@ -96,7 +96,7 @@ def test_one_that_comes_and_goes_does_not_fill_the_log(errors: ServerErrors, clo
     assert [line["event"] for line in logs] == [FAILED]
 
 
-async def test_those_who_ask_at_once_share_a_question(metrics: Metrics) -> None:
+async def test_those_who_ask_at_once_share_a_request(metrics: Metrics) -> None:
     requested = 0
 
     async def send_request() -> None:
@@ -111,7 +111,7 @@ async def test_those_who_ask_at_once_share_a_question(metrics: Metrics) -> None:
     assert requested == 2
 
 
-async def test_checks_are_made_at_once_and_none_takes_for_ever(metrics: Metrics) -> None:
+async def test_checks_run_concurrently_and_each_is_bounded(metrics: Metrics) -> None:
     async def hangs() -> None:
         try:
             await asyncio.sleep(60)

@@ -116,7 +116,7 @@ OAUTH = {
         ("PLAINTEXT", {"SASL_OAUTH_SCOPE": "all"}, "KAFKA_SASL_OAUTH_SCOPE has no effect"),
     ],
 )
-def test_what_does_not_go_together_is_named(
+def test_settings_that_contradict_each_other_are_named(
     monkeypatch: pytest.MonkeyPatch, protocol: str, given: dict[str, str], named: str
 ):
     for name, value in {"SECURITY_PROTOCOL": protocol, **given}.items():

@@ -46,6 +46,6 @@ def test_only_the_secret_part_is_hidden(url: str, expected: str) -> None:
     assert SECRET not in expected
 
 
-def test_a_secret_that_is_no_url_is_hidden_whole() -> None:
+def test_a_secret_that_is_no_url_is_hidden_completely() -> None:
     assert shown(SecretStr(SECRET)) == HIDDEN
     assert shown(SecretStr("")) == ""

@@ -53,7 +53,7 @@ STATE = ("tracestate", b"vendor=1")
         [*[("x", b"")] * 64, ("traceparent", SAMPLED)],
     ],
 )
-def test_what_is_no_trace_context_is_not_passed_on(headers: Any) -> None:
+def test_an_invalid_trace_context_is_not_passed_on(headers: Any) -> None:
     assert trace_headers(headers) == []
     assert trace_id_of(trace_headers(headers)) is None
 
@@ -133,7 +133,7 @@ def tracer(exporter: InMemorySpanExporter) -> OtelTracer:
     return OtelTracer(provider.get_tracer("test"))
 
 
-def test_a_sampled_context_gets_a_span_whose_context_goes_on(
+def test_a_sampled_context_gets_a_span_whose_context_is_sent_on(
     exporter: InMemorySpanExporter, tracer: OtelTracer
 ) -> None:
     span = tracer.begin("work", [("traceparent", SAMPLED), STATE], {"proximity.company": 9})

@@ -132,7 +132,7 @@ def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
         ),
     ],
 )
-def test_what_is_no_event_is_a_dead_letter(record: Any, reason: str, expected: str):
+def test_an_invalid_event_is_a_dead_letter(record: Any, reason: str, expected: str):
     found, detail = refused(OWN, record)
     assert found == reason
     assert expected in detail

@@ -89,8 +89,8 @@ async def test_in_cloudevents(registry: SchemaRegistryService) -> None:
     assert [found.key for found in batch.messages] == [(UUID, 1, 42)]
 
 
-async def test_each_schema_is_asked_for_once(registry: SchemaRegistryService) -> None:
-    """Whatever the registry has of it, and whoever asks: read, or a batch."""
+async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:
+    """Whatever the registry has, and for both callers: `read` and a batch."""
     registry.schemas |= {7: registered.AVRO, 8: Registered("AVRO", '"string"')}
     one = registered_decoder(registry, "avro")
     good = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
@@ -126,7 +126,7 @@ async def test_many_unknown_ids_displace_no_schema(
     assert len(registry_of._schemas) == 64
 
 
-async def test_an_unknown_schema_is_asked_for_again_after_a_minute(
+async def test_an_unknown_schema_is_requested_again_after_a_minute(
     registry: SchemaRegistryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0

@@ -58,7 +58,7 @@ async def test_a_command_ends_with_what_is_wrong(answer: Answer, expected: str) 
             await decoder.decode([RECORD])
 
 
-async def test_a_command_is_told_that_nobody_is_there() -> None:
+async def test_a_command_reports_that_no_server_is_there() -> None:
     async with schema_registry() as registry:
         given = settings(registry)
     with pytest.raises(SchemaRegistryError, match="does not answer: ConnectionRefusedError"):
@@ -91,7 +91,7 @@ async def test_a_role_waits_until_the_registry_answers() -> None:
         registry.instead = replying(503, b"{}")
         decoders = detection_decoders(settings(registry), registry_errors=metrics.registry_errors)
         waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
-        await eventually(lambda: len(registry.requested) > 2, what="it was asked again")
+        await eventually(lambda: len(registry.requested) > 2, what="it was requested again")
         assert not waiting.done()
         registry.instead = None
         assert len((await waiting).messages) == 1
@@ -99,12 +99,12 @@ async def test_a_role_waits_until_the_registry_answers() -> None:
     assert failed == len(registry.requested) - 1
 
 
-async def test_a_role_that_is_told_to_stop_does_not_wait() -> None:
+async def test_a_role_that_is_stopped_does_not_wait() -> None:
     async with schema_registry() as registry:
         registry.instead = hanging
         decoders = detection_decoders(settings(registry), registry_errors=Metrics().registry_errors)
         waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
-        await eventually(lambda: registry.requested, what="it was asked")
+        await eventually(lambda: registry.requested, what="it was requested")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -151,7 +151,7 @@ def test_a_url_that_cannot_work_is_named(url: str | None, expected: str) -> None
         (endless, "bad", "more than 1048576 bytes"),
     ],
 )
-async def test_check_looks_at_it(answer: Answer, state: str, expected: str) -> None:
+async def test_check_covers_it(answer: Answer, state: str, expected: str) -> None:
     async with schema_registry() as registry:
         registry.instead = answer
         (found,) = await check_registry(settings(registry, "me:secret@"))
@@ -161,5 +161,5 @@ async def test_check_looks_at_it(answer: Answer, state: str, expected: str) -> N
     assert "secret" not in found.result
 
 
-async def test_check_leaves_a_registry_alone_that_nobody_needs() -> None:
+async def test_check_does_not_request_an_unused_registry() -> None:
     assert await check_registry(load_settings(schema_registry_url="http://127.0.0.1:1")) == []

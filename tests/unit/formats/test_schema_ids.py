@@ -83,7 +83,7 @@ def events(*ids: int) -> Record:
 
 
 async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistryService) -> None:
-    """A record of a thousand ids would have us ask the registry a thousand times."""
+    """A record of a thousand ids would cause a thousand requests to the registry."""
     registry.schemas |= dict.fromkeys(range(1, 9), registered.AVRO)
     one = registered_decoder(registry, "cloudevents+avro")
     batch = await one.decode([events(*range(100, 1000)), events(*range(1, 10))])

@@ -101,7 +101,7 @@ def test_every_check_has_a_case() -> None:
     assert set(CASES) == set(Reason) - {Reason.GRANTED}
 
 
-def test_the_chain_is_whole_behind_the_first_that_fails() -> None:
+def test_the_checks_after_the_first_failure_are_listed() -> None:
     explanation = at_beacon(
         new_question(zone=Zone.FAR, decided_at=FRIDAY + 301),
         active=False,
@@ -204,7 +204,7 @@ def test_the_campaigns_of_a_beacon_are_counted(ids: list[int], expected: str) ->
     assert found.compared == (expected, "a campaign that targets the beacon")
 
 
-def test_what_passes_is_said_too() -> None:
+def test_passed_checks_are_listed_too() -> None:
     company = Target.of_beacon(beacon(), [campaign(format="connector", **PARIS, delay=60)])
     explanation = explain(company, new_question())
     assert explanation.reason is Reason.GRANTED

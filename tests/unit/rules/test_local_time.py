@@ -15,7 +15,7 @@ MADRID = ZoneInfo("Europe/Madrid")
 SPRING = int(epoch("2026-03-29T01:00:00+00:00"))  # 02:00 becomes 03:00
 AUTUMN = int(epoch("2026-10-25T01:00:00+00:00"))  # 03:00 becomes 02:00
 HOUR = 3600
-MARGIN = 3 * DAY  # around its dates a schedule looks at local time
+MARGIN = 3 * DAY  # around its dates a schedule uses local time
 
 
 def wall(text: str) -> int:
@@ -24,7 +24,7 @@ def wall(text: str) -> int:
 
 
 class CountingZone(tzinfo):
-    """An hour ahead of UTC, and how often that was asked."""
+    """A zone an hour ahead of UTC that counts its calls."""
 
     def __init__(self) -> None:
         self.requested = 0

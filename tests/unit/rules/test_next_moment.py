@@ -36,11 +36,11 @@ def test_the_next_moment(fields: dict[str, Any], claimed: float | None, at: str 
     assert found.blocked_by == ()
 
 
-def test_a_stale_detection_asks_from_the_moment_of_its_decision() -> None:
+def test_a_stale_detection_counts_from_the_moment_of_its_decision() -> None:
     assert only(at_beacon(new_question(decided_at=FRIDAY + 3600))).next_at == FRIDAY + 3600
 
 
-def test_so_does_one_from_the_future_and_any_other_asks_from_its_own_time() -> None:
+def test_a_detection_from_the_future_counts_from_its_decision_and_others_from_their_time() -> None:
     assert only(at_beacon(new_question(decided_at=FRIDAY - 3600))).next_at == FRIDAY - 3600
     assert only(at_beacon(new_question(decided_at=FRIDAY + 100))).next_at == FRIDAY
 

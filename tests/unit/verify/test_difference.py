@@ -98,7 +98,7 @@ def test_a_device_that_the_topics_never_name(counted: Recount) -> None:
         (RIGHT._replace(nb_beacon=1), ["nb_beacon"]),
     ],
 )
-def test_where_the_beginning_is_gone_sql_may_have_more(
+def test_where_the_beginning_is_deleted_sql_may_have_more(
     counted: Recount, written: RecordedDevice, figures: list[str]
 ) -> None:
     comparison = Comparison(counted, partial={"nb_beacon"})

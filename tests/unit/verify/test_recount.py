@@ -76,14 +76,14 @@ def test_authentications(
 @pytest.mark.parametrize(
     "value", [None, b"", b"no json", b"{}", b'{"device": {"udid": "a\\u0000"}}']
 )
-def test_what_is_malformed_counts_nothing(value: bytes | None) -> None:
+def test_a_malformed_record_counts_nothing(value: bytes | None) -> None:
     counting = recount()
     for add in (counting.add_detection, counting.add_notification, counting.add_authentication):
         assert count_all([record(value)], add) == 1
     assert counting.devices == {}
 
 
-def test_shares_add_up_to_the_whole() -> None:
+def test_shares_add_up_to_the_total() -> None:
     records = [received(f"phone {number}") for number in range(50)]
     whole = recount()
     count_all(records, whole.add_detection)

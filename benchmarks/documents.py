@@ -21,7 +21,7 @@ _FIGURES = ROOT / ".cache" / "bench" / "figures" / "figures.json"
 # The conditions of a run, in the order in which they are shown.
 _SHOWN = (
     *("broker", "workload", "workloads", "subjects", "records", "warm_records", "rounds"),
-    *("beacons", "closed", "workers", "shares", "burst", "seconds", "clients"),
+    *("beacons", "closed", "workers", "shares", "seconds", "clients"),
     *("devices", "campaigns", "calls", "answer", "rate", "grants", "claims", "busy"),
 )
 _PLACE = re.compile(

@@ -152,7 +152,7 @@ def test_an_address_where_no_kafka_is(tmp_path: Path, topic_prefix: str) -> None
     with listening() as where:
         # Silence may be that of a broker that is just starting: the deadline is waited for.
         _, _, error = publish(tmp_path, where, topic_prefix, request_timeout="2")
-    assert f"{where} is not Kafka (ends the connection or stays silent)" in error
+    assert f"{where} is not Kafka (no answer, or the connection is closed)" in error
     assert error.count("\n") == 1
 
 

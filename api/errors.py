@@ -2,8 +2,8 @@
 
 400  bad_fields           correct the named fields
 401  no_session           sign in
-403  forbidden            ask for the permission
-404  not_found            the record is gone, or another company's
+403  forbidden            request the permission
+404  not_found            the record was deleted, or is another company's
 409, 413, 415, 408        as the message says
 429, 503  unavailable     try again after `retry-after` seconds
 """

@@ -11,13 +11,13 @@ from api.sessions.sign_in import SignIn
 from api.slots import TrialSlots
 from api.venue_counts import VenueCounts
 from catalog.database import Database
-from catalog.forgetting import DeviceData
+from catalog.erasure import DeviceData
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.reports import CallHistory, Trial
 from rules.day_figures import DayFigures
 from rules.explanation import HeldClaim
-from rules.kept_decision import KeptDecision
+from rules.stored_decision import StoredDecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Services:
     try_connector: Callable[[int], Awaitable[Trial]]
     past_calls: Callable[[int], Awaitable[CallHistory]]
     newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
-    recent_decisions: Callable[[int, str], Awaitable[list[KeptDecision]]]
+    recent_decisions: Callable[[int, str], Awaitable[list[StoredDecision]]]
     live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
     role_reports: Callable[[], Awaitable[list[RoleReport]]]
     recent_detections: Callable[[int], Awaitable[dict[int, int]]]

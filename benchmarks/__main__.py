@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the trigger beside the floor and beside other ways to do its job."""
+"""`python -m benchmarks`: the trigger, compared with a floor and with alternatives."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.capacity`: what so many devices need, from the figures of a run.
+"""`python -m benchmarks.capacity`: the resources for a number of devices, by the figures of a run.
 
 `make bench` first. Every line of the plan says from which measured figure it comes.
 """
@@ -22,8 +22,8 @@ _MEGA, _GIGA = 1e6, 2**30
 
 
 class Load(NamedTuple):
-    """What the devices do. `grants` are those of a detection, `claims` those that a device holds;
-    `busy` is the share of a processor that may be used."""
+    """The load. `grants` are per detection, `claims` per device; `busy` is the share of a
+    processor that may be used."""
 
     devices: int = 1_000_000
     rate: float = 1.0
@@ -33,7 +33,7 @@ class Load(NamedTuple):
 
     @property
     def detections(self) -> float:
-        """A second, of all devices."""
+        """Rates per second, of all devices."""
         return self.devices * self.rate
 
 

@@ -37,7 +37,7 @@ def place_of(number: int) -> tuple[int, int]:
 
 
 def number_of(major: int, minor: int) -> int:
-    """The other way."""
+    """The number of the beacon with this major and minor."""
     return (major - 1) * BEACONS + minor
 
 
@@ -136,13 +136,13 @@ def _campaign(number: int, beacon: int, closed: str) -> dict[str, Any]:
 
 
 async def exported(url: str) -> list[dict[str, Any]]:
-    """The campaigns as plain data, for programs that know nothing of the product."""
+    """The campaigns as plain data, for programs other than the product."""
     database = open_database(url)
     try:
         async with database.read() as session:
             venues = {venue.id: venue for venue in await session.scalars(select(Venue))}
-            asked = select(Campaign).options(selectinload(Campaign.beacons))
-            return list(_plain(venues, (await session.scalars(asked)).all()))
+            requested = select(Campaign).options(selectinload(Campaign.beacons))
+            return list(_plain(venues, (await session.scalars(requested)).all()))
     finally:
         await database.close()
 
@@ -162,7 +162,7 @@ def _plain(venues: dict[int, Venue], campaigns: Sequence[Campaign]) -> Iterator[
 
 
 def _fields(venue: Venue, beacon: Beacon, campaign: Campaign) -> dict[str, Any]:
-    """What every notification of the campaign says."""
+    """The fields that are the same in every notification of the campaign."""
     return {
         "campaign": {"id": campaign.id, "name": campaign.name, "hash": campaign.hash},
         "company": {"id": venue.company_id},

@@ -1,4 +1,4 @@
-"""A process that says its figures on a line of JSON, and does not outlive who asked for them."""
+"""A child process that prints its figures as a line of JSON, and ends with its parent."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import orjson
 
 
 class ChildFailedError(Exception):
-    """It ended with an error, or not at all; the message has what it said last."""
+    """The process ended with an error, or not at all; the message has its last output."""
 
 
 async def figures_of(
@@ -18,7 +18,7 @@ async def figures_of(
     seconds: float,
     directory: Path | None = None,
 ) -> dict[str, float]:
-    """Its last line of JSON; nothing if it wrote none. Whoever is cancelled meanwhile ends it.
+    """The last line of JSON of a command; empty without one. A cancellation ends the process.
 
     Raises ChildFailedError.
     """
@@ -46,6 +46,6 @@ async def figures_of(
     return found
 
 
-def _last(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+def _last(message: bytes) -> str:
+    lines = message.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"

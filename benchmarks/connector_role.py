@@ -1,4 +1,4 @@
-"""The role connector as a subject: reads connector-calls, asks, publishes, commits."""
+"""The role connector as a subject: reads connector-calls, calls services, publishes, commits."""
 
 import asyncio
 import time
@@ -71,7 +71,7 @@ async def publish(settings: Settings, calls: int, url: str) -> None:
 
 
 async def role(calls: int, url: str) -> Result:
-    """The product: decode, look devices up, ask, publish, settle, commit. From the first call
+    """The product: decode, look up, call, publish, update claims, commit. From the first call
     that is done to the last."""
     settings = load_settings(None, connector_call_timeout=10.0, connector_connect_timeout=5.0)
     await publish(settings, calls, url)

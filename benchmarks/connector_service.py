@@ -48,7 +48,7 @@ class Service(asyncio.Protocol):
 
 
 async def serve(port: int) -> None:
-    """Until killed."""
+    """Serve until killed."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Service, "127.0.0.1", port, backlog=4096)
     print("serving", flush=True)
@@ -56,7 +56,7 @@ async def serve(port: int) -> None:
 
 
 def main() -> None:
-    """See above."""
+    """Parse the arguments and serve."""
     port, Service.seconds, processor = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     if processor >= 0:
         os.sched_setaffinity(0, {processor})

@@ -1,4 +1,4 @@
-"""What is measured against the service, each in a process of its own.
+"""The subjects that are measured with the service, each in a process of its own.
 
 Arguments: subject, calls, url of the service, processor to run on (or -1). A subject prints one
 JSON line: calls, seconds, and seconds on the processor.
@@ -39,22 +39,22 @@ COMPANIES = 16  # of 32 calls each
 _DEADLINE = 120.0
 
 Result = dict[str, float]
-Ask = Callable[[int], Awaitable[None]]
+SendCall = Callable[[int], Awaitable[None]]
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter, h11.Connection]
 
 
-async def _closed_loop(calls: int, ask: Ask) -> Result:
-    """So many calls, IN_FLIGHT at a time; `ask` is given the number of its company."""
+async def _closed_loop(calls: int, send_call: SendCall) -> Result:
+    """Make `calls` calls, IN_FLIGHT at a time; `send_call` gets the number of the company."""
     left = calls
 
     async def one_after_the_other(company: int) -> None:
         nonlocal left
         while left > 0:
             left -= 1
-            await ask(company)
+            await send_call(company)
 
     async with asyncio.timeout(_DEADLINE):
-        await asyncio.gather(*(ask(number % COMPANIES) for number in range(IN_FLIGHT)))
+        await asyncio.gather(*(send_call(number % COMPANIES) for number in range(IN_FLIGHT)))
         begin, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(
             *(one_after_the_other(number % COMPANIES) for number in range(IN_FLIGHT))
@@ -92,7 +92,7 @@ async def aiohttp_session(calls: int, url: str) -> Result:
     connector = aiohttp.TCPConnector(limit=IN_FLIGHT)
     async with aiohttp.ClientSession(connector=connector) as session:
 
-        async def ask(_company: int) -> None:
+        async def send_call(_company: int) -> None:
             async with (
                 asyncio.timeout(30),
                 session.post(url, data=request.body, headers=headers) as response,
@@ -100,7 +100,7 @@ async def aiohttp_session(calls: int, url: str) -> Result:
                 assert response.status == 200
                 await response.read()
 
-        return await _closed_loop(calls, ask)
+        return await _closed_loop(calls, send_call)
 
 
 async def _httpx_clients(calls: int, url: str, clients: int) -> Result:
@@ -115,16 +115,16 @@ async def _httpx_clients(calls: int, url: str, clients: int) -> Result:
             for _ in range(clients)
         ]
 
-        async def ask(company: int) -> None:
+        async def send_call(company: int) -> None:
             client = opened[company % clients]
             response = await client.post(url, content=request.body, headers=request.headers)
             assert response.status_code == 200
 
-        return await _closed_loop(calls, ask)
+        return await _closed_loop(calls, send_call)
 
 
 async def httpx_client(calls: int, url: str) -> Result:
-    """The bare loop: httpx as it comes, one client."""
+    """The bare loop: httpx with its defaults, one client."""
     return await _httpx_clients(calls, url, 1)
 
 
@@ -143,7 +143,7 @@ async def h11_connections(calls: int, url: str) -> Result:
     message = h11.Request(method=request.method, target=parts.path, headers=headers)
     idle: list[_Connection] = []
 
-    async def ask(_company: int) -> None:
+    async def send_call(_company: int) -> None:
         async with asyncio.timeout(30):
             if not idle:
                 idle.append(await _connected(parts.hostname, parts.port))
@@ -152,7 +152,7 @@ async def h11_connections(calls: int, url: str) -> Result:
             idle.append(connection)
 
     try:
-        return await _closed_loop(calls, ask)
+        return await _closed_loop(calls, send_call)
     finally:
         for _, writer, _ in idle:
             writer.close()
@@ -178,19 +178,19 @@ async def _exchanged(connection: _Connection, message: h11.Request, body: bytes)
 
 
 async def caller(calls: int, url: str) -> Result:
-    """connectors/call.py: h11 over connections of its own keeping, guarded."""
+    """connectors/call.py: h11 over its own connection pool, with the egress guard."""
     egress = EgressGuard(allow_networks=[ip_network("127.0.0.0/8")], resolve=CachingResolver())
     one = ServiceCaller(
         egress=egress, ssl_context=client_context(), limits=CallLimits(connect=5.0, call=30.0)
     )
     call = _call(url)
 
-    async def ask(company: int) -> None:
+    async def send_call(company: int) -> None:
         request = build_request(call, agent="benchmark", now=0.0)
         assert (await one.send(company, request)).status == 200
 
     try:
-        return await _closed_loop(calls, ask)
+        return await _closed_loop(calls, send_call)
     finally:
         await one.close()
 
@@ -210,7 +210,7 @@ async def _run(name: str, calls: int, url: str) -> Result:
 
 
 def main() -> None:
-    """See above."""
+    """Parse the arguments and run one subject."""
     name, calls, url, processor = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     tune_garbage_collector()
     if processor >= 0:

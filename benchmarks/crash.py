@@ -1,5 +1,5 @@
 """`python -m benchmarks.crash`: each subject is killed (SIGKILL) at six tenths of its notifications
-and started again: what was lost, what was sent again, and when it went on."""
+and started again: notifications that are lost or repeated, and the time until it resumes."""
 
 import argparse
 import asyncio
@@ -23,15 +23,15 @@ from benchmarks.workloads import workloads
 _NEVER = 1_000_000_000  # records: more than there are, so that the subject runs until it is killed
 _SHARE = 0.6
 _START_SECONDS = 240.0
-_RESUME_SECONDS = 180.0  # a dead member's partitions are given away after its session timeout
-_LOOK_SECONDS = 0.02
+_RESUME_SECONDS = 180.0  # a dead member's partitions get another owner after its session timeout
+_POLL_SECONDS = 0.02
 _SETTLE_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 
 
 class Aftermath(NamedTuple):
-    """Of notifications: how many should be there, are lost, came twice with another id, came again
-    with the same id; and the seconds until the first new one."""
+    """Numbers of notifications: expected, lost, duplicated with another id, repeated with the same
+    id; and the seconds until the first new one."""
 
     expected: int
     lost: int
@@ -40,8 +40,8 @@ class Aftermath(NamedTuple):
     resumed: float
 
     @property
-    def said(self) -> str:
-        """For the console."""
+    def summary(self) -> str:
+        """The outcome on one line."""
         return (
             f"lost {self.lost:,} of {self.expected:,}, twice {self.other_id:,}, again "
             f"{self.same_id:,}, goes on after {self.resumed:.1f} s"
@@ -110,7 +110,7 @@ async def _measure(
                         console.print(f"  {error}", highlight=False)
                         continue
                     found.setdefault(subject.name, []).append(result)
-                    console.print(f"  round {number + 1}: {subject.name} {result.said}")
+                    console.print(f"  round {number + 1}: {subject.name} {result.summary}")
     return found, failures
 
 
@@ -160,19 +160,19 @@ class _Crash:
         while not done():
             if time.monotonic() > give_up or process.poll() is not None:
                 raise SubjectError(f"{self._subject.name}, crash: it never {what}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _until_quiet(self, quiet: float) -> int:
         last, since = self._count(), time.monotonic()
         while time.monotonic() - since < quiet:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             if (now := self._count()) != last:
                 last, since = now, time.monotonic()
         return last
 
 
 def aftermath(expected: int, found: Iterable[Notified], resumed: float) -> Aftermath:
-    """What the notifications that are there say."""
+    """The contents of the notifications in the topic."""
     ids: dict[tuple[str, int, int], list[str]] = {}
     for each in found:
         ids.setdefault((each.udid, each.beacon, each.campaign), []).append(each.id)

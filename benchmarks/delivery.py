@@ -1,4 +1,4 @@
-"""`python -m benchmarks.delivery`: what DELIVERY=exactly_once costs beside at_least_once.
+"""`python -m benchmarks.delivery`: the cost of DELIVERY=exactly_once compared with at_least_once.
 
 Each mode in a process of its own, seen from outside: detections are published, and a consumer that
 reads committed waits for their notifications. Every detection grants. First a steady stream, for
@@ -39,7 +39,7 @@ _DEADLINE = 240.0
 
 
 class Figures(NamedTuple):
-    """Of one mode: seconds of each detection of the stream, detections a second of the burst."""
+    """The result of a mode: latencies of the stream (s), detections a second of the burst."""
 
     latencies: list[float]
     rate: float
@@ -129,7 +129,7 @@ def _run(
 
 
 class _Outside:
-    """Publishes detections, and sees their notifications as a push sender would."""
+    """Publishes detections, and reads their notifications as a push sender would."""
 
     def __init__(self, kafka: str, topics: Topics) -> None:
         self.latencies: list[float] = []
@@ -155,14 +155,14 @@ class _Outside:
         self._consumer.subscribe([topics.notifications])
 
     def send(self, messages: list[tuple[bytes, bytes]]) -> None:
-        """Publish at once."""
+        """Publish a burst."""
         for key, value in messages:
             self._sent[key] = time.perf_counter()
             self._producer.produce(self._topics.detections, value=value, key=key)
         self._producer.poll(0)
 
     def send_steadily(self, messages: list[tuple[bytes, bytes]], rate: int) -> None:
-        """Publish `rate` a second, and see what comes meanwhile."""
+        """Publish `rate` a second, and read notifications meanwhile."""
         begin = time.perf_counter()
         for number, message in enumerate(messages):
             while time.perf_counter() < begin + number / rate:

@@ -18,8 +18,8 @@ from benchmarks.store import read_all
 
 _DOCUMENTS = (ROOT / "docs" / "performance.md", ROOT / "benchmarks" / "README.md")
 _FIGURES = ROOT / ".cache" / "bench" / "figures" / "figures.json"
-# What makes a run what it is, in the order in which it is told.
-_TOLD = (
+# The conditions of a run, in the order in which they are shown.
+_SHOWN = (
     *("broker", "workload", "workloads", "subjects", "records", "warm_records", "rounds"),
     *("beacons", "closed", "workers", "shares", "seconds", "clients"),
     *("devices", "campaigns", "calls", "answer", "rate", "grants", "claims", "busy"),
@@ -32,7 +32,7 @@ _PLACE = re.compile(
 
 
 def main() -> None:
-    """Parse the arguments, write, say what was written."""
+    """Parse the arguments, write, print the names of the written files."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.documents", description=__doc__)
     parser.add_argument("figures", type=Path, nargs="?", default=_FIGURES)
     parser.add_argument("--documents", type=Path, nargs="+", default=_DOCUMENTS)
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def filled(text: str, found: Mapping[str, Findings]) -> tuple[str, list[str]]:
-    """The document with its tables renewed, and the names of those."""
+    """The document with new tables, and the names of these tables."""
     written = []
 
     def replace(place: re.Match[str]) -> str:
@@ -74,7 +74,7 @@ def as_markdown(found: Mapping[str, Findings]) -> str:
 
 
 def table_lines(sheet: Sheet) -> Iterator[str]:
-    """Of a table in Markdown."""
+    """The lines of a table in Markdown."""
     yield _row(sheet.columns)
     yield f"|{'---|' * len(sheet.columns)}"
     for row in sheet.rows:
@@ -87,7 +87,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _origin(findings: Findings) -> str:
-    given = [(name, findings.options.get(name)) for name in _TOLD]
+    given = [(name, findings.options.get(name)) for name in _SHOWN]
     options = [f"--{name.replace('_', '-')} {value}" for name, value in given if value]
     return f"`{' '.join([findings.command, *options])}`; {sentence(findings.machine)}"
 

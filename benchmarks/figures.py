@@ -1,4 +1,4 @@
-"""What a benchmark found, in one form: console, JSON, documents and plots are made from it."""
+"""The findings of a benchmark; console, JSON, documents and plots are made from them."""
 
 import argparse
 import statistics
@@ -15,7 +15,7 @@ from benchmarks.machine import sentence
 
 
 class Spread:
-    """Median, least and most of some rounds."""
+    """Median, minimum and maximum of some rounds."""
 
     def __init__(self, values: Iterable[float]) -> None:
         ordered = sorted(values)
@@ -30,7 +30,7 @@ class Spread:
         return f"{self.median:{form}} ({self.least:{form}} to {self.most:{form}})"
 
     def bar(self, label: str) -> "Bar":
-        """For a plot."""
+        """The spread as a bar of a plot."""
         return Bar(label=label, median=self.median, least=self.least, most=self.most)
 
 
@@ -53,7 +53,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 class Sheet(msgspec.Struct, frozen=True):
-    """A table, written as it is shown."""
+    """A table of formatted cells."""
 
     title: str
     columns: list[str]
@@ -61,7 +61,7 @@ class Sheet(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct):
-    """Of one benchmark. Documents name its sheets `<name>:<sheet>`; ratios stand first."""
+    """The findings of one benchmark. Documents name its sheets `<name>:<sheet>`; ratios first."""
 
     name: str
     command: str
@@ -97,14 +97,14 @@ def _as_option(name: str, value: Any) -> str:
 
 
 def finish(console: Console, findings: Findings, file: Path | None) -> None:
-    """Show, and write to `file`."""
+    """Print the findings, and write them to `file`."""
     findings.show(console)
     if file is not None:
         file.write_bytes(msgspec.json.format(msgspec.json.encode(findings), indent=1))
 
 
 def read(file: Path) -> Findings:
-    """What `finish` wrote."""
+    """The findings that `finish` wrote."""
     return msgspec.json.decode(file.read_bytes(), type=Findings)
 
 

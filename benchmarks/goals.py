@@ -1,4 +1,4 @@
-"""`python -m benchmarks.goals`: what the engine is to reach beside others, and what it reached.
+"""`python -m benchmarks.goals`: the goals of the engine beside alternatives, and the results.
 
 Each goal is a ratio of one run, the median of its rounds. A goal whose benchmark has no figures is
 shown as not measured.
@@ -31,7 +31,7 @@ class Goal(NamedTuple):
     most: bool = False
 
     def row(self, found: Found) -> list[str]:
-        """Of the table."""
+        """The row of the table."""
         bound = f"{'at most' if self.most else 'at least'} {self.wanted:g}"
         try:
             value = self.measured(found)
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def compared(found: Found) -> Findings | None:
-    """All goals, if there are any figures."""
+    """The table of all goals, if there are figures."""
     machines = [each.machine for each in found.values()]
     if not machines:
         return None
@@ -91,7 +91,7 @@ def _over_python(workload: str) -> Callable[[Found], float]:
     return ratio
 
 
-def _times_go(workload: str) -> Callable[[Found], float]:
+def _ratio_to_go(workload: str) -> Callable[[Found], float]:
     def ratio(found: Found) -> float:
         rounds = _trigger(workload)(found)
         return _median(cost, rounds[TRIGGER], rounds["go"])
@@ -152,7 +152,7 @@ def _interface(found: Found) -> float:
 
 
 def _median(of: Callable[[Any], float], own: Iterable[Any], other: Iterable[Any]) -> float:
-    """Of the rounds' own ratios."""
+    """The median of the ratios of the rounds."""
     return Spread(of(one) / of(two) for one, two in zip(own, other, strict=False)).median
 
 
@@ -163,9 +163,9 @@ GOALS = (
     Goal("steady, over the best Python alternative", 4, _over_python("steady")),
     Goal("dwell, over Kafka Streams warm", 1, _over("dwell", "streams-warm")),
     Goal("scatter, over Kafka Streams warm", 2, _over("scatter", "streams-warm")),
-    Goal("dwell, times the processor time of Go", 2.5, _times_go("dwell"), most=True),
-    Goal("scatter, times the processor time of Go", 2, _times_go("scatter"), most=True),
-    Goal("steady, times the processor time of Go", 2.5, _times_go("steady"), most=True),
+    Goal("dwell, times the processor time of Go", 2.5, _ratio_to_go("dwell"), most=True),
+    Goal("scatter, times the processor time of Go", 2, _ratio_to_go("scatter"), most=True),
+    Goal("steady, times the processor time of Go", 2.5, _ratio_to_go("steady"), most=True),
     Goal("whole job, processor time of the loops over ours", 1.5, _whole),
     Goal("killed: notifications lost", 0, _crash("lost"), most=True),
     Goal("killed: notifications twice, under another id", 0, _crash("other_id"), most=True),

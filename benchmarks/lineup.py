@@ -1,4 +1,4 @@
-"""Who takes part: the product, and other ways to do its job."""
+"""The subjects: the product, and alternatives."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class Subject(NamedTuple):
-    """What is measured: a command, to which the number of records is added.
+    """A subject: a command, to which the number of records is added.
 
     `needs` must be there. A subject that is `warm` handles other records first, in the same
     process. One that is `slow` runs in the first round only. One without `keeps_state` knows
@@ -32,7 +32,7 @@ class Subject(NamedTuple):
 
     @property
     def there(self) -> bool:
-        """Whether it can run."""
+        """Whether the subject can run here."""
         return self.needs.exists()
 
 

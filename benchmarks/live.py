@@ -1,7 +1,7 @@
-"""`python -m benchmarks.live`: what the live view costs the trigger, closed and open.
+"""`python -m benchmarks.live`: the cost of the live view for the trigger, closed and open.
 
-Rounds of dwell in turn: nobody looks; a page looks at the company of all detections, as the
-console does; a page looks at another company, which has none. Each is a process of its own on one
+Rounds of the workload dwell: no page is open; a page watches the company of all detections, as the
+console does; a page watches another company, which has none. Each is a process of its own on one
 processor, as in `python -m benchmarks`.
 """
 
@@ -30,8 +30,8 @@ from engine.redis.tail_store import TailStore
 WORKLOAD = "dwell"
 CLOSED = "closed"
 # The company at which a page looks; all detections are of the first.
-LOOKS = {CLOSED: None, "open": 1, "open, another company": 2}
-_ASK_SECONDS = 1.0
+WATCHED = {CLOSED: None, "open": 1, "open, another company": 2}
+_POLL_SECONDS = 1.0
 
 
 def main() -> None:
@@ -62,31 +62,31 @@ def main() -> None:
 
 
 async def _measure(arguments: argparse.Namespace, console: Console) -> dict[str, list[Result]]:
-    measured: dict[str, list[Result]] = {name: [] for name in LOOKS}
+    measured: dict[str, list[Result]] = {name: [] for name in WATCHED}
     workload = workloads(arguments.records)[WORKLOAD]
     async with servers(arguments.broker) as running:
         with tempfile.TemporaryDirectory() as directory:
             rounds = Rounds(running, workload, arguments.records, Path(directory))
             await rounds.prepare(alternatives=False)
             for number in range(arguments.rounds):
-                turn = number % len(LOOKS)
-                names = list(LOOKS)
-                for name in (*names[turn:], *names[:turn]):
-                    async with _looking(running.redis, LOOKS[name]) as seen:
+                first = number % len(WATCHED)
+                names = list(WATCHED)
+                for name in (*names[first:], *names[:first]):
+                    async with _watching(running.redis, WATCHED[name]) as seen:
                         result = await rounds.run(EVERYBODY[TRIGGER])
                     result["seen"] = len(seen)
-                    if bool(seen) != (LOOKS[name] == 1):
+                    if bool(seen) != (WATCHED[name] == 1):
                         raise SubjectError(f"{name}: {len(seen)} decisions were seen")
                     measured[name].append(result)
                     line = f"{rate(result):,.0f}/s, {cost(result):.2f} us of the processor each"
-                    told = f"  round {number + 1}: {name} {line}; seen {len(seen):,}"
-                    console.print(told, highlight=False)
+                    line_text = f"  round {number + 1}: {name} {line}; seen {len(seen):,}"
+                    console.print(line_text, highlight=False)
     return measured
 
 
 @asynccontextmanager
-async def _looking(redis_url: str, company: int | None) -> AsyncIterator[list[object]]:
-    """A page that asks once a second, while it is open; what it has seen."""
+async def _watching(redis_url: str, company: int | None) -> AsyncIterator[list[object]]:
+    """A page that polls once a second while it is open; gives the decisions that it received."""
     seen: list[object] = []
     if company is None:
         yield seen
@@ -94,7 +94,7 @@ async def _looking(redis_url: str, company: int | None) -> AsyncIterator[list[ob
     redis = connect_redis(redis_url)
     page = CompanyWatch(TailStore(redis=redis, prefix=f"{WORKLOAD}:", deadline=5.0))
 
-    async def ask() -> None:
+    async def poll() -> None:
         after = None
         while True:
             with suppress(RedisError, OSError, TimeoutError):  # it is emptied between rounds
@@ -102,18 +102,18 @@ async def _looking(redis_url: str, company: int | None) -> AsyncIterator[list[ob
                 if found is not None:
                     after = found.after
                     seen.extend(found.decisions)
-            await asyncio.sleep(_ASK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    asking = asyncio.create_task(ask())
+    polling = asyncio.create_task(poll())
     try:
         yield seen
     finally:
-        await cancel([asking])
+        await cancel([polling])
         await redis.aclose()
 
 
 def _sheet(measured: dict[str, list[Result]]) -> Sheet:
-    """Processor time beside that of the same round while nobody looked: 1.01 is 1% more."""
+    """Processor time relative to the round without a page: 1.01 is 1% more."""
     rows = []
     for name, results in measured.items():
         closed = measured[CLOSED]

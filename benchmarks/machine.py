@@ -1,4 +1,4 @@
-"""The machine of a run: what it is, and how much of it others used meanwhile."""
+"""The machine of a run: its description, and its use by other processes meanwhile."""
 
 import contextlib
 import os
@@ -18,19 +18,19 @@ _WORKING, _STEAL = slice(0, 3), 7  # columns of the first line of /proc/stat
 
 
 class MachineWatch:
-    """From its making on. What belongs to the run must have ended, and been waited for, when it is
-    described: only then is its processor time known."""
+    """Watches from its creation. All child processes must have been waited for before `described`
+    is called, because only then is their processor time known."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
         self._at = datetime.now(UTC)
         self._load = os.getloadavg()[0]
         self._busy, self._steal = _ticks()
-        self._own = _own_seconds()
+        self._own_processes = _own_seconds()
 
     @property
     def warning(self) -> str:
-        """What to say before a run on a machine that is busy already; or nothing."""
+        """A warning if the machine is busy before the run, else empty."""
         if self._load / _processors() <= _BUSY_LOAD:
             return ""
         return (
@@ -39,12 +39,12 @@ class MachineWatch:
         )
 
     def described(self) -> dict[str, Any]:
-        """The machine, and how much of it other processes used meanwhile."""
+        """The machine, and its use by other processes meanwhile."""
         seconds = max(time.monotonic() - self._begin, 0.1)
         busy, steal = _ticks()
         used = (busy - self._busy) / os.sysconf("SC_CLK_TCK")
         whole = seconds * _processors()
-        others = max(0.0, used - (_own_seconds() - self._own)) / whole
+        others = max(0.0, used - (_own_seconds() - self._own_processes)) / whole
         stolen = (steal - self._steal) / os.sysconf("SC_CLK_TCK") / whole
         return {
             "at": self._at.isoformat(timespec="seconds"),
@@ -62,28 +62,28 @@ class MachineWatch:
 
 
 def sentence(machine: dict[str, Any]) -> str:
-    """Under a table: where and when, and whether it was busy."""
-    said = (
+    """The text below a table: machine, time, and whether it was busy."""
+    text = (
         f"{machine['processors']} processors ({machine['processor']}), Python {machine['python']}, "
         f"{machine['at'][:10]}"
     )
     if not machine["busy"]:
-        return f"{said}, at rest."
+        return f"{text}, at rest."
     return (
-        f"{said}. **The machine was busy** (load {machine['load_before']:.1f} before; others had "
+        f"{text}. **The machine was busy** (load {machine['load_before']:.1f} before; others had "
         f"{machine['others_share'] + machine['stolen_share']:.0%} of it): believe the ratios of "
         "processor time, not the rates."
     )
 
 
 def first_processor() -> int:
-    """The one that subjects have for themselves; the servers take the others."""
+    """The processor that subjects have alone; the servers use the others."""
     return min(os.sched_getaffinity(1))
 
 
 @contextlib.contextmanager
 def on_the_last_processor() -> Iterator[None]:
-    """What this process does and starts within, so that what is measured has the first alone."""
+    """Keep this process and its children off the first processor within the context."""
     mine = os.sched_getaffinity(0)
     if len(mine) > 1:
         os.sched_setaffinity(0, {max(mine)})
@@ -98,13 +98,13 @@ def _processors() -> int:
 
 
 def _own_seconds() -> float:
-    """Of this process and of its children that have ended."""
+    """Processor seconds of this process and of its ended children."""
     of = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, of))
 
 
 def _ticks() -> tuple[int, int]:
-    """Busy, and taken by other machines on the same host, of all processors since the boot."""
+    """Busy and stolen seconds of all processors since the boot."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         columns = [int(each) for each in _STAT.read_text().splitlines()[0].split()[1:]]
         # Interrupts are nobody's, and a run on loopback causes most of them itself.

@@ -1,4 +1,4 @@
-"""Processes and consumer groups, seen from outside: for whole products of any language."""
+"""Measures processes and consumer groups from outside, for products in any language."""
 
 import contextlib
 import os
@@ -20,11 +20,11 @@ _UTIME, _STIME, _PARENT = 11, 12, 1  # columns of /proc/pid/stat behind the name
 
 
 class WaitedTooLongError(Exception):
-    """What a scenario waited for did not come; the message names it."""
+    """A condition was not met in time; the message names it."""
 
 
 def wait(done: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Raises WaitedTooLongError."""
+    """Wait until `done()`. Raises WaitedTooLongError."""
     give_up = time.monotonic() + seconds
     while not done():
         if time.monotonic() > give_up:
@@ -33,12 +33,12 @@ def wait(done: Callable[[], bool], *, seconds: float, what: str) -> None:
 
 
 def processor_seconds(pid: int) -> float:
-    """Of a process and its living children, all threads."""
+    """The processor time of a process and its living children."""
     return sum(_ticks(each) for each in family(pid)) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that the process and its living children had, each at its own moment."""
+    """The sum of the peak memory of a process and of its living children."""
     return sum(_high_water(each) for each in family(pid))
 
 
@@ -48,7 +48,7 @@ def family(pid: int) -> list[int]:
     return [pid, *(each for each in children if (_stat(each) or [0, 0])[_PARENT] == pid)]
 
 
-def tell(pid: int, what: signal.Signals) -> None:
+def send_signal(pid: int, what: signal.Signals) -> None:
     """Send a signal to the process and its children; each of them may be a group of its own."""
     for each in family(pid):
         with contextlib.suppress(ProcessLookupError):
@@ -56,7 +56,7 @@ def tell(pid: int, what: signal.Signals) -> None:
 
 
 def _stat(pid: int) -> list[int]:
-    """State, parent, ... as numbers; nothing of a process that has ended."""
+    """The numbers of /proc/<pid>/stat from the state on; empty for an ended process."""
     try:
         behind = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -86,10 +86,10 @@ class GroupWatch:
         self._places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
     def committed(self) -> int:
-        """Records of the topic that the group has done."""
-        asked = [ConsumerGroupTopicPartitions(self._group, self._places)]
+        """The committed records of the topic."""
+        requested = [ConsumerGroupTopicPartitions(self._group, self._places)]
         (future,) = self._admin.list_consumer_group_offsets(
-            asked, request_timeout=_SECONDS
+            requested, request_timeout=_SECONDS
         ).values()
         found = future.result().topic_partitions
         return sum(max(place.offset, 0) for place in found)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.profile`: where a microsecond of the trigger goes.
+"""`python -m benchmarks.profile`: where the trigger spends its processor time.
 
 The trigger runs over a workload as in `python -m benchmarks`, and is interrupted after each few
 milliseconds of processor time (SIGPROF): the innermost frame that belongs to one of the places
@@ -102,7 +102,7 @@ async def _measure(arguments: argparse.Namespace) -> tuple[Result, dict[str, int
 
 
 def place_of_frame(path: str) -> str:
-    """Where time spent in a file goes to; nothing if the frame around it has to say."""
+    """The row of the table for a file; empty if the calling frame decides."""
     for start, place in PLACES.items():
         if start in path:
             return place
@@ -110,7 +110,7 @@ def place_of_frame(path: str) -> str:
 
 
 def _shares(samples: Mapping[str, int]) -> dict[str, float]:
-    """By place, the largest first. A sample is a stack of files, the innermost first."""
+    """Shares by row, the largest first. A sample is a stack of files, the innermost first."""
     found: Counter[str] = Counter()
     for stack, count in samples.items():
         places = filter(None, map(place_of_frame, stack.split(";")))

@@ -1,16 +1,16 @@
-"""Records onto a topic, as an ingestion pipeline would put them there."""
+"""Publishes records to a topic, as an ingestion pipeline would."""
 
 from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-QUIET = 2  # log level of librdkafka: a server that is stopped in the end is no news
+QUIET = 2  # log level of librdkafka: a server that is stopped at the end is expected
 _QUEUE = 1_000_000  # messages
-_LOOK = 10_000
+_ROOM_CHECK_RECORDS = 10_000
 
 
 def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Keyed by device, and compressed (the embedded broker keeps 5 MB of a partition)."""
+    """Publish all records, compressed (the embedded broker keeps 5 MB of a partition)."""
     producer = Producer(
         {
             "bootstrap.servers": kafka,
@@ -23,7 +23,7 @@ def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) 
         }
     )
     for number, (key, value) in enumerate(records):
-        if not number % _LOOK:
+        if not number % _ROOM_CHECK_RECORDS:
             _make_room(producer)
         producer.produce(topic, value=value, key=key)
     left = producer.flush(60)

@@ -4,7 +4,7 @@ from confluent_kafka import Consumer, Message
 
 
 def received(consumer: Consumer, *, most: int, seconds: float) -> list[Message]:
-    """What has come, as soon as there is anything; nothing after so many seconds.
+    """The next messages, as soon as there is one; empty after `seconds`.
 
     librdkafka's `consume` alone waits until there are as many messages, or for the whole time: half
     of that time would be measured as latency.

@@ -1,4 +1,4 @@
-"""What a run of the workloads found: ratios first, then what they are made of."""
+"""The results of a run of the workloads: ratios first, then the figures behind them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,8 +20,8 @@ def cost(result: Result) -> float:
 
 
 def ratios(rounds: Rounds) -> dict[str, tuple[Spread, Spread]]:
-    """The trigger beside each other, round by round: rate over rate, and processor time of the
-    other over ours. Above 1 the trigger is ahead."""
+    """The trigger compared with each other subject, round by round: rate over rate, and processor
+    time of the other over ours. Above 1 the trigger is better."""
     trigger = rounds.get(TRIGGER, [])
     found = {}
     for name, results in rounds.items():

@@ -25,7 +25,7 @@ _MAX_AGE = 86_400  # seconds: a long run must not make its own detections stale
 
 
 class SubjectError(Exception):
-    """A subject failed, or came to another outcome than expected; the message says which."""
+    """A subject failed, or its outcome is not the expected one; the message says which."""
 
 
 class Rounds:
@@ -87,7 +87,7 @@ class Rounds:
         return result
 
     async def begin(self, subject: Subject) -> str:
-        """Empty Redis, take the claims that the workload wants taken; the run's group."""
+        """Empty Redis and take the claims that the workload needs. Returns the group of the run."""
         await self._empty_redis()
         group = f"{self.measured.prefix}{next(self._numbers)}."
         self._state(group).mkdir(parents=True)
@@ -107,7 +107,7 @@ class Rounds:
         await redis.aclose()
 
     def started(self, subject: Subject, records: int, group: str) -> subprocess.Popen[bytes]:
-        """A process that will not end before it has seen `records`."""
+        """A process that ends after `records` records."""
         return subprocess.Popen(
             self._command(subject, records),
             cwd=subject.directory,
@@ -160,7 +160,7 @@ class Rounds:
         }
 
     def _state(self, group: str) -> Path:
-        """Where frameworks keep their own."""
+        """The directory for the state of frameworks."""
         return self._catalog.parent / "state" / group
 
     def _check(self, subject: Subject, begins: dict[int, int], result: Result) -> None:
@@ -197,8 +197,8 @@ async def rounds_of(
         runs = Rounds(servers, workload, records, Path(directory))
         await runs.prepare(warm_records=warming)
         for number in range(rounds):
-            turn = number % len(subjects)
-            for subject in (*subjects[turn:], *subjects[:turn]):
+            first = number % len(subjects)
+            for subject in (*subjects[first:], *subjects[:first]):
                 if subject.name in done_with:
                     continue
                 if subject.slow:

@@ -1,4 +1,4 @@
-"""Samples of what this process spends its processor time on, by SIGPROF; the main thread only."""
+"""Samples the processor time of this process by SIGPROF; the main thread only."""
 
 import json
 import signal
@@ -17,13 +17,13 @@ class Sampler:
         self._found: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Call it from the main thread."""
+        """Start sampling. Call it from the main thread."""
         signal.signal(signal.SIGPROF, self._note)
         signal.siginterrupt(signal.SIGPROF, False)
         signal.setitimer(signal.ITIMER_PROF, _SECONDS, _SECONDS)
 
     def stop(self, file: Path) -> None:
-        """And write what was found."""
+        """Stop sampling, and write the counts."""
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         file.write_text(json.dumps(self._found), encoding="utf-8")
 

@@ -12,7 +12,7 @@ from tests.servers.process import started
 
 
 class Servers(NamedTuple):
-    """Where they are. `keeps_all` says whether the broker keeps every record of a run."""
+    """Addresses of the servers. `keeps_all`: the broker keeps every record of a run."""
 
     kafka: str
     redis: str

@@ -8,10 +8,10 @@ from benchmarks.figures import Findings
 
 
 def write_all(file: Path, found: dict[str, Findings]) -> None:
-    """By name of the benchmark."""
+    """Write the findings by name of the benchmark."""
     file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
 
 
 def read_all(file: Path) -> dict[str, Findings]:
-    """What `write_all` wrote."""
+    """The findings that `write_all` wrote."""
     return msgspec.json.decode(file.read_bytes(), type=dict[str, Findings])

@@ -1,4 +1,4 @@
-"""What is measured, each in a process of its own: the floor, and the trigger itself.
+"""The subjects, each in a process of its own: the floor, and the trigger itself.
 
 A subject prints one JSON line: records, seconds from the first tenth of the records to the last
 one done, and what it counted.
@@ -35,7 +35,7 @@ Result = dict[str, float]
 
 
 async def floor(settings: Settings, count: int) -> Result:
-    """The least a consumer in Python does: getmany and decode, nothing else."""
+    """The floor of a consumer in Python: only getmany and decode."""
     decode = msgspec.json.Decoder(Detection).decode
     consumer = AIOKafkaConsumer(
         f"{settings.topic_prefix}detections",
@@ -92,14 +92,14 @@ async def trigger(settings: Settings, count: int) -> Result:
 
 
 class _Stopwatch:
-    """Runs from the first tenth of the records on, which warms caches and connections up."""
+    """Measures after the first tenth of the records, which warms caches and connections up."""
 
     def __init__(self, count: int) -> None:
         self._warm = count // 10
         self._first = self._done = 0
 
     def note(self, done: int) -> bool:
-        """So many records are done. Whether it begins to run with that."""
+        """Note that so many records are done. Returns whether the measurement begins now."""
         self._done = done
         begins = done >= self._warm and not self._first
         if begins:
@@ -108,7 +108,7 @@ class _Stopwatch:
         return begins
 
     def result(self) -> Result:
-        """Until now."""
+        """The result up to now."""
         return {
             "records": self._done - self._first,
             "seconds": time.perf_counter() - self._begin,

@@ -155,8 +155,8 @@ def _run(parts: Sequence[Part], arguments: argparse.Namespace, console: Console)
 
 
 def ended(command: Sequence[str], seconds: float) -> int:
-    """Its exit status, with nothing of it left behind: it has a group of processes of its own, so
-    that those that it started end with it, however it ends."""
+    """Run a command in a process group of its own, so that all of its processes end with it.
+    Returns its exit status."""
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             return process.wait(seconds)
@@ -178,7 +178,7 @@ def _interrupted(process: subprocess.Popen[bytes]) -> int:
 
 
 def _found(out: Path) -> dict[str, Findings]:
-    """Of this run, and of earlier ones into the same directory."""
+    """The findings of this run, and of earlier runs in the same directory."""
     files = {part.name: out / f"{part.name}.json" for part in PARTS}
     return {name: figures.read(file) for name, file in files.items() if file.exists()}
 

@@ -1,4 +1,4 @@
-"""The topics of a run: filled with detections, and read for what came of them."""
+"""The topics of a run: filled with detections, and read for the resulting messages."""
 
 import time
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ Ends = dict[int, int]
 
 
 class Notified(NamedTuple):
-    """A notification as far as outcomes are compared."""
+    """The fields of a notification that outcomes are compared by."""
 
     udid: str
     beacon: int
@@ -37,7 +37,7 @@ class BenchTopics:
     """The five topics of the product under one prefix."""
 
     def __init__(self, kafka: str, prefix: str, *, by_mention: bool) -> None:
-        """`by_mention`: the embedded broker makes topics so, and does not answer who asks it to."""
+        """`by_mention`: the embedded broker creates topics so, and has no request for it."""
         self._kafka = kafka
         self.prefix = prefix
         self.names = Topics.named(prefix)
@@ -51,15 +51,17 @@ class BenchTopics:
             made.result(_SECONDS)
 
     def publish(self, records: Iterable[Record]) -> None:
-        """As a pipeline would."""
+        """Publish detections as a pipeline would."""
         publish_all(self._kafka, self.names.detections, records)
 
     def ends(self) -> Ends:
         """Where each partition of the notifications ends now, for those who read committed."""
         last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(self.names.notifications, each): last for each in range(PARTITIONS)}
+        requested = {
+            TopicPartition(self.names.notifications, each): last for each in range(PARTITIONS)
+        }
         found = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
+            requested, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
         )
         return {place.partition: future.result().offset for place, future in found.items()}
 
@@ -103,6 +105,6 @@ class BenchTopics:
 
 
 def _notified(value: bytes) -> Notified:
-    said = orjson.loads(value)
-    beacon = number_of(said["beacon"]["major"], said["beacon"]["minor"])
-    return Notified(said["device"]["udid"], beacon, said["campaign"]["id"], said["id"])
+    decoded = orjson.loads(value)
+    beacon = number_of(decoded["beacon"]["major"], decoded["beacon"]["minor"])
+    return Notified(decoded["device"]["udid"], beacon, decoded["campaign"]["id"], decoded["id"])

@@ -1,4 +1,4 @@
-"""What the devices do. Each detection is one record; the same numbers give the same records."""
+"""The workloads. Each detection is one record; the same parameters give the same records."""
 
 import json
 import random
@@ -24,7 +24,7 @@ class Workload:
 
     A roaming device is at another beacon each time; the others stay at theirs. `held` in a hundred
     detections were made before, by the same devices at the same beacons, so that their claims are
-    held in Redis while the process that asks knows nothing of them.
+    held in Redis while the requesting process does not know them.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Workload:
 
     @property
     def catalog(self) -> CatalogShape:
-        """Where it happens."""
+        """The catalog of the workload."""
         return CatalogShape(self.campaigns, self.beacons, self.closed)
 
     def records(self, count: int, word: str = _DEVICE) -> Iterator[Record]:
@@ -49,7 +49,7 @@ class Workload:
             yield _record(udid_of(device, word), beacon, begin + number * _SPAN / count)
 
     def earlier_records(self, count: int) -> list[Record]:
-        """Those detections before the `count` that hold claims."""
+        """The earlier detections whose claims are held."""
         at = time.time() - 2 * _SPAN
         meetings = enumerate(self._meetings(count))
         return [
@@ -89,14 +89,16 @@ def workloads(count: int) -> dict[str, Workload]:
     every = (
         Workload("dwell", "devices stay at a beacon; 1% of detections grant", count // 100, 2),
         Workload("scatter", "devices roam; every detection grants both", roaming, 2, True),
-        Workload("steady", "devices roam; 95% of the claims asked are held", roaming, 2, True, 95),
+        Workload(
+            "steady", "devices roam; 95% of the requested claims are held", roaming, 2, True, 95
+        ),
         Workload("sweep", "a new device each time; every detection grants", count, 1),
     )
     return {workload.name: workload for workload in every}
 
 
 def udid_of(device: int, word: str = _DEVICE) -> str:
-    """As its detections and its keys name it."""
+    """The udid of a device."""
     return f"{word}-{device:08d}"
 
 

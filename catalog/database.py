@@ -204,7 +204,7 @@ def _open_file(path: str, **options: Any) -> sqlite3.Connection:
 
 
 class _SqliteConnection(aiosqlite.Connection):
-    """A connection that may be told to stop twice.
+    """A connection that can be stopped twice.
 
     If the closing of a connection is cancelled, SQLAlchemy stops the connection, and the closing,
     which goes on, stops it again. The second stop of aiosqlite 0.22 would never return, because its

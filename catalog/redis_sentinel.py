@@ -1,7 +1,7 @@
 """Redis behind Sentinel: `redis+sentinel://[user:password@]host:port,host:port/service[/database]`.
 
-After each lost connection the client asks the Sentinels which node is the primary. Query parameters
-are those of redis-py (ssl_ca_certs, ssl_certfile, ssl_keyfile), and sentinel_username and
+After each lost connection the Sentinels give the client the primary's address. Query parameters are
+those of redis-py (ssl_ca_certs, ssl_certfile, ssl_keyfile), and sentinel_username and
 sentinel_password for the Sentinels themselves. rediss+sentinel:// speaks TLS with both.
 """
 
@@ -20,20 +20,20 @@ from catalog.errors import RedisUrlError
 SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 _PORT = 26379
 _HIGHEST_PORT = 65535
-_ASK_SECONDS = 1.0
+_SENTINEL_SECONDS = 1.0
 _OF_SENTINELS = "sentinel_"
 
 
 class SentinelAddress(NamedTuple):
     """The content of a URL.
 
-    `options` are for the connections to the primary, `asking` for those to the Sentinels.
+    `options` are for the connections to the primary, `of_sentinels` for those to the Sentinels.
     """
 
     sentinels: list[tuple[str, int]]
     service: str
     options: dict[str, Any]
-    asking: dict[str, Any]
+    of_sentinels: dict[str, Any]
 
 
 class SentinelRedis(Redis):
@@ -61,14 +61,20 @@ def read_sentinel_url(url: str) -> SentinelAddress:
         raise ValueError("a database is a number")
     scheme = parts.scheme.removesuffix("+sentinel")
     single = f"{scheme}://{user}{at}primary/{database}?{parts.query}"
-    given: dict[str, Any] = dict(parse_url(single))
-    is_tls = given.pop("connection_class", None) is not None
-    given.pop("host", None)
-    own = {name: value for name, value in given.items() if name.startswith(_OF_SENTINELS)}
-    options = {name: value for name, value in given.items() if name not in own} | {"ssl": is_tls}
+    parsed: dict[str, Any] = dict(parse_url(single))
+    is_tls = parsed.pop("connection_class", None) is not None
+    parsed.pop("host", None)
+    of_sentinels = {name: value for name, value in parsed.items() if name.startswith(_OF_SENTINELS)}
+    options = {name: value for name, value in parsed.items() if name not in of_sentinels} | {
+        "ssl": is_tls
+    }
     of_tls = {name: value for name, value in options.items() if name.startswith("ssl")}
-    asking = of_tls | {name.removeprefix(_OF_SENTINELS): value for name, value in own.items()}
-    return SentinelAddress([_place(each) for each in places.split(",")], service, options, asking)
+    of_sentinels = of_tls | {
+        name.removeprefix(_OF_SENTINELS): value for name, value in of_sentinels.items()
+    }
+    return SentinelAddress(
+        [_place(each) for each in places.split(",")], service, options, of_sentinels
+    )
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -89,10 +95,10 @@ def _ipv6(text: str) -> tuple[str, str, str]:
 def connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
     """A client of the primary; `options` are those of every client. Raises ValueError."""
     address = read_sentinel_url(url)
-    once = {"socket_timeout": _ASK_SECONDS, "socket_connect_timeout": _ASK_SECONDS}
-    asking = {**once, **address.asking, "retry": Retry(NoBackoff(), 0)}
+    once = {"socket_timeout": _SENTINEL_SECONDS, "socket_connect_timeout": _SENTINEL_SECONDS}
+    of_sentinels = {**once, **address.of_sentinels, "retry": Retry(NoBackoff(), 0)}
     make: Any = Sentinel  # redis-py has no types for it
-    watchers = make(address.sentinels, sentinel_kwargs=asking)
+    watchers = make(address.sentinels, sentinel_kwargs=of_sentinels)
     client: Any = watchers.master_for(
         address.service, redis_class=SentinelRedis, **{**options, **address.options}
     )

@@ -4,7 +4,7 @@ Traces, statistics and `verify` still refer to them. `CatalogSession` does both 
 query and no writer can forget them:
 
 - It selects only records that are not deleted, wherever a table stands in the statement. A query
-  about the past asks for deleted records too (`with_deleted`).
+  about the past includes deleted records (`with_deleted`).
 - It marks the row of a deleted object instead of deleting it; for a venue it also marks the rows of
   the venue's records. Links to other records are deleted, and content is emptied, so that a marked
   row stays small.

@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 # A whole class is temporary if it is about the server, the network, or other transactions.
 _CLASSES_THAT_PASS = {
-    "08",  # connection exception; a pooler between us and the server says so too
+    "08",  # connection exception; a pooler before the server reports it too
     "40",  # transaction rollback: serialization, deadlock, completion unknown
     "53",  # insufficient resources: disk full, out of memory, too many connections
     "57",  # operator intervention: statement cancelled or timed out, shutdown, starting up

@@ -1,4 +1,4 @@
-"""Adds the daily figures up: by day, or by record, the largest first."""
+"""Adds daily figures up by day, or by record, the largest first."""
 
 from datetime import date
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ class RecordTotal(NamedTuple):
 async def day_totals(
     session: AsyncSession, company_id: int, choice: StatisticFilter, number: int | None
 ) -> list[DayTotal]:
-    """By day a company's records of a kind, or the one with that number. Raises SQLAlchemyError."""
+    """Sums by day of a company's records of a kind, or of one record. Raises SQLAlchemyError."""
     query = _chosen(select(Statistic.day, *_FIGURES), company_id, choice)
     if number is not None:
         query = query.where(Statistic.ref == number)
@@ -55,7 +55,7 @@ async def day_totals(
 async def record_totals(
     session: AsyncSession, company_id: int, choice: StatisticFilter, limit: int
 ) -> list[RecordTotal]:
-    """A company's records of a kind, those with the largest figures. Raises SQLAlchemyError."""
+    """The records of a kind with the largest figures of a company. Raises SQLAlchemyError."""
     of, kind = Statistic, choice.kind
     query = _chosen(select(of.ref, of.venue_id, *_FIGURES), company_id, choice)
     by = "notifications" if kind == "campaign" else "detections"

@@ -130,7 +130,7 @@ def _query(choice: StatisticFilter) -> Select[Any]:
     return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
 
 
-def _has_name_or_id(table: type[Company] | type[Venue], wanted: str) -> ColumnElement[bool]:
-    by_name = table.name == wanted
-    is_id = wanted.isascii() and wanted.isdecimal() and len(wanted) <= _LONGEST_ID
-    return or_(by_name, table.id == int(wanted)) if is_id else by_name
+def _has_name_or_id(table: type[Company] | type[Venue], name_or_id: str) -> ColumnElement[bool]:
+    by_name = table.name == name_or_id
+    is_id = name_or_id.isascii() and name_or_id.isdecimal() and len(name_or_id) <= _LONGEST_ID
+    return or_(by_name, table.id == int(name_or_id)) if is_id else by_name

@@ -21,8 +21,8 @@ FORGET_SECONDS = 600.0
 class ReportPurpose(StrEnum):
     """Why a process reports. The values are those of the Lua script."""
 
-    OUTCOMES = "tell"  # to add outcomes, and to learn the state
-    ASK_TO_PROBE = "ask"  # to become the prober, if the breaker is half-open
+    OUTCOMES = "tell"  # to add outcomes, and to get the state
+    REQUEST_PROBE = "ask"  # to become the prober, if the breaker is half-open
     PROBE_PASSED = "passed"
     PROBE_FAILED = "failed"
     PROBE_DROPPED = "leave"  # the prober has made no call after all
@@ -49,7 +49,7 @@ class BreakerReport:
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """Whether a breaker is open. If it is: ask again in `wait` seconds; the prober calls now."""
+    """Whether a breaker is open; `wait` (s) is then the time until the next request."""
 
     is_open: bool = False
     is_prober: bool = False
@@ -108,7 +108,7 @@ class LocalBreakers:
             return CLOSED
         is_probed = breaker.prober not in ("", prober) and now < breaker.lease_until
         may_probe = now >= breaker.open_until and not is_probed
-        if may_probe and report.purpose is ReportPurpose.ASK_TO_PROBE:
+        if may_probe and report.purpose is ReportPurpose.REQUEST_PROBE:
             breaker.prober = prober
             breaker.lease_until = now + self._policy.lease
             return BreakerState(is_open=True, is_prober=True)
@@ -125,7 +125,7 @@ class LocalBreakers:
             breaker.prober = ""
 
     def _end_probe(self, breaker: _Breaker, purpose: ReportPurpose, now: float) -> None:
-        if purpose in (ReportPurpose.OUTCOMES, ReportPurpose.ASK_TO_PROBE):
+        if purpose in (ReportPurpose.OUTCOMES, ReportPurpose.REQUEST_PROBE):
             return
         breaker.prober = ""
         if purpose is ReportPurpose.PROBE_PASSED:

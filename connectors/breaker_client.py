@@ -22,13 +22,13 @@ from connectors.breaker import (
 log = structlog.get_logger(__name__)
 
 _GATHER_SECONDS = 0.05  # outcomes are gathered for so long before they are reported
-_FRESH_SECONDS = 1.0  # an older state is asked for again before the next call
+_FRESH_SECONDS = 1.0  # an older state is requested again before the next call
 _FORGET_SECONDS = 60.0
-_STORE_PAUSE = 1.0  # a store that failed is not asked for so long
+_STORE_PAUSE = 1.0  # a store that failed gets no requests for so long
 
 
 @dataclass(slots=True)
-class _KnownBreaker:
+class _CachedBreaker:
     state: BreakerState = CLOSED
     received_at: float = float("-inf")
     outcomes: list[bool] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _KnownBreaker:
 class BreakerClient:
     """Knows which companies may be called. `run` must be running. `name` is unique to the process.
 
-    `on_state(company_id, state)` is called for each state that was asked for or has changed, and
+    `on_state(company_id, state)` is called for each state that was requested or has changed, and
     `on_store_error` for each temporary failure of the store: `may_pass(error)` says whether it is
     one. `clock` gives epoch seconds.
     """
@@ -51,24 +51,24 @@ class BreakerClient:
         local: LocalBreakers,
         name: str,
         clock: Callable[[], float],
-        may_pass: Callable[[Exception], bool],
+        is_temporary: Callable[[Exception], bool],
         on_store_error: Callable[[], None],
     ) -> None:
         self._store = store
         self._local = local
         self._name = name
         self._clock = clock
-        self._may_pass = may_pass
+        self._is_temporary = is_temporary
         self._on_store_error = on_store_error
-        self._known: dict[int, _KnownBreaker] = {}
-        self._to_report: dict[int, _KnownBreaker] = {}
-        self._wanted = asyncio.Event()
+        self._known: dict[int, _CachedBreaker] = {}
+        self._to_report: dict[int, _CachedBreaker] = {}
+        self._requested = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
-        self._store_away_until = float("-inf")
+        self._store_down_until = float("-inf")
         self.on_state: Callable[[int, BreakerState], None] = lambda _company, _state: None
 
     def is_closed(self, company_id: int) -> bool:
-        """Whether a fresh state says that the company may be called. If not, call `ask`."""
+        """Whether a fresh state permits calls to the company. If not, call `request_state`."""
         known = self._known.get(company_id)
         if known is None or known.state.is_open:
             return False
@@ -79,18 +79,18 @@ class BreakerClient:
         known = self._known.get(company_id)
         return known is not None and known.state.is_open
 
-    def ask(self, company_id: int) -> None:
+    def request_state(self, company_id: int) -> None:
         """Request the state, and to be the prober of a half-open breaker; `on_state` answers."""
         known = self._reporting(company_id)
-        known.purpose = known.purpose or ReportPurpose.ASK_TO_PROBE
-        self._wanted.set()
+        known.purpose = known.purpose or ReportPurpose.REQUEST_PROBE
+        self._requested.set()
 
     def report(self, company_id: int, failed: bool) -> None:
         """Add the outcome of a call to the next report."""
         self._reporting(company_id).outcomes.append(failed)
         if self._gathering is None:
             loop = asyncio.get_running_loop()
-            self._gathering = loop.call_later(_GATHER_SECONDS, self._wanted.set)
+            self._gathering = loop.call_later(_GATHER_SECONDS, self._requested.set)
 
     def report_probe(self, company_id: int, failed: bool | None) -> None:
         """Report the outcome of the probe; None if the probe was dropped before its call."""
@@ -100,7 +100,7 @@ class BreakerClient:
         else:
             known.purpose = ReportPurpose.PROBE_FAILED if failed else ReportPurpose.PROBE_PASSED
         known.is_probing = False
-        self._wanted.set()
+        self._requested.set()
 
     def counts(self) -> dict[str, int]:
         """How many breakers this process knows in each state."""
@@ -113,8 +113,8 @@ class BreakerClient:
     async def run(self) -> None:
         """Exchange reports for states until cancelled. Raises the store's permanent errors."""
         while True:
-            await self._wanted.wait()
-            self._wanted.clear()
+            await self._requested.wait()
+            self._requested.clear()
             if self._gathering is not None:
                 self._gathering.cancel()
                 self._gathering = None
@@ -128,8 +128,8 @@ class BreakerClient:
             if known.received_at + _FORGET_SECONDS <= now and company_id not in self._to_report:
                 del self._known[company_id]
 
-    def _reporting(self, company_id: int) -> _KnownBreaker:
-        known = self._known.setdefault(company_id, _KnownBreaker())
+    def _reporting(self, company_id: int) -> _CachedBreaker:
+        known = self._known.setdefault(company_id, _CachedBreaker())
         self._to_report[company_id] = known
         return known
 
@@ -149,7 +149,7 @@ class BreakerClient:
         now = self._clock()
         # Always, so that the process's own breakers are up to date when the store fails.
         states = await self._local.exchange(reports, prober=self._name, now=now)
-        if now >= self._store_away_until:
+        if now >= self._store_down_until:
             states = await self._exchange_shared(reports, now) or states
         for report, state in zip(reports, states, strict=True):
             self._receive(report, state)
@@ -160,15 +160,15 @@ class BreakerClient:
         try:
             return await self._store.exchange(reports, prober=self._name, now=now)
         except Exception as error:  # sorted: without the store for a while, or up and stop
-            if not self._may_pass(error):
+            if not self._is_temporary(error):
                 raise
             log.warning("breakers are this process's own for now", error=type(error).__name__)
             self._on_store_error()
-            self._store_away_until = now + _STORE_PAUSE
+            self._store_down_until = now + _STORE_PAUSE
             return None
 
     def _receive(self, report: BreakerReport, state: BreakerState) -> None:
-        known = self._known.setdefault(report.company_id, _KnownBreaker())
+        known = self._known.setdefault(report.company_id, _CachedBreaker())
         has_changed = known.state.is_open != state.is_open
         if has_changed:
             word = "open" if state.is_open else "closed"

@@ -132,7 +132,7 @@ class ServiceCaller:
         except BaseException:
             connection.close()
             raise
-        self._pool.give_back(key, connection)
+        self._pool.release(key, connection)
         return reply
 
     def _budget(self, company_id: int, wire_bytes: int) -> ReplyBudget:

@@ -37,12 +37,12 @@ class RawReply:
 class HttpConnection:
     """Makes one exchange after the other over a connected stream. The owner closes it.
 
-    The connection may be idle for `keep` seconds.
+    The connection may be idle for `idle_seconds`.
     """
 
-    def __init__(self, stream: BoundedStream, *, keep: float) -> None:
+    def __init__(self, stream: BoundedStream, *, idle_seconds: float) -> None:
         self._stream = stream
-        self._keep = keep
+        self._idle_seconds = idle_seconds
         self._expires = 0.0
         self._idle = False
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
@@ -135,4 +135,4 @@ class HttpConnection:
         if done and not self._http.trailing_data[0]:
             self._http.start_next_cycle()
             self._idle = True
-            self._expires = time.monotonic() + self._keep
+            self._expires = time.monotonic() + self._idle_seconds

@@ -12,7 +12,7 @@ from connectors.egress import EgressGuard
 from connectors.reply_budget import ReplyBudget
 from connectors.streams import BoundedStream, TcpStream, TlsStream
 
-KEEP_SECONDS = 15.0
+IDLE_SECONDS = 15.0
 MOST_IDLE = 512
 _MOST_ADDRESSES_TRIED = 8  # of one name; the guard checks all of them
 
@@ -27,7 +27,7 @@ class PoolKey(NamedTuple):
 
 
 class ConnectionPool:
-    """Opens connections, and keeps at most `most_idle` idle ones for `keep` seconds each.
+    """Opens connections, and keeps at most `most_idle` idle ones for `idle_seconds` each.
 
     Every step costs the same however many connections there are.
     """
@@ -37,13 +37,13 @@ class ConnectionPool:
         *,
         egress: EgressGuard,
         ssl_context: ssl.SSLContext,
-        keep: float = KEEP_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
         most_idle: int = MOST_IDLE,
     ) -> None:
         self._egress = egress
         self._ssl_context = ssl_context
         self._ssl_context.set_alpn_protocols(["http/1.1"])
-        self._keep = keep
+        self._idle_seconds = idle_seconds
         self._most_idle = most_idle
         self._idle: dict[PoolKey, list[HttpConnection]] = {}
         self._by_age: OrderedDict[HttpConnection, PoolKey] = OrderedDict()
@@ -75,9 +75,9 @@ class ConnectionPool:
             except BaseException:
                 raw.close()
                 raise
-        return HttpConnection(stream, keep=self._keep)
+        return HttpConnection(stream, idle_seconds=self._idle_seconds)
 
-    def give_back(self, key: PoolKey, connection: HttpConnection) -> None:
+    def release(self, key: PoolKey, connection: HttpConnection) -> None:
         """Keep the connection if it can serve again; close the oldest beyond `most_idle`."""
         if not connection.is_idle:
             connection.close()

@@ -8,8 +8,8 @@ from connectors.breaker_client import BreakerClient
 from connectors.fair_queue import FairQueue
 from connectors.scheduled_call import ScheduledCall
 
-_ASK_AGAIN_SECONDS = 1.0  # an open breaker: another process may have closed it
-_ASK_SOONEST_SECONDS = 0.01
+_LONGEST_POLL_SECONDS = 1.0  # an open breaker: another process may have closed it
+_SHORTEST_POLL_SECONDS = 0.01
 # Calls that start in one pass of the event loop; then other tasks have their turn. In the long run
 # a pass handles as many calls as start in it. At most one call of a company starts in a pass: a
 # service that fails at once frees its slots in every pass, and would make the calls of others wait.
@@ -30,16 +30,16 @@ class CallDispatcher:
         queue: FairQueue[ScheduledCall],
         breakers: BreakerClient,
         start: Callable[[ScheduledCall, bool], None],
-        may_start: Callable[[], bool],
+        can_start: Callable[[], bool],
     ) -> None:
         self._queue = queue
-        self._may_start = may_start
+        self._can_start = can_start
         self._breakers = breakers
         self._start = start
         self._stopped = False
-        self._begun: set[int] = set()  # companies of which a call has started in this pass
+        self._started: set[int] = set()  # companies of which a call has started in this pass
         # Companies whose breaker's state is requested, will be requested by a timer, or is probed.
-        self._asking: dict[int, asyncio.TimerHandle | None] = {}
+        self._awaiting_state: dict[int, asyncio.TimerHandle | None] = {}
         breakers.on_state = self._on_state
 
     def add(self, call: ScheduledCall, *, first: bool = False) -> None:
@@ -49,10 +49,10 @@ class CallDispatcher:
         if self._breakers.is_closed(company_id):
             self.dispatch()
             return
-        self._queue.hold(company_id)
-        if company_id not in self._asking:
-            self._asking[company_id] = None
-            self._breakers.ask(company_id)
+        self._queue.pause(company_id)
+        if company_id not in self._awaiting_state:
+            self._awaiting_state[company_id] = None
+            self._breakers.request_state(company_id)
 
     def finish(self, company_id: int, *, is_probe: bool, failed: bool | None) -> None:
         """A try has ended. `failed` is the outcome for the breaker; None is not counted."""
@@ -73,47 +73,49 @@ class CallDispatcher:
 
     def dispatch(self) -> None:
         """Start the calls that may start now."""
-        while len(self._begun) < _STARTS_A_PASS and not self._stopped and self._may_start():
-            if (taken := self._queue.take(self._begun)) is None:
+        while len(self._started) < _STARTS_A_PASS and not self._stopped and self._can_start():
+            if (taken := self._queue.take(self._started)) is None:
                 return
             company_id, call = taken
-            if not self._begun:
+            if not self._started:
                 asyncio.get_running_loop().call_soon(self._begin_pass)
-            self._begun.add(company_id)
+            self._started.add(company_id)
             self._start(call, False)
 
     def _begin_pass(self) -> None:
-        self._begun.clear()
+        self._started.clear()
         self.dispatch()
 
     def _on_state(self, company_id: int, state: BreakerState) -> None:
-        timer = self._asking.pop(company_id, None)
+        timer = self._awaiting_state.pop(company_id, None)
         if timer is not None:
             timer.cancel()
         if not state.is_open:
-            self._queue.release(company_id)
+            self._queue.resume(company_id)
             self.dispatch()
             return
-        self._queue.hold(company_id)
+        self._queue.pause(company_id)
         if state.is_prober:
             self._probe(company_id)
         else:
-            self._ask_later(company_id, min(state.wait, _ASK_AGAIN_SECONDS))
+            self._request_later(company_id, min(state.wait, _LONGEST_POLL_SECONDS))
 
-    def _ask_later(self, company_id: int, seconds: float) -> None:
-        def ask() -> None:
-            self._asking[company_id] = None
+    def _request_later(self, company_id: int, seconds: float) -> None:
+        def request() -> None:
+            self._awaiting_state[company_id] = None
             if self._queue.has_waiting(company_id):
-                self._breakers.ask(company_id)
+                self._breakers.request_state(company_id)
             else:
-                del self._asking[company_id]
+                del self._awaiting_state[company_id]
 
         loop = asyncio.get_running_loop()
-        self._asking[company_id] = loop.call_later(max(seconds, _ASK_SOONEST_SECONDS), ask)
+        self._awaiting_state[company_id] = loop.call_later(
+            max(seconds, _SHORTEST_POLL_SECONDS), request
+        )
 
     def _probe(self, company_id: int) -> None:
         # The state is requested again when the outcome of the probe has been reported.
-        self._asking[company_id] = None
+        self._awaiting_state[company_id] = None
         call = None if self._stopped else self._queue.take_of(company_id)
         if call is None:
             self._breakers.report_probe(company_id, None)

@@ -1,6 +1,6 @@
 """The guard of outgoing calls: which urls, ports and addresses a connector may lead to.
 
-A url is checked when a connector is saved and at every call. The connection asks the guard again
+A url is checked when a connector is saved and at every call. The connection uses the guard again
 and connects only to an address that the guard returned. So a host name whose addresses change
 between the check and the connection cannot lead to a forbidden address.
 """
@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Not public, although `is_global` says so on the oldest Python that is supported.
+# Not public, although `is_global` is true on the oldest Python that is supported.
 _NOT_PUBLIC: tuple[Network, ...] = (
     IPv4Network("100.64.0.0/10"),  # carrier NAT; one cloud's metadata service too
     IPv4Network("168.63.129.16/32"),  # another cloud's, on an address that looks public
@@ -65,7 +65,7 @@ class EgressGuard:
         self._allowed = tuple(allow_networks)
         self._resolve = CachingResolver() if resolve is None else resolve
         self._deadline = deadline
-        # An address is what it is: only where a name leads to has to be asked again.
+        # The verdict about an address never changes; only names are resolved again.
         self._judged = lru_cache(maxsize=_MOST_JUDGED)(self._judge)
 
     async def check(self, url: str) -> None:

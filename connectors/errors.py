@@ -11,7 +11,7 @@ class CallError(ConnectorError):
     """One try of a call failed. The scheduler tries again, or the call fails with `fault`.
 
     `retriable`: another try may succeed. `counts`: the breaker counts the failure. `retry_after`
-    (seconds) is what the service asked for.
+    (seconds) is what the service requested.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 class _Company(Generic[Item]):
     waiting: deque[Item] = field(default_factory=deque)
     running: int = 0
-    held: bool = False
+    is_paused: bool = False
     in_ring: bool = False
 
 
@@ -28,7 +28,7 @@ class FairQueue(Generic[Item]):
         self.free = in_all
         self.waiting = 0
         self._per_company = per_company
-        self._kept_back = in_all // 8
+        self._reserved = in_all // 8
         self._companies: dict[int, _Company[Item]] = {}
         self._ring: deque[int] = deque()
 
@@ -58,7 +58,7 @@ class FairQueue(Generic[Item]):
             if not self._is_ready(company):
                 self._forget_if_idle(company_id, company)
                 continue
-            is_crowding = company.running and company.running >= self.free - self._kept_back
+            is_crowding = company.running and company.running >= self.free - self._reserved
             if is_crowding or company_id in but:
                 self._enter(company_id, company)
                 continue
@@ -80,14 +80,14 @@ class FairQueue(Generic[Item]):
         self._enter(company_id, company)
         self._forget_if_idle(company_id, company)
 
-    def hold(self, company_id: int) -> None:
-        """Take no items of the company until `release`."""
-        self._company(company_id).held = True
+    def pause(self, company_id: int) -> None:
+        """Take no items of the company until `resume`."""
+        self._company(company_id).is_paused = True
 
-    def release(self, company_id: int) -> None:
+    def resume(self, company_id: int) -> None:
         company = self._companies.get(company_id)
         if company is not None:
-            company.held = False
+            company.is_paused = False
             self._enter(company_id, company)
             self._forget_if_idle(company_id, company)
 
@@ -97,16 +97,16 @@ class FairQueue(Generic[Item]):
 
     def discard(self, unwanted: Callable[[Item], bool]) -> list[Item]:
         """Remove the waiting items for which `unwanted(item)` is true; the order stays."""
-        gone: list[Item] = []
+        removed: list[Item] = []
         for company_id, company in list(self._companies.items()):
-            kept: deque[Item] = deque()
+            remaining: deque[Item] = deque()
             for item in company.waiting:
                 # `unwanted` may read a clock, so a second call could give another answer.
-                (gone if unwanted(item) else kept).append(item)
-            self.waiting -= len(company.waiting) - len(kept)
-            company.waiting = kept
+                (removed if unwanted(item) else remaining).append(item)
+            self.waiting -= len(company.waiting) - len(remaining)
+            company.waiting = remaining
             self._forget_if_idle(company_id, company)
-        return gone
+        return removed
 
     def companies(self) -> Iterator[int]:
         """The companies that have an item waiting or running, or are held."""
@@ -116,7 +116,9 @@ class FairQueue(Generic[Item]):
         return self._companies.setdefault(company_id, _Company())
 
     def _is_ready(self, company: _Company[Item]) -> bool:
-        return bool(company.waiting) and not company.held and company.running < self._per_company
+        return (
+            bool(company.waiting) and not company.is_paused and company.running < self._per_company
+        )
 
     def _enter(self, company_id: int, company: _Company[Item]) -> None:
         if not company.in_ring and self._is_ready(company):
@@ -132,7 +134,7 @@ class FairQueue(Generic[Item]):
         return item
 
     def _forget_if_idle(self, company_id: int, company: _Company[Item]) -> None:
-        if not (company.waiting or company.running or company.held or company.in_ring):
+        if not (company.waiting or company.running or company.is_paused or company.in_ring):
             del self._companies[company_id]
 
 

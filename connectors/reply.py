@@ -51,7 +51,7 @@ def read_reply(
             retry_after=retry_after(headers.get("retry-after", ""), now),
         )
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise CallError(CallFault.REPLY, "a reply in a content-encoding that was not asked for")
+        raise CallError(CallFault.REPLY, "a reply in a content-encoding that was not accepted")
     return _content(body)
 
 
@@ -82,7 +82,7 @@ def _document(body: bytes) -> _Document:
 
 
 def retry_after(value: str, now: float) -> float | None:
-    """The seconds that a Retry-After header asks for; None if it is neither number nor date."""
+    """The seconds of a Retry-After header; None if it is neither number nor date."""
     value = value.strip()
     if value.isascii() and value.isdigit() and len(value) <= _LONGEST_NUMBER:
         return float(value)

@@ -10,8 +10,8 @@ from collections import OrderedDict, deque
 from connectors.errors import ReplyLimitError
 
 FREE_STEPS = 24  # an honest reply takes about six
-STEPS_A_TURN = 8  # some 0.1 ms of processor time
-TURN_SECONDS = 0.001
+STEPS_PER_SLICE = 8  # some 0.1 ms of processor time
+SLICE_SECONDS = 0.001
 _HEAD_LINES_A_STEP = 2
 _LINES_A_STEP = 64  # of a body they cost nothing, but those of a trailer look the same
 
@@ -23,29 +23,29 @@ class ParserPacer:
     a bounded share of the processor, and each company gets an equal part of it.
     """
 
-    def __init__(self, seconds: float = TURN_SECONDS) -> None:
+    def __init__(self, seconds: float = SLICE_SECONDS) -> None:
         self._seconds = seconds
         self._waiting: OrderedDict[int, deque[asyncio.Future[None]]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, company_id: int) -> None:
-        """Wait for a turn of the company."""
+        """Wait for the company's next time slice."""
         loop = asyncio.get_running_loop()
-        turn = loop.create_future()
-        self._waiting.setdefault(company_id, deque()).append(turn)
+        slice_ = loop.create_future()
+        self._waiting.setdefault(company_id, deque()).append(slice_)
         if self._timer is None:
             self._timer = loop.call_later(self._seconds, self._next)
-        await turn
+        await slice_
 
     def _next(self) -> None:
         self._timer = None
         while self._waiting:
-            company_id, turns = self._waiting.popitem(last=False)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[company_id] = turns
-            if not turn.done():  # else the call was cut off while it waited
-                turn.set_result(None)
+            company_id, slices = self._waiting.popitem(last=False)
+            slice_ = slices.popleft()
+            if slices:
+                self._waiting[company_id] = slices
+            if not slice_.done():  # else the call was cut off while it waited
+                slice_.set_result(None)
                 break
         if self._waiting:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._next)
@@ -55,7 +55,7 @@ class ReplyBudget:
     """The limits of one reply: bytes on the wire, and `steps` of each kind of parsing.
 
     The kinds are reads, events of the parser, and lines of a head. Each method raises
-    ReplyLimitError over its limit. After FREE_STEPS the coroutines wait for the company's turn.
+    ReplyLimitError over its limit. After FREE_STEPS the coroutines wait for a time slice.
     """
 
     def __init__(self, *, wire_bytes: int, steps: int, pacer: ParserPacer, company_id: int) -> None:
@@ -93,4 +93,4 @@ class ReplyBudget:
         self._credit -= steps
         while self._credit < 0:
             await self._pacer.wait(self._company_id)
-            self._credit += STEPS_A_TURN
+            self._credit += STEPS_PER_SLICE

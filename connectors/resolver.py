@@ -56,14 +56,14 @@ class CachingResolver:
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:  # noqa: ARG002
         """Every address of `host`. Raises OSError or UnicodeError."""
-        answer = self._known(host)
+        answer = self._cached(host)
         if answer is None:
             company_id = resolving_company.get()
             self._check_share(company_id)
             await self._free.acquire()
-            # Other tasks may have begun look-ups, of this name too, while this task waited.
+            # Other tasks may have started look-ups, also of this name, while this task waited.
             try:
-                answer = self._known(host)
+                answer = self._cached(host)
                 if answer is None:
                     self._check_share(company_id)
                     answer = self._begin(host, company_id)
@@ -79,7 +79,7 @@ class CachingResolver:
         if company_id is not None and self._looking_up[company_id] >= self._threads_per_company:
             raise OSError("the company has too many names that are being looked up")
 
-    def _known(self, host: str) -> _Answer | None:
+    def _cached(self, host: str) -> _Answer | None:
         since, answer = self._answers.get(host, (0.0, None))
         if answer is not None and answer.done():
             now = asyncio.get_running_loop().time()

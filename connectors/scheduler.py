@@ -52,7 +52,7 @@ class CallScheduler:
         clock: Callable[[], float] = time.time,
         on_try: Callable[[Call, float], None] = lambda _call, _seconds: None,
         on_retry: Callable[[], None] = lambda: None,
-        may_start: Callable[[], bool] = lambda: True,
+        can_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self._caller = caller
         self._breakers = breakers
@@ -66,7 +66,7 @@ class CallScheduler:
             queue=FairQueue(in_all=limits.in_all, per_company=limits.company),
             breakers=breakers,
             start=self._start,
-            may_start=may_start,
+            can_start=can_start,
         )
         self.resume = self._dispatcher.dispatch
         self._admission = AdmissionControl(limits.unfinished)

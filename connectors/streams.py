@@ -1,6 +1,6 @@
 """TCP and TLS on asyncio's sockets, read a piece at a time and within a budget.
 
-A socket is read only when a call asks for data, so unread data fills the kernel's buffers and not
+A socket is read only when a call needs data, so unread data fills the kernel's buffers and not
 this process's. TLS runs in memory here, so that the bytes below it are counted and paced as well.
 """
 

@@ -1,4 +1,4 @@
-"""What became of one company's detections on one day, added up."""
+"""The outcomes of one company's detections on one day, added up."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -10,17 +10,17 @@ from rules.model import Reason
 
 
 class CampaignReason(NamedTuple):
-    """What is added up by campaign."""
+    """The key of a sum by campaign."""
 
     campaign_id: int
     reason: Reason
 
 
 class DayFigures(msgspec.Struct, eq=True):
-    """Sums of a day, in UTC. Counts are of decisions, so what is decided again is in them again.
+    """Sums of a day, in UTC. Decisions are counted, so a detection decided twice counts twice.
 
-    `detections` (of active beacons) and `notifications` are by hour, 0 to 23. `reasons` has one for
-    each campaign that was checked, and one for a detection that was refused before that.
+    `detections` (of active beacons) and `notifications` are by hour, 0 to 23. `reasons` counts each
+    checked campaign, and each detection that was refused before its campaigns were checked.
     """
 
     detections: Counter[int] = msgspec.field(default_factory=Counter)

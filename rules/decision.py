@@ -87,7 +87,7 @@ _NEVER = Phase(inf, -inf, (), {})
 
 
 class DetectionRefusals(msgspec.Struct, frozen=True, eq=False):
-    """The decisions about detections that are refused before any campaign is looked at, which all
+    """The decisions about detections that are refused before any campaign is checked, which all
     beacons of a company share."""
 
     inactive_venue: Decision

@@ -185,7 +185,7 @@ def _explain_campaign(
     shared: tuple[ExplainedCheck, ...],
 ) -> ExplainedCampaign:
     schedule = Schedule(campaign)
-    checks = tuple(_own_checks(campaign, schedule, alone.has_connector, question))
+    checks = tuple(_campaign_checks(campaign, schedule, alone.has_connector, question))
     failed = [each.check for each in (*shared, *checks) if not each.passed]
     next_at = None
     if alone.has_campaigns:
@@ -204,7 +204,7 @@ def _explain_campaign(
     )
 
 
-def _own_checks(
+def _campaign_checks(
     campaign: CampaignSnapshot, schedule: Schedule, has_connector: bool, question: Question
 ) -> Iterator[ExplainedCheck]:
     """The checks of one campaign, in the order of the contract."""

@@ -1,4 +1,4 @@
-"""What `decide` returns: a decision, its numbers for the metrics, and what may be kept of it."""
+"""The result of `decide`: a decision, its numbers for the metrics, and its outcomes by campaign."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -28,8 +28,8 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
     @property
     def outcomes(self) -> Counts:
         """The refused campaigns by reason, the throttled ones included."""
-        held_back = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
-        return self.closed + held_back
+        throttled = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
+        return self.closed + throttled
 
 
 @lru_cache(maxsize=16_384)
@@ -44,11 +44,10 @@ _NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0, 0)
 
 
 class CampaignOutcomes(msgspec.Struct, frozen=True, eq=False):
-    """The ids of the campaigns that a decision checked, by reason, GRANTED among them. Compared and
-    hashed by identity, as its decision is.
+    """The ids of the campaigns that a decision checked, by reason, including GRANTED.
 
-    For those who keep it longer than the decision: a campaign's content may be large, and whoever
-    kept the decision would keep each version of an edited campaign.
+    Compared and hashed by identity, as its decision is. It may be kept for longer than the
+    decision, which refers to the campaigns' content and would keep old versions of it in memory.
     """
 
     company_id: int
@@ -70,7 +69,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     `reason` is the check that refused the detection, or else the furthest check that any
     campaign reached. `closed` counts the refused campaigns by reason (a refused detection
-    counts once), `throttled` those held back by their cache delay. `granted` passed every
+    counts once), `throttled` those refused by their cache delay. `granted` passed every
     check and are sent if the caller's claim succeeds. `open` has the campaigns that are open by
     their schedule, granted or throttled; `closed_campaigns` has the ids of the others by reason.
     `company_id` is the company of the beacon, 0 where the beacon is unknown.
@@ -98,8 +97,10 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def by_campaign(self) -> CampaignOutcomes:
-        """The id of each campaign that was checked, with the reason of its refusal or GRANTED; the
-        same object each time. Empty if the detection was refused before its campaigns were checked.
+        """The id of each checked campaign, with the reason of its refusal, or GRANTED.
+
+        Always the same object. Empty if the detection was refused before its campaigns were
+        checked.
         """
         found = self.kept_outcomes
         if found is None:

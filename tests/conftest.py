@@ -1,4 +1,4 @@
-"""What every test may ask for: see tests/servers/fixtures.py."""
+"""The fixtures of all tests: see tests/servers/fixtures.py."""
 
 import gc
 import logging

@@ -1,5 +1,5 @@
-"""The console: pages for a browser, rendered here, about what the /v2 operations answer.
+"""The console: pages for a browser, rendered on the server from the answers of /v2 operations.
 
-It is a client of the interface and decides nothing: `interface.py` calls the operations with the
-visitor's session, so that /v2 itself says what each level and each company may see and change.
+It is a client of the interface and decides nothing. `interface.py` calls the operations with the
+user's session, so /v2 itself enforces permission levels and tenancy.
 """

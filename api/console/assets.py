@@ -1,4 +1,4 @@
-"""Scripts and styles, from the package; their addresses change with their contents."""
+"""Serves scripts and styles from the package, under URLs that change with their contents."""
 
 import hashlib
 from functools import cache
@@ -26,7 +26,7 @@ _PLACES = {
 
 
 class Asset(NamedTuple):
-    """A file as it is served."""
+    """A file, ready to be served."""
 
     content: bytes
     media_type: str
@@ -35,23 +35,23 @@ class Asset(NamedTuple):
 
 @cache
 def load_asset(name: str) -> Asset:
-    """One of the files. Raises KeyError."""
+    """The file of this name. Raises KeyError."""
     folder, media_type = _PLACES[name]
     content = files("api.console").joinpath(folder, name).read_bytes()
     return Asset(content, media_type, hashlib.sha256(content).hexdigest()[:12])
 
 
 def asset_address(name: str) -> str:
-    """Where a page finds the file."""
+    """The URL of the file, with its digest."""
     return f"{PATH}/static/{name}?{load_asset(name).digest}"
 
 
 async def serve_asset(request: Request) -> Response:
-    """A file, to be kept for good when it is asked for by the address of its contents."""
+    """Serve a file. Under the URL with its digest it may be cached for ever."""
     try:
         asset = load_asset(request.path_params["name"])
     except KeyError:
         raise RefusedError(HTTPStatus.NOT_FOUND, "no such file") from None
     is_exact = request.url.query == asset.digest
-    kept = "public, max-age=31536000, immutable" if is_exact else "no-cache"
-    return Response(asset.content, media_type=asset.media_type, headers={"cache-control": kept})
+    caching = "public, max-age=31536000, immutable" if is_exact else "no-cache"
+    return Response(asset.content, media_type=asset.media_type, headers={"cache-control": caching})

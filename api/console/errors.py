@@ -1,8 +1,8 @@
-"""What ends the rendering of a page."""
+"""The errors that end the rendering of a page."""
 
 
 class RefusedError(Exception):
-    """An operation, or the console itself, refused; shown as a page with the message."""
+    """An operation, or the console itself, refused the request; a page shows the message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -11,4 +11,4 @@ class RefusedError(Exception):
 
 
 class OversizedAnswerError(Exception):
-    """An operation answered more than a page can show: a fault of the page, which asked for it."""
+    """An answer is larger than a page can show, because the page requested too much."""

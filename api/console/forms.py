@@ -1,4 +1,4 @@
-"""What forms post, as the interface takes it."""
+"""Reads posted forms and converts their fields to the types of the interface."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,35 +16,38 @@ _TYPE = "application/x-www-form-urlencoded"
 
 
 class PostedForm:
-    """The fields of a form by name, each with all that was given."""
+    """The fields of a form by name, each with all of its values."""
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
-        """The one value, or nothing. Lines end as everywhere but in forms."""
+        """The last value, or an empty text. CRLF, which browsers send, becomes LF."""
         given = self._fields.get(name, ())
         return given[-1].replace("\r\n", "\n") if given else ""
 
-    def listed(self, name: str) -> list[str]:
-        """All values."""
+    def all_values(self, name: str) -> list[str]:
+        """All values of a field."""
         return list(self._fields.get(name, ()))
 
     def is_on(self, name: str) -> bool:
-        """Whether a box is ticked."""
+        """Whether a checkbox is ticked."""
         return bool(self._fields.get(name))
 
     def number(self, name: str) -> int | str | None:
-        """A number; a text that is none, for the interface to refuse; None where nothing is."""
+        """A whole number; None if the field is empty.
+
+        An invalid text is returned unchanged, because the interface refuses it with a message.
+        """
         text = self.text(name).strip()
         return _whole(text) if text else None
 
     def numbers(self, name: str) -> list[int | str]:
-        """All values as `number` reads one."""
-        return [_whole(text) for text in self.listed(name)]
+        """All values of a field, each converted as `number` does."""
+        return [_whole(text) for text in self.all_values(name)]
 
     def decimal(self, name: str) -> float | str:
-        """A number with decimals; a text that is none, for the interface to refuse."""
+        """A decimal number. An invalid text is returned unchanged, as `number` does."""
         text = self.text(name).strip().replace(",", ".")
         try:
             return float(text)
@@ -62,7 +65,7 @@ async def read_form(request: Request, limits: Limits) -> PostedForm:
     if kind not in ("", _TYPE):
         raise RefusedError(415, f"the body must be {_TYPE}")
     try:
-        # What is not ASCII takes three times as much in a form.
+        # Percent encoding triples the size of bytes that are not ASCII.
         longest = 3 * limits.body_bytes
         raw = await read_bytes(request, longest=longest, seconds=limits.body_seconds)
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)

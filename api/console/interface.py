@@ -1,7 +1,7 @@
-"""Calls the /v2 operations from inside the process, with the session of the visitor.
+"""Calls the /v2 operations inside the process, with the session of the user.
 
-The calls take the whole way of a request: permissions, limits, audit, log and metrics are those of
-any other client.
+A call passes the whole application, so permissions, limits, audit, log and metrics apply as they do
+to any other client.
 """
 
 from collections.abc import Mapping
@@ -17,48 +17,44 @@ from api.console.errors import OversizedAnswerError, RefusedError
 from api.permissions import KEY_HEADER, TOKEN_HEADER
 from api.routes.parameters import PREFIX
 
-_LONGEST = 16 * 1024 * 1024  # bytes of an answer; pages ask for few records
+_LONGEST = 16 * 1024 * 1024  # bytes of an answer; pages request few records
 Query = Mapping[str, object]
 
 
 class InterfaceReply(NamedTuple):
-    """What an operation answered."""
+    """The answer of an operation."""
 
     status: int
     body: Any
 
     @property
     def fields(self) -> dict[str, str]:
-        """What is wrong, by the place of the field."""
+        """The faults, by the place of the field."""
         return dict(self.body.get("fields", {})) if isinstance(self.body, dict) else {}
 
     @property
     def message(self) -> str:
-        """What went wrong, in the interface's words."""
+        """The error message of the interface; empty after a success."""
         if not isinstance(self.body, dict):
             return ""
         return str(self.body.get("message") or self.body.get("error_message") or "")
 
     @property
-    def is_good(self) -> bool:
-        """Whether the operation did what it was asked."""
+    def is_success(self) -> bool:
+        """Whether the operation succeeded."""
         return self.status < 400
 
 
 class InterfaceClient:
-    """The operations, for one request of a browser; `email` and `token` are its session's."""
+    """Calls operations for one request of a browser; `email` and `token` are of its session."""
 
     def __init__(self, request: Request, *, email: str = "", token: str = "") -> None:
         self._request = request
         self._session = [(KEY_HEADER, email), (TOKEN_HEADER, token)] if token else []
 
-    async def read(self, path: str, **query: object) -> Any:
-        """What GET answers. Raises RefusedError for anything but success."""
-        return self._good(await self.call("GET", path, query=query))
-
-    async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        """What POST answers. Raises RefusedError for anything but success."""
-        return self._good(await self.call("POST", path, body))
+    async def get(self, path: str, **query: object) -> Any:
+        """The body of the answer to a GET. Raises RefusedError if the operation fails."""
+        return self._body_of(await self.call("GET", path, query=query))
 
     async def call(
         self,
@@ -68,37 +64,39 @@ class InterfaceClient:
         *,
         query: Query | None = None,
     ) -> InterfaceReply:
-        """Call an operation, whatever it answers."""
-        gathered = _Gathered()
+        """Call an operation. Returns its answer, also that of a failure."""
+        buffered = _BufferedReply()
         scope, content = self._scope(method, path, query or {}, "application/json", body)
-        await self._request.app(scope, self._receive(content), gathered.send)
-        return gathered.reply()
+        await self._request.app(scope, self._receive(content), buffered.send)
+        return buffered.reply()
 
-    async def pass_on(self, send: Send, path: str, query: Query, *, accept: str, name: str) -> None:
-        """Send on what GET answers as a file, piece by piece, as it comes."""
+    async def stream_file(
+        self, send: Send, path: str, query: Query, *, accept: str, name: str
+    ) -> None:
+        """Send the answer to a GET to the browser as a file `name`, without buffering it."""
 
         async def forward(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = [
+                headers = [
                     pair for pair in message["headers"] if pair[0] in (b"content-type", b"vary")
                 ]
                 if message["status"] == HTTPStatus.OK:
                     as_file = f'attachment; filename="{name}"'.encode()
-                    kept.append((b"content-disposition", as_file))
-                message["headers"] = kept
+                    headers.append((b"content-disposition", as_file))
+                message["headers"] = headers
             await send(message)
 
         scope, content = self._scope("GET", path, query, accept, None)
         await self._request.app(scope, self._receive(content), forward)
 
     @staticmethod
-    def _good(reply: InterfaceReply) -> Any:
-        if not reply.is_good:
+    def _body_of(reply: InterfaceReply) -> Any:
+        if not reply.is_success:
             raise RefusedError(reply.status, reply.message)
         return reply.body
 
     def _receive(self, content: bytes) -> Receive:
-        """The body, and then whatever the browser does: it ends an answer by going away."""
+        """Receives the body, then the messages of the browser, such as its disconnection."""
         messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
         async def receive() -> Message:
@@ -118,7 +116,7 @@ class InterfaceClient:
             ("content-length", str(len(content))),
             ("x-request-id", str(request.scope.get("request_id", ""))),
         ]
-        given = {name: value for name, value in query.items() if value not in (None, "")}
+        present = {name: value for name, value in query.items() if value not in (None, "")}
         scope: Scope = {
             "type": "http",
             "asgi": request.scope["asgi"],
@@ -128,7 +126,7 @@ class InterfaceClient:
             "path": PREFIX + path,
             "raw_path": (PREFIX + path).encode(),
             "root_path": "",
-            "query_string": urlencode(given).encode(),
+            "query_string": urlencode(present).encode(),
             "headers": [(name.encode(), _header(value)) for name, value in headers],
             "client": request.scope.get("client"),
             "server": request.scope.get("server"),
@@ -138,12 +136,12 @@ class InterfaceClient:
 
 
 def _header(value: str) -> bytes:
-    """As HTTP carries it; an address that cannot be one is nobody's."""
+    """The value of a header in Latin-1. Other characters are replaced: no account has them."""
     return value.encode("latin-1", errors="replace")
 
 
-class _Gathered:
-    """An answer as it is put together."""
+class _BufferedReply:
+    """Collects the messages of an answer."""
 
     def __init__(self) -> None:
         self._status = 500

@@ -1,4 +1,4 @@
-"""Renders templates: everything is escaped, and the page may load nothing but the console's own."""
+"""Renders templates. All values are escaped, and pages may load only the console's own files."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,42 +8,42 @@ import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from api.console import moments
+from api.console import times
 from api.console.assets import asset_address
 from api.console.session import FORGERY_FIELD, PATH
-from api.console.words import LANGUAGES, PageWords
+from api.console.translations import LANGUAGES, Translations
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
-# Without a referrer at all browsers call the origin of a form null, also to its own site.
+# With no-referrer, browsers would send `Origin: null` with a form, even to its own site.
 _HEADERS = {"content-security-policy": _POLICY, "referrer-policy": "same-origin"}
-# What a holder wrote for phones: its styles and pictures within itself, no script, no network, no
-# access to the page around it.
+# The account holder's own HTML: inline styles and images only, no script, no network, no access to
+# the page around it.
 _PREVIEW_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
 
 
 def rendered(
-    template: str, words: PageWords, values: Mapping[str, Any], status: int = 200
+    template: str, texts: Translations, values: Mapping[str, Any], status: int = 200
 ) -> Response:
-    """A page."""
-    text = _environment().get_template(template).render(w=words, **values)
+    """Render a template as a response."""
+    text = _environment().get_template(template).render(w=texts, **values)
     return HTMLResponse(text, status, headers=_HEADERS)
 
 
 def previewed(content: str) -> Response:
-    """A holder's own html, for a sandboxed frame of the console."""
+    """The account holder's own HTML, for a sandboxed frame of the console."""
     headers = {"content-security-policy": _PREVIEW_POLICY, "x-frame-options": "SAMEORIGIN"}
     return HTMLResponse(content, headers=headers)
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("api.console"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -51,30 +51,30 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals.update(
+    environment.globals.update(
         asset=asset_address,
         console=PATH,
         fault=_fault,
         forgery_field=FORGERY_FIELD,
         languages=LANGUAGES,
-        shown_zone=moments.shown_zone,
+        display_zone=times.display_zone,
     )
-    made.filters.update(
-        moment=moments.shown_moment,
-        clock=moments.shown_clock,
+    environment.filters.update(
+        moment=times.display_time,
+        clock=times.display_clock,
         number=lambda number: f"{number:,}".replace(",", "\u202f"),
         json=_json,
     )
-    return made
+    return environment
 
 
 def _json(value: Any) -> str:
-    """For an attribute, which is escaped as everything is."""
+    """JSON for an attribute, which is escaped as all values are."""
     return orjson.dumps(value).decode()
 
 
 def _fault(faults: Mapping[str, str], name: str) -> str:
-    """What is wrong with a field, or with something in it, as tags[0].name."""
+    """The fault of a field, or of a part of it, such as tags[0].name."""
     places = (name, f"{name}[", f"{name}.")
     return "; ".join(
         message

@@ -1,4 +1,4 @@
-"""The addresses of the console, and what stands around each page: session, forgery, refusals."""
+"""The routes of the console, and the checks around each page: session, forgery, refusals."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -10,6 +10,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from api.console.assets import serve_asset
+from api.console.context import PageContext
 from api.console.errors import RefusedError
 from api.console.forms import PostedForm, read_form
 from api.console.interface import InterfaceClient
@@ -21,10 +22,10 @@ from api.console.pages import (
     explain,
     live,
     overview,
-    places,
     roles,
     sign_in,
     statistics,
+    venue_records,
     venues,
 )
 from api.console.rendering import rendered
@@ -36,21 +37,20 @@ from api.console.session import (
     read_cookie,
     refuse_forged,
 )
-from api.console.visit import Visit
-from api.console.words import words_for
+from api.console.translations import translations_for
 from api.permissions import services_of
 from api.services import Services
 from api.sessions.check import SignedIn
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-PageOf = Callable[[Visit], Awaitable[Response]]
+PageHandler = Callable[[PageContext], Awaitable[Response]]
 
-_PAGES: tuple[tuple[str, str, PageOf], ...] = (
+_PAGES: tuple[tuple[str, str, PageHandler], ...] = (
     *overview.PAGES,
     *roles.PAGES,
     *live.PAGES,
     *venues.PAGES,
-    *places.PAGES,
+    *venue_records.PAGES,
     *campaigns.PAGES,
     *explain.PAGES,
     *devices.PAGES,
@@ -62,35 +62,35 @@ _PAGES: tuple[tuple[str, str, PageOf], ...] = (
 
 
 class ConsoleRoute(Route):
-    """A page's address; log and metrics name it as they name the interface's own."""
+    """The route of a page; log and metrics name it by its template, as they name other routes."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As every route does."""
+        """Match as any route does, and put the route into the scope."""
         match, child = super().matches(scope)
         return match, child if match is Match.NONE else {**child, "route": self}
 
 
 def console_routes() -> list[Route]:
-    """The routes of the console. The last one answers every address that no page has."""
+    """The routes of the console. The last one answers all other paths with 404."""
     entrance = (
         ConsoleRoute("/", _to_console, methods=["GET"]),
-        ConsoleRoute(f"{PATH}/static/{{name}}", _safely(serve_asset), methods=["GET"]),
-        ConsoleRoute(f"{PATH}/sign-in", _safely(sign_in.show), methods=["GET"]),
-        ConsoleRoute(f"{PATH}/sign-in", _safely(sign_in.sign_in), methods=["POST"]),
-        ConsoleRoute(f"{PATH}/language", _safely(sign_in.choose_language), methods=["POST"]),
+        ConsoleRoute(f"{PATH}/static/{{name}}", _with_refusals(serve_asset), methods=["GET"]),
+        ConsoleRoute(f"{PATH}/sign-in", _with_refusals(sign_in.show), methods=["GET"]),
+        ConsoleRoute(f"{PATH}/sign-in", _with_refusals(sign_in.sign_in), methods=["POST"]),
+        ConsoleRoute(f"{PATH}/language", _with_refusals(sign_in.choose_language), methods=["POST"]),
     )
     pages = [
-        ConsoleRoute(PATH + path, _safely(_visited(page)), methods=[method])
+        ConsoleRoute(PATH + path, _with_refusals(_signed_in(page)), methods=[method])
         for method, path, page in _PAGES
     ]
-    rest = ConsoleRoute(PATH + "/{path:path}", _safely(_nowhere), methods=["GET", "POST"])
+    rest = ConsoleRoute(PATH + "/{path:path}", _with_refusals(_not_found), methods=["GET", "POST"])
     return [*entrance, *pages, rest]
 
 
-def _visited(page: PageOf) -> Endpoint:
-    """The page for visitors with a session; other visitors are redirected to the sign-in."""
+def _signed_in(page: PageHandler) -> Endpoint:
+    """A page that needs a session. Without one the browser is redirected to the sign-in."""
 
-    async def visited(request: Request) -> Response:
+    async def signed_in(request: Request) -> Response:
         session = read_cookie(request)
         services = services_of(request)
         account = None
@@ -103,17 +103,17 @@ def _visited(page: PageOf) -> Endpoint:
             form = await read_form(request, services.limits)
             refuse_forged(request, session, form.text(FORGERY_FIELD))
         request.scope["company"] = account.company_id
-        visit = Visit(
+        context = PageContext(
             request=request,
-            words=words_for(request),
+            texts=translations_for(request),
             account=account,
             session=session,
             interface=_client(request, session),
             form=form,
         )
-        return await page(visit)
+        return await page(context)
 
-    return visited
+    return signed_in
 
 
 async def _account(services: Services, session: SessionCookie) -> SignedIn | None:
@@ -128,8 +128,8 @@ def _client(request: Request, session: SessionCookie) -> InterfaceClient:
     return InterfaceClient(request, email=session.email, token=session.token)
 
 
-def _safely(endpoint: Endpoint) -> Endpoint:
-    """A refusal is a page, too; a session that ended on the way leads to a new one."""
+def _with_refusals(endpoint: Endpoint) -> Endpoint:
+    """Answer a RefusedError with a page; if the session has ended, redirect to the sign-in."""
 
     async def answered(request: Request) -> Response:
         try:
@@ -140,7 +140,7 @@ def _safely(endpoint: Endpoint) -> Endpoint:
             values = {"status": error.status, "message": error.message}
             is_part = "hx-request" in request.headers
             template = "part_refused.html" if is_part else "refused.html"
-            return rendered(template, words_for(request), values, error.status)
+            return rendered(template, translations_for(request), values, error.status)
 
     return answered
 
@@ -148,7 +148,7 @@ def _safely(endpoint: Endpoint) -> Endpoint:
 def _to_sign_in(request: Request) -> Response:
     address = f"{PATH}/sign-in"
     if request.headers.get("hx-request"):
-        # A part of a page cannot hold the form: the whole page has to go there.
+        # htmx would put the sign-in form into a part of the page, so the whole page is redirected.
         answer = Response(status_code=HTTPStatus.NO_CONTENT, headers={"hx-redirect": address})
     else:
         answer = RedirectResponse(address, HTTPStatus.SEE_OTHER)
@@ -160,7 +160,7 @@ async def _to_console(_request: Request) -> Response:
     return RedirectResponse(PATH.removeprefix("/"))
 
 
-async def _nowhere(request: Request) -> Response:
+async def _not_found(request: Request) -> Response:
     if request.url.path == f"{PATH}/":
         return RedirectResponse(PATH)
     raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such page")

@@ -10,12 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from api.answers import Answer, Id, Record, Timestamp
 from catalog.models import Beacon, Campaign, Venue
 from catalog.soft_deletion import with_deleted
-from rules.kept_decision import KeptDecision
 from rules.local_time import zone_clock
 from rules.model import Reason
+from rules.stored_decision import StoredDecision
 
 _REASONS: dict[str, Any] = {"enum": [reason.value for reason in Reason]}
-Name = Field(description="Empty when the record is gone.")
+Name = Field(description="Empty if the record was deleted.")
 
 
 class CampaignOutcomeAnswer(Answer):
@@ -30,7 +30,7 @@ class HeardBeaconAnswer(Answer):
 
 
 class DecisionAnswer(Answer):
-    """A rules.kept_decision.KeptDecision."""
+    """A rules.stored_decision.StoredDecision."""
 
     detected_at: Timestamp
     decided_at: Timestamp
@@ -57,7 +57,7 @@ _NOWHERE = _Place("", "", None)
 
 
 async def shown_decisions(
-    session: AsyncSession, company_id: int, decisions: Sequence[KeptDecision]
+    session: AsyncSession, company_id: int, decisions: Sequence[StoredDecision]
 ) -> list[Record]:
     """Decisions about a device of the company, in two queries. Deleted records keep their names."""
     if not decisions:
@@ -68,7 +68,7 @@ async def shown_decisions(
     return [_shown(each, places, names) for each in decisions]
 
 
-def _shown(kept: KeptDecision, places: Mapping[int, _Place], names: Mapping[int, str]) -> Record:
+def _shown(kept: StoredDecision, places: Mapping[int, _Place], names: Mapping[int, str]) -> Record:
     place = places.get(kept.beacon, _NOWHERE)
     written = zone_clock(place.time_zone or "UTC").written
     return {

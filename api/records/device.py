@@ -45,7 +45,7 @@ class BeaconIdAnswer(Answer):
 
 
 class BeaconTraceAnswer(Answer):
-    lieu: str = Field(description="Empty when the venue is gone.")
+    lieu: str = Field(description="Empty if the venue was deleted.")
     lieu_id: Id
     id: Id
     beacon: BeaconAnswer | BeaconIdAnswer

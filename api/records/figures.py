@@ -1,4 +1,4 @@
-"""What became of detections by hour, and by reason and campaign, with the catalog's names."""
+"""Outcomes of detections by hour, and by reason and campaign, with the catalog's names."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class ReasonFiguresAnswer(Answer):
     reason: str = Field(json_schema_extra=_REASONS)
     count: Count
     campaigns: list[CampaignReasonAnswer] = Field(
-        description="The largest first; none of a reason for which no campaign was looked at."
+        description="The largest first; empty if the reason applies before campaigns are checked."
     )
 
 
@@ -47,7 +47,7 @@ class _CampaignPlace(NamedTuple):
 
 
 def shown_hours(days: Mapping[date, DayFigures]) -> list[Record]:
-    """The hours that have any, the oldest first."""
+    """The hours with figures, the oldest first."""
     return [
         {
             "hour": timestamp(datetime.combine(day, time(hour), UTC)),

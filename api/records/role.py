@@ -1,4 +1,4 @@
-"""How the platform's roles stand, in the few words that an account holder may know."""
+"""The states of the service's roles, without details of its installation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
@@ -18,10 +18,9 @@ _BEHIND_SECONDS = 5.0  # below it a role is up to date
 
 
 class RoleReport(NamedTuple):
-    """What a process said of its role, `age` seconds ago.
+    """The report of a process on one of its roles, `age` seconds ago.
 
-    `behind` is in seconds, None while it does not know; `waits_for` names checks of /readyz that
-    fail.
+    `behind` is in seconds, None while unknown. `waits_for` names failing checks of /readyz.
     """
 
     role: str
@@ -34,8 +33,8 @@ class RoleStateAnswer(Answer):
     role: Literal["trigger", "connector", "recorder"]
     state: Literal["up_to_date", "behind", "starting", "waiting", "silent"]
     seconds: int | None = Field(
-        description="How far behind it is, or for how long it is silent; null for other states, "
-        "and for a role that was never heard from."
+        description="How far the role is behind, or for how long it is silent; null for other "
+        "states, and for a role that has never reported."
     )
     waits_for: list[AwaitedCheck] = Field(
         description="What the role waits for; empty for other states."
@@ -53,8 +52,8 @@ def role_states(reports: Iterable[RoleReport]) -> list[Record]:
 def _state(reports: Sequence[RoleReport]) -> Record:
     alive = [each for each in reports if each.age < _ALIVE_SECONDS]
     if not alive:
-        heard = min((each.age for each in reports), default=None)
-        return _shown("silent", heard)
+        shortest_age = min((each.age for each in reports), default=None)
+        return _shown("silent", shortest_age)
     waits_for = {name for each in alive for name in each.waits_for if name in _CHECKS}
     if waits_for:
         return _shown("waiting") | {"waits_for": sorted(waits_for)}

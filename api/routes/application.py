@@ -16,7 +16,7 @@ from api.plain_route import PlainRoute
 from api.records.company import APPLICATIONS, ApplicationAnswer
 from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, ApplicationId
-from api.writing import assign, write, written
+from api.transactions import assign, write, written
 from catalog.fields.company import ApplicationInput
 from catalog.models import Application
 

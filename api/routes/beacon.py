@@ -16,7 +16,7 @@ from api.requests import BeaconInput
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.tenancy import lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write, written
+from api.transactions import assign, delete_in_venue, write, written
 from catalog.limits import check_venue_size, lock_company
 from catalog.models import Beacon
 from catalog.open_campaigns import check_beacon

@@ -18,7 +18,7 @@ from api.requests import CampaignCreate, CampaignEdit
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.tenancy import lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write, written
+from api.transactions import assign, delete_in_venue, write, written
 from catalog.fields.base import FieldFault
 from catalog.fields.campaign import campaign_columns, campaign_conflicts
 from catalog.limits import CONTENT_FIELDS, check_content, check_venue_size, lock_company

@@ -18,7 +18,7 @@ from api.records import company
 from api.records.calls import ConnectorCallsAnswer, ConnectorTrialAnswer
 from api.records.company import ConnectorAnswer
 from api.routes.parameters import PREFIX
-from api.writing import write
+from api.transactions import write
 from catalog.errors import DecryptionError
 from catalog.fields.connector import ConnectorInput, connector_conflicts
 from catalog.load.companies import encrypted

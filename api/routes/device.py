@@ -20,15 +20,15 @@ from api.plain_route import PlainRoute
 from api.records import device
 from api.records.decision import DecisionAnswer, shown_decisions
 from api.records.device import DeviceAnswer, DeviceDetailAnswer
-from api.records.held import ForgottenAnswer, HeldDataAnswer, shown_held
+from api.records.held_data import ForgottenAnswer, HeldDataAnswer, shown_held
 from api.records.page import Page
 from api.requests import DeviceUpdate
 from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, DeviceId
-from api.writing import write
+from api.transactions import write
+from catalog.erasure import DeviceData
 from catalog.fields.base import Faults, read_fields
 from catalog.fields.values import INT64
-from catalog.forgetting import DeviceData
 from catalog.models import Device
 from catalog.reading import Reader, read, read_within
 
@@ -143,9 +143,9 @@ async def delete_device(
 ) -> Response:
     """Forget the device's person: the record, its traces, its claims and decisions.
 
-    Figures of days stay: they name no device. Kafka keeps its messages until `kafka_until`, and a
-    device that is detected again begins anew. After a 503 some traces may be gone already; try
-    again.
+    Daily figures stay: they name no device. Kafka keeps its messages until `kafka_until`, and a
+    device that is detected again gets a new record. After a 503 some traces may be deleted
+    already; try again.
     """
     held = await _held(caller, number, caller.services.forget_device)
     return answer({"status": "success", "code": 200} | held)

@@ -14,7 +14,7 @@ from api.records.venue import GEOFENCES, GeofenceAnswer
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
 from api.tenancy import lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write, written
+from api.transactions import assign, delete_in_venue, write, written
 from catalog.fields.venue import GeofenceInput
 from catalog.models import Geofence
 

@@ -78,18 +78,18 @@ async def live_decisions(
         raise unavailable("Redis, which passes them on, does not answer; try again") from None
     if found is None:
         raise unavailable("too many companies watch at once; try again", seconds=10)
-    kept = _fitting(found.decisions, venue, campaign, reason)
-    return answer(shown_live(found._replace(decisions=kept)))
+    matching = _matching(found.decisions, venue, campaign, reason)
+    return answer(shown_live(found._replace(decisions=matching)))
 
 
 @router.get("/realtime/roles", **operation("Role states", list[RoleStateAnswer]))
 async def list_role_states(
     caller: Annotated[AuthorizedCaller, may_read("role state")],
 ) -> Response:
-    """Whether the service's triggers, connectors and recorders keep up, one line a role.
+    """The state of the service's triggers, connectors and recorders, one record per role.
 
-    Each process says it every five seconds. `waiting` names what the role waits for; `silent` is a
-    role that no process has spoken of for half a minute.
+    Each process reports every five seconds. A role is `waiting` for the checks in `waits_for`, and
+    `silent` if no process has reported on it for half a minute.
     """
     try:
         reports = await caller.services.role_reports()
@@ -99,7 +99,7 @@ async def list_role_states(
     return answer(role_states(reports))
 
 
-def _fitting(
+def _matching(
     decisions: Iterable[LiveDecision], venue: str | None, campaign: int | None, reason: str | None
 ) -> list[LiveDecision]:
     found = []

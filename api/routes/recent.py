@@ -41,10 +41,10 @@ class RecentDetectionsAnswer(Answer):
 async def recent_detections(
     caller: Annotated[AuthorizedCaller, may_read("statistics")], number: VenueId
 ) -> Response:
-    """How many detections each beacon of the venue had in the last 15 minutes, by their own clock.
+    """The detections of each beacon of the venue in the last 15 minutes, by the detections' times.
 
-    Some seconds old, and without test devices. It is for a look at a venue: what cannot be written
-    in time is left out, and the exact figures are those of the days.
+    The figures are some seconds old, and without test devices. They are approximate: some
+    detections may be missing under load. The exact figures are the daily ones.
     """
     services, company = caller.services, caller.company_id
     venue = await read(services.database, lambda reader: require_venue(reader, company, number))

@@ -1,6 +1,6 @@
-"""GET /statistics/hours and /statistics/reasons: what triggers decided, added up.
+"""GET /statistics/hours and /statistics/reasons: sums of the triggers' decisions.
 
-Triggers and connectors write the sums into Redis; SQL has the days.
+Triggers and connectors write these sums to Redis. (Daily statistics are in SQL.)
 """
 
 from datetime import date
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 _MOST_DAYS = 31
 Reader = Annotated[AuthorizedCaller, may_read("statistics")]
 CampaignsOfReason = Annotated[
-    int, Query(alias="limit", ge=0, le=100, description="At most so many campaigns of a reason.")
+    int, Query(alias="limit", ge=0, le=100, description="The most campaigns of each reason.")
 ]
 
 
@@ -39,9 +39,9 @@ CampaignsOfReason = Annotated[
 async def statistics_by_hour(caller: Reader, first: First = None, last: Last = None) -> Response:
     """Detections and notifications by the hour in which they were decided and published.
 
-    Hours and days are UTC's; hours without any are left out. A month is kept, and at most 31 days
-    are answered. What was decided again after a crash is counted again, and test devices count:
-    the exact figures are those of days. A service may be set to keep none.
+    Hours and days are in UTC; hours without figures are left out. Figures are kept for a month, and
+    an answer has at most 31 days. After a crash some detections are counted twice, and test devices
+    are counted: the exact figures are the daily ones. A service may be configured to keep none.
     """
     return answer(shown_hours(await _read(caller, first, last)))
 
@@ -50,13 +50,13 @@ async def statistics_by_hour(caller: Reader, first: First = None, last: Last = N
 async def statistics_by_reason(
     caller: Reader, first: First = None, last: Last = None, limit: CampaignsOfReason = 20
 ) -> Response:
-    """What triggers decided, by reason, the most frequent first: what fired, what did not, and why.
+    """The triggers' decisions by reason, the most frequent first.
 
-    One for each campaign at each detection, or one for a detection that was refused before its
-    campaigns were looked at. `granted` was sent, or requested from the company's service. Days are
-    UTC's; a month is kept, and at most 31 days are answered. What was decided again after a crash
-    is counted again, and test devices count. By campaign some hundred sums a day are kept, which
-    are an estimate under heavy load.
+    Counts each campaign at each detection, or once a detection that was refused before its
+    campaigns were checked. `granted` was sent, or requested from the company's service. Days are in
+    UTC. Figures are kept for a month, and an answer has at most 31 days. After a crash some
+    detections are counted twice, and test devices are counted. Some hundred sums by campaign are
+    kept for each day; under heavy load they are an estimate.
     """
     days = await _read(caller, first, last)
     async with caller.services.database.autocommit() as session:

@@ -41,10 +41,10 @@ class DayTotalAnswer(Answer):
 
 class RecordTotalAnswer(Answer):
     venue_id: Id
-    venue: str = Field(description="Empty when the record is gone.")
+    venue: str = Field(description="Empty if the record was deleted.")
     kind: str = Field(json_schema_extra={"enum": list(STATISTIC_KINDS)})
     id: Id
-    name: str = Field(description="Empty when the record is gone.")
+    name: str = Field(description="Empty if the record was deleted.")
     detections: Count
     visits: Visits
     notifications: Count

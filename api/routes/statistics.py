@@ -42,10 +42,10 @@ class StatisticLineAnswer(Answer):
 
     day: Annotated[str, Field(json_schema_extra={"format": "date"})]
     venue_id: Id
-    venue: str = Field(description="Empty when the record is gone.")
+    venue: str = Field(description="Empty if the record was deleted.")
     kind: str = Field(json_schema_extra={"enum": list(STATISTIC_KINDS)})
     id: Id
-    name: str = Field(description="Empty when the record is gone.")
+    name: str = Field(description="Empty if the record was deleted.")
     detections: Count
     devices: Count
     notifications: Count

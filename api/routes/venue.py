@@ -14,7 +14,7 @@ from api.records.venue import VENUES, VenueAnswer
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, VenueId
 from api.tenancy import lock_venue
-from api.writing import assign, write, written
+from api.transactions import assign, write, written
 from catalog.fields.venue import VenueInput
 from catalog.models import Venue
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.faults`: every fault under load, what came of it, and a table.
+"""`python -m benchmarks.faults`: every fault under load, its outcome, and a table.
 
 Exit status 1 if anything is missing, comes twice where it must not, or does not recover.
 """
@@ -61,7 +61,7 @@ async def _run(arguments: argparse.Namespace, console: Console) -> list[FaultOut
             console.print(f"  {wrong}")
 
     chosen = [fault for fault in faults() if fault.name in arguments.only]
-    small = SmallDisk.can_be_made()
+    small = SmallDisk.can_be_created()
     if not small:
         console.print("full disks are left out: only root can make small ones")
     with started(KafkaServer) as kafka, ExitStack() as stack:
@@ -96,7 +96,7 @@ async def _crewed(
     postgres: PostgresServer,
     redis_url: str | None = None,
 ) -> AsyncIterator[Installation]:
-    """Two processes of each role, and detections that may flow."""
+    """Start two processes of each role, and a stream of detections at rate 0."""
     partner = FlakyPartner(seed=_SEED)
     async with installation(
         kafka, redis, postgres, partner=partner, seed=_SEED, redis_url=redis_url

@@ -19,7 +19,7 @@ Check = Callable[[Installation], Awaitable[bool]]
 
 
 def faults() -> list[Fault]:
-    """Those of one installation, in their order."""
+    """The faults of an installation, in order."""
     found = [
         Fault(
             "broker stopped",
@@ -43,7 +43,7 @@ def faults() -> list[Fault]:
             is_clean=False,
         ),
     ]
-    if SmallDisk.can_be_made():
+    if SmallDisk.can_be_created():
         found += [
             Fault("Redis' disk full", _redis_disk_full, _fails("trigger a", "redis_writes")),
             Fault("PostgreSQL's disk full", _postgres_disk_full, _sql_fails),
@@ -52,7 +52,7 @@ def faults() -> list[Fault]:
 
 
 def failover(primary: ServerProcess) -> Fault:
-    """Behind Sentinel; `primary` is dead from then on."""
+    """Kill the primary behind Sentinel."""
 
     @asynccontextmanager
     async def killed(_installation: Installation) -> AsyncIterator[None]:
@@ -63,7 +63,7 @@ def failover(primary: ServerProcess) -> Fault:
 
 
 def _fails(process: str, check: str) -> Check:
-    """/readyz says no, and names the check."""
+    """Whether /readyz fails and names the check."""
 
     async def fails(installation: Installation) -> bool:
         return (await installation.processes[process].checks()).get(check) is False
@@ -72,7 +72,7 @@ def _fails(process: str, check: str) -> Check:
 
 
 async def _calls_fail(installation: Installation) -> bool:
-    """The company's breaker is open: nobody is asked in vain any more."""
+    """The company's breaker is open: no call is made in vain any more."""
     samples = await installation.processes["connector a"].get("/metrics")
     return any(
         line.startswith("proximity_connector_breakers")
@@ -127,7 +127,7 @@ async def _cut(installation: Installation) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        link.mend()
+        link.restore()
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""One fault: how it is made and mended, how it is noticed, and what it may cost."""
+"""One fault: how it is made and repaired, how it is noticed, and what it may cost."""
 
 import asyncio
 import time
@@ -10,15 +10,15 @@ from typing import NamedTuple
 from benchmarks.installation.running import Installation
 from tests.servers.waiting import eventually
 
-_NOTICED, _RECOVERED, _SETTLED = 60.0, 120.0, 90.0
+_NOTICED, _RECOVERED, _DRAIN_SECONDS = 60.0, 120.0, 90.0
 _FLOWING = 3.0  # seconds of load before a fault, and with it again behind the recovery
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`during` makes the fault and mends it at its end. `is_noticed` is awaited meanwhile.
+    """`during` makes the fault and repairs it at its end. `is_noticed` is awaited meanwhile.
 
-    With `heals_itself` nobody has to mend anything: recovery counts from the fault on. `is_clean`:
+    With `heals_itself` nothing has to be repaired: recovery counts from the fault on. `is_clean`:
     no message may come twice.
     """
 
@@ -31,8 +31,8 @@ class Fault:
 
 
 class FaultOutcome(NamedTuple):
-    """What came of a fault. Seconds: until it was noticed, for which it lasted, and until all was
-    well again. `wrong` is empty if everything is as it must be."""
+    """The outcome of a fault. Seconds until it was noticed, of the fault itself, and until full
+    recovery. `wrong` has the deviations from what is expected."""
 
     name: str
     noticed: float | None
@@ -44,7 +44,7 @@ class FaultOutcome(NamedTuple):
 
 
 async def suffer(installation: Installation, fault: Fault, rate: float) -> FaultOutcome:
-    """Let it happen at `rate` detections a second, and count."""
+    """Make the fault at `rate` detections a second, and count its effects."""
     stream, tally = installation.stream, installation.tally
     repeats, given_up = tally.repeats, tally.given_up
     wrong: list[str] = []
@@ -56,27 +56,29 @@ async def suffer(installation: Installation, fault: Fault, rate: float) -> Fault
     try:
         async with fault.during(installation):
             if fault.is_noticed is not None:
-                await _until(lambda: _asked(fault, installation), _NOTICED, "it is noticed")
+                await _until(lambda: _is_noticed(fault, installation), _NOTICED, "it is noticed")
                 noticed = time.time() - begin
             if fault.heals_itself:
                 await _until_well(installation, rate, since=begin)
                 recovered = time.time() - begin
             await asyncio.sleep(max(0.0, fault.seconds - (time.time() - begin)))
-        mended = time.time()
-        await _until_well(installation, rate, since=mended)
-        recovered = recovered or time.time() - mended
+        repaired_at = time.time()
+        await _until_well(installation, rate, since=repaired_at)
+        recovered = recovered or time.time() - repaired_at
     except AssertionError as error:
         wrong.append(str(error).partition("\n")[0])
-        mended = time.time()
+        repaired_at = time.time()
     await asyncio.sleep(_FLOWING)
     wrong += await _all_is_there(installation)
     repeats, given_up = tally.repeats - repeats, tally.given_up - given_up
     if fault.is_clean and repeats:
         wrong.append(f"{repeats} messages came twice")
-    return FaultOutcome(fault.name, noticed, mended - begin, recovered, repeats, given_up, wrong)
+    return FaultOutcome(
+        fault.name, noticed, repaired_at - begin, recovered, repeats, given_up, wrong
+    )
 
 
-async def _asked(fault: Fault, installation: Installation) -> bool:
+async def _is_noticed(fault: Fault, installation: Installation) -> bool:
     return fault.is_noticed is not None and await fault.is_noticed(installation)
 
 
@@ -92,7 +94,7 @@ async def _until_well(installation: Installation, rate: float, *, since: float) 
             return False
         return all([await each.is_ready() for each in installation.processes.values()])
 
-    await _until(is_well, _RECOVERED, "all is well again")
+    await _until(is_well, _RECOVERED, "full recovery")
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], deadline: float, what: str) -> None:
@@ -100,11 +102,11 @@ async def _until(condition: Callable[[], Awaitable[bool]], deadline: float, what
 
 
 async def _all_is_there(installation: Installation) -> list[str]:
-    """The load pauses, so that what came can be held against what was published."""
+    """Pause the load, so that the received messages can be compared with the published ones."""
     installation.stream.rate = 0.0
     await asyncio.to_thread(installation.stream.flush)
     try:
-        await installation.until_drained(_SETTLED)
+        await installation.until_drained(_DRAIN_SECONDS)
     except AssertionError as error:
         return [str(error).partition("\n")[0]]
-    return await installation.settled(_SETTLED)
+    return await installation.final_faults(_DRAIN_SECONDS)

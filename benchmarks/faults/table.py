@@ -19,7 +19,7 @@ _HEADS = (
 
 
 def show(console: Console, outcomes: Iterable[FaultOutcome], rate: float) -> None:
-    """Print it."""
+    """Print the table."""
     table = Table(*_HEADS, title=f"Faults at {rate:g} detections a second")
     for outcome in outcomes:
         table.add_row(*_cells(outcome))
@@ -27,7 +27,7 @@ def show(console: Console, outcomes: Iterable[FaultOutcome], rate: float) -> Non
 
 
 def markdown(outcomes: Iterable[FaultOutcome]) -> str:
-    """As text."""
+    """The table as Markdown."""
     rows = [_HEADS, ["---"] * len(_HEADS), *map(_cells, outcomes)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

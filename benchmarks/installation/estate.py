@@ -1,5 +1,5 @@
-"""What stands in the catalog: a hall whose campaigns are the engine's own, one campaign that is
-edited, and a partner whose web service is asked."""
+"""The catalog of the installation: a hall with campaigns of the engine's own content, one campaign
+that is edited, and a partner whose web service is called."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -20,20 +20,22 @@ _DAY = 86_400
 
 
 class Estate(NamedTuple):
-    """The beacons to detect, and the ids of records. `plain` campaigns fire at every detection of
-    the hall, `asked` ones at every detection of the partner's beacons; `edited` at the first beacon
-    of the hall alone."""
+    """The beacons to detect, and the ids of records.
+
+    `plain` campaigns fire at every detection of the hall, `requested` ones at every detection of
+    the partner's beacons, `edited` only at the first beacon of the hall.
+    """
 
     hall: list[Triple]
     partners: list[Triple]
     plain: frozenset[int]
-    asked: frozenset[int]
+    requested: frozenset[int]
     edited: int
     venue: int
 
 
 async def build_estate(database_url: str, service_url: str) -> Estate:
-    """Migrate the database and write all of it."""
+    """Migrate the database and write the catalog."""
     world = World(datetime.now(UTC).replace(microsecond=0))
     venue = world.venue(world.company(HALL), "Hall")
     beacons = [world.beacon(venue, number) for number in range(_BEACONS)]
@@ -44,7 +46,7 @@ async def build_estate(database_url: str, service_url: str) -> Estate:
     partners_venue, connector = _partner(world, service_url)
     partners = [world.beacon(partners_venue, 1000 + number) for number in range(_PARTNERS_BEACONS)]
     fields = {"format": "connector", "template": None}
-    asked = [
+    requested = [
         world.campaign(partners_venue, f"asked {each.record.name}", [each], **fields)
         for each in partners
     ]
@@ -55,7 +57,7 @@ async def build_estate(database_url: str, service_url: str) -> Estate:
         hall=[beacon.triple for beacon in beacons],
         partners=[beacon.triple for beacon in partners],
         plain=frozenset(each.record.id for each in plain),
-        asked=frozenset(each.record.id for each in asked),
+        requested=frozenset(each.record.id for each in requested),
         edited=edited.record.id,
         venue=venue.id,
     )

@@ -1,4 +1,4 @@
-"""A way to a server that a test may slow down or cut: a relay on loopback."""
+"""A TCP relay on loopback, which can slow down or cut the connections to a server."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,8 @@ _PIECE = 64 * 1024
 
 
 class Link:
-    """Relays connections to `port`. `delay` seconds lie between what arrives and what goes on, each
-    way; many pieces may be on their way at once. While `is_cut` nobody gets through."""
+    """Relays connections to `port`. Each piece is delayed by `delay` seconds in both directions;
+    many pieces may be in flight. While `is_cut`, every connection is closed."""
 
     def __init__(self, port: int) -> None:
         self.delay = 0.0
@@ -23,7 +23,7 @@ class Link:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Link"]:
-        """Listen within the context; `port` says where."""
+        """Listen within the context on `port`."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1024)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -34,12 +34,12 @@ class Link:
             await server.wait_closed()
 
     async def cut(self) -> None:
-        """End every connection, and each new one as soon as it is there."""
+        """Close every connection, and each new one at once."""
         self.is_cut = True
         await cancel(self._relays)
 
-    def mend(self) -> None:
-        """Let everybody through again."""
+    def restore(self) -> None:
+        """Relay connections again."""
         self.is_cut = False
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +65,7 @@ class Link:
             back.transport.abort()
 
     async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        """Until the source ends; at that the connection is over both ways."""
+        """Relay one direction until the source ends, which closes both directions."""
         waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         sending = asyncio.create_task(self._send(waiting, target))
         now = asyncio.get_running_loop().time
@@ -83,7 +83,7 @@ class Link:
         while True:
             due, piece = await waiting.get()
             if due > now():
-                await asyncio.sleep(due - now())  # the slowness of the way
+                await asyncio.sleep(due - now())  # the delay of the link
             with contextlib.suppress(OSError):
                 target.write(piece)
                 await target.drain()

@@ -1,4 +1,4 @@
-"""How far each role has come, from outside: offsets on the brokers, and the recorder's in SQL."""
+"""The progress of each role, from outside: offsets on the brokers, and the recorder's in SQL."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ ROLES = ("trigger", "connector", "recorder")
 
 
 class RoleProgress:
-    """`lags` of the three roles in records; None where the servers do not tell."""
+    """`lags` of the three roles in records; None if the servers do not report it."""
 
     def __init__(
         self, kafka: str, database_url: str, topics: Topics, groups: str, partitions: int
@@ -37,7 +37,7 @@ class RoleProgress:
         await self._database.close()
 
     async def lags(self) -> dict[str, int | None]:
-        """By role."""
+        """The lag of each role."""
         trigger, connector, recorder = await asyncio.gather(
             asyncio.to_thread(self._group_lag, "trigger", self._topics.detections),
             asyncio.to_thread(self._group_lag, "connector", self._topics.connector_calls),

@@ -1,4 +1,4 @@
-"""Ids that were seen lately, in bounded memory: a run of hours has more of them than fit."""
+"""Recently seen ids in bounded memory, because a run of hours has too many ids."""
 
 import time
 from collections import deque
@@ -9,8 +9,8 @@ _SLOTS = 20
 
 
 class RecentIds:
-    """Knows an id for about twenty minutes. Repeats come within seconds of a crash; one that came
-    later would be counted as one message too many, and said."""
+    """Remembers an id for about twenty minutes. Repeats follow a crash within seconds; a
+    later one would be counted and reported as one message too many."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -18,7 +18,7 @@ class RecentIds:
         self._until = clock() + _SLOT_SECONDS
 
     def is_new(self, id_: Hashable) -> bool:
-        """Whether it was not seen; it is, from now on."""
+        """Add an id. Returns whether it is new."""
         if self._clock() >= self._until:
             self._slots.append(set())
             self._until = self._clock() + _SLOT_SECONDS

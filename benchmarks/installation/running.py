@@ -1,4 +1,4 @@
-"""The installation itself: servers, catalog, processes, load and tally, while a context lasts."""
+"""The installation itself: servers, catalog, processes, load and tally, within a context."""
 
 import asyncio
 import tempfile
@@ -29,7 +29,7 @@ _READY = 120.0
 
 @dataclass
 class Installation:
-    """What runs. `links` are the ways to Redis, PostgreSQL and the partner's service, by name."""
+    """The running parts. `links` are the relays to Redis, PostgreSQL and the partner's service."""
 
     kafka: KafkaServer
     redis: RedisServer
@@ -69,7 +69,7 @@ class Installation:
         await eventually(is_drained, deadline=deadline, what="everything is done")
 
     def faults(self) -> list[str]:
-        """What is not as it must be once all is drained, message by message."""
+        """The faults after the drain, message by message."""
         stream, tally = self.stream, self.tally
         found = []
         if stream.lost:
@@ -84,8 +84,8 @@ class Installation:
             found.append(f"dead letters: {dict(tally.unexpected)}")
         return found
 
-    async def settled(self, deadline: float) -> list[str]:
-        """The same, once the last messages have been read."""
+    async def final_faults(self, deadline: float) -> list[str]:
+        """The faults, once the last messages have been read."""
         try:
             await eventually(lambda: not self.faults(), deadline=deadline)
         except AssertionError:
@@ -93,7 +93,7 @@ class Installation:
         return []
 
     async def verify(self) -> tuple[int, str]:
-        """`proximity verify`: its exit status and what it says."""
+        """Run `proximity verify`. Returns its exit status and its output."""
         verify = self.rig.start("verify")
         return await verify.ended(600), verify.output
 
@@ -109,8 +109,8 @@ async def installation(
     redis_url: str | None = None,
     is_direct: bool = False,
 ) -> AsyncIterator[Installation]:
-    """On these servers, with its catalog, and no process yet. `is_direct`: no links between it and
-    Redis or SQL, which cost some time of the processor."""
+    """An installation with these servers and its catalog, without processes. `is_direct`: without
+    relays to Redis and SQL, which cost some processor time."""
     async with AsyncExitStack() as stack:
         database = await asyncio.to_thread(create_database, postgres.admin_url)
         await stack.enter_async_context(partner.service.running())

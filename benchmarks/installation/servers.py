@@ -14,7 +14,7 @@ _PIECE = b"\0" * 65_536
 
 
 class SmallDisk:
-    """A file system in memory, of so many megabytes. Only root can make one."""
+    """A file system of limited size in memory. Only root can mount one."""
 
     def __init__(self, path: Path, megabytes: int) -> None:
         self._path = path
@@ -24,13 +24,13 @@ class SmallDisk:
         subprocess.run(["mount", *options, "tmpfs", path], check=True, timeout=10)
 
     @staticmethod
-    def can_be_made() -> bool:
-        """Whether this process may."""
+    def can_be_created() -> bool:
+        """Whether this process may mount one."""
         return os.geteuid() == 0
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Within the context nothing more can be written to it."""
+        """Fill the disk within the context."""
         with self._filling.open("wb", buffering=0) as stream, suppress(OSError):
             while True:
                 stream.write(_PIECE)
@@ -40,12 +40,12 @@ class SmallDisk:
             self._filling.unlink()
 
     def remove(self) -> None:
-        """Whoever still has files open on it has them until it closes them."""
+        """Unmount the disk; open files stay valid until they are closed."""
         subprocess.run(["umount", "--lazy", self._path], check=False, timeout=10)
 
 
 class RedisOnSmallDisk(RedisServer):
-    """Its append-only file is on `disk`."""
+    """A Redis whose append-only file is on `disk`."""
 
     disk: SmallDisk
 
@@ -57,7 +57,7 @@ class RedisOnSmallDisk(RedisServer):
 
 
 class PostgresOnSmallDisk(PostgresServer):
-    """Its data are on `disk`."""
+    """A PostgreSQL whose data are on `disk`."""
 
     disk: SmallDisk
 

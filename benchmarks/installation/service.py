@@ -1,4 +1,4 @@
-"""The partner's web service: it answers, and now and then it does not, as such services are."""
+"""The partner's web service, which fails now and then."""
 
 import asyncio
 import random
@@ -35,16 +35,16 @@ class FlakyPartner:
         self._begin = time.monotonic()
         self._content = content(after=_QUICK)
         self._answers = [answer for share, answer in _FLAWS for _ in range(share)]
-        self.asked = 0
+        self.requested = 0
         self.service = HttpService(self._answer)
 
-    async def _answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        self.asked += 1
-        self.service.heard.clear()  # a long run would fill the memory with them
+    async def _answer(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        self.requested += 1
+        self.service.received.clear()  # a long run would fill the memory with them
         since = (time.monotonic() - self._begin) % self._period
         number = self._dice.randrange(100)
         if since > self._period - self._down:
             answer = replying(503)
         else:
             answer = self._answers[number] if number < len(self._answers) else self._content
-        await answer(heard, writer)
+        await answer(received, writer)

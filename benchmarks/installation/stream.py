@@ -16,12 +16,12 @@ _TICK = 0.02
 _PROBES_A_SECOND = 2
 _FLUSH_SECONDS = 120.0
 PROBE = "probe "
-# For librdkafka, which says many times a second that a broker is away.
+# For librdkafka, which logs many times a second that a broker is down.
 QUIET = 2
 
 
 class DetectionStream:
-    """Publishes on the topic of detections. Of so large a `share` the partner hears.
+    """Publishes on the topic of detections. The part `share` is at the partner's beacons.
 
     A few devices a second are new ones that carry the time in their name (`PROBE`): by them
     latencies are measured.
@@ -66,7 +66,7 @@ class DetectionStream:
             self.flush()
 
     def burst(self, detections: int) -> None:
-        """So many at once, acknowledged."""
+        """Publish a burst of `count`, and wait until it is acknowledged."""
         for _ in range(detections):
             self._publish()
         self.flush()
@@ -77,7 +77,7 @@ class DetectionStream:
 
     @property
     def published(self) -> int:
-        """All that the broker has acknowledged."""
+        """How many detections the broker has acknowledged."""
         return self.hall + self.partners
 
     def _flow(self, enough: threading.Event) -> None:

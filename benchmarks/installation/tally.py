@@ -1,4 +1,4 @@
-"""What comes out, counted as it comes: each message once, however often it was repeated."""
+"""Counts the outgoing messages as they arrive: each id once, however often it is repeated."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ _KEPT_LATENCIES = 10_000
 class TopicTally:
     """Reads notifications, calls and dead letters in a thread.
 
-    `plain`, `edited` and `calls` count messages by distinct id, `repeats` what came again; `open`
+    `plain`, `edited` and `calls` count messages by distinct id, `repeats` repeated ones; `open`
     has the calls of which nothing came yet. A call ends in a notification or a dead letter.
     """
 
@@ -59,7 +59,7 @@ class TopicTally:
 
     @contextmanager
     def reading(self) -> Iterator["TopicTally"]:
-        """Within the context. Raises RuntimeError at its end if reading failed."""
+        """Read within the context. Raises RuntimeError at its end if reading failed."""
         enough = threading.Event()
         thread = threading.Thread(target=self._read, args=(enough,), name="tally")
         thread.start()
@@ -71,14 +71,14 @@ class TopicTally:
             self._consumer.close()
 
     def take_latencies(self) -> list[float]:
-        """Those since the last time, in order of size."""
+        """The latencies since the last call, in order of size."""
         taken = [self.latencies.popleft()[1] for _ in range(len(self.latencies))]
         return sorted(taken)
 
     def _read(self, enough: threading.Event) -> None:
         while not enough.is_set():
             for message in received(self._consumer, most=_PIECE, seconds=_POLL_SECONDS):
-                if message.error() is None:  # (brokers that are away are asked again by itself)
+                if message.error() is None:  # (librdkafka itself retries brokers that are down)
                     self._take(message)
 
     def _take(self, message: Message) -> None:
@@ -97,7 +97,7 @@ class TopicTally:
             self.repeats += 1
             return
         campaign, udid = body["campaign"]["id"], body["device"]["udid"]
-        if campaign in self._estate.asked:
+        if campaign in self._estate.requested:
             self.answered += 1
             self._end(body["id"])
         elif campaign in self._estate.plain:
@@ -128,7 +128,7 @@ class TopicTally:
             self.given_up += 1
 
     def _end(self, id_: str) -> bool:
-        """The call has come to its end. Topics are read side by side: the end may come first."""
+        """A call has ended. Topics are read independently, so its end may be read first."""
         if not self._ended.is_new(id_):
             self.repeats += 1
             return False

@@ -1,1 +1,1 @@
-"""Requests a second of the management interface, beside a bare route with the same bytes."""
+"""Requests a second of the management interface, compared with a bare route of the same bytes."""

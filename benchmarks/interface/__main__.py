@@ -1,4 +1,4 @@
-"""`python -m benchmarks.interface`: reads of /v2 beside a bare route, in one run."""
+"""`python -m benchmarks.interface`: reads of /v2 compared with a bare route."""
 
 import argparse
 import asyncio
@@ -82,8 +82,8 @@ async def _measure(
             subjects = {"bare": (bare, _READS["venue"])}
             subjects |= {f"GET {path}": (served, path) for path in _READS.values()}
             for number in range(arguments.rounds):
-                for name, (asked, path) in subjects.items():
-                    result = await _asked(asked, path, arguments)
+                for name, (requested, path) in subjects.items():
+                    result = await _measured(requested, path, arguments)
                     found.setdefault(name, []).append(result)
                     console.print(
                         f"  round {number + 1}: {name} {result.rate:,.0f}/s, "
@@ -93,7 +93,7 @@ async def _measure(
     return found
 
 
-async def _asked(served: Served, path: str, arguments: argparse.Namespace) -> Measured:
+async def _measured(served: Served, path: str, arguments: argparse.Namespace) -> Measured:
     request, clients = request_of(served.port, path, served.headers), arguments.clients
     await measure(served.port, request, pid=served.pid, clients=clients, seconds=_WARM_SECONDS)
     return await measure(

@@ -1,4 +1,4 @@
-"""The floor: a FastAPI route that returns bytes which it is given, served as the product is."""
+"""The floor: a FastAPI route that returns given bytes, served as the product is."""
 
 import asyncio
 import contextlib

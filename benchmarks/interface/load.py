@@ -1,4 +1,4 @@
-"""Clients that ask for one path again and again, each as soon as it has its answer."""
+"""Clients that request one path repeatedly, each as soon as it has its answer."""
 
 import asyncio
 import time
@@ -20,11 +20,11 @@ class Measured(NamedTuple):
 
 
 class UnexpectedAnswerError(Exception):
-    """Something else than 200 came back; the message shows its beginning."""
+    """The answer is not 200; the message has its beginning."""
 
 
 class _Client(asyncio.Protocol):
-    """One connection, one request at a time. The answer must tell its length."""
+    """One connection, one request at a time. The answer must have a content-length."""
 
     def __init__(self, request: bytes, until: float) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -85,7 +85,7 @@ async def fetch(port: int, request: bytes) -> bytes:
 
 
 async def measure(port: int, request: bytes, *, pid: int, clients: int, seconds: float) -> Measured:
-    """Ask for so long with so many clients the process `pid`. Raises UnexpectedAnswerError."""
+    """Measure the process `pid` with so many clients for so long. Raises UnexpectedAnswerError."""
     begin, used = time.perf_counter(), processor_seconds(pid)
     connected = [await _connect(port, request, until=begin + seconds) for _ in range(clients)]
     await asyncio.gather(*(client.ended for _, client in connected))

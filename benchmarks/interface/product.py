@@ -65,7 +65,7 @@ async def _make_catalog(url: str) -> None:
 
 
 async def _session(url: str) -> dict[str, str]:
-    """A session as signing in makes one."""
+    """The headers of a new session."""
     token, now = secrets.token_urlsafe(32), datetime.now(UTC)
     opened = open_database(url)
     async with opened.write.begin() as session:
@@ -84,7 +84,7 @@ async def _session(url: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def process(command: list[str], environment: dict[str, str], given: bytes = b"") -> Iterator[int]:
-    """Runs on the first processor, and is sent SIGTERM in the end; its pid."""
+    """Run a process on the first processor until the context ends; gives its pid."""
     pinned = ["taskset", "-c", str(first_processor()), *command]
     process = subprocess.Popen(pinned, env=environment, stdin=subprocess.PIPE)
     assert process.stdin is not None

@@ -1,5 +1,5 @@
-"""`python -m benchmarks.load`: detections at a rate that nothing slows, and the time until their
-notifications are seen."""
+"""`python -m benchmarks.load`: publishes detections at a fixed rate (open loop), and measures the
+time until their notifications arrive."""
 
 import argparse
 import sys
@@ -18,7 +18,7 @@ _LATE_MS = 5.0
 
 
 def main() -> None:
-    """Parse the arguments, send, print what came of it."""
+    """Parse the arguments, send, print the results."""
     arguments = _arguments()
     console, watch = Console(), MachineWatch()
     traffic = _traffic(arguments)

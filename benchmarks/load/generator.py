@@ -1,4 +1,4 @@
-"""Sends a schedule of detections, and sees what comes of them."""
+"""Sends a schedule of detections, and reads their notifications."""
 
 import secrets
 import threading
@@ -25,13 +25,13 @@ Key = tuple[str, Place]
 
 
 class OpenLoop:
-    """A producer that never waits for anybody, and a consumer in a thread of its own."""
+    """A producer that never waits, and a consumer in its own thread."""
 
     def __init__(
         self, *, kafka: Mapping[str, Any], detections: str, notifications: str, word: str = ""
     ) -> None:
-        """`kafka` are properties of librdkafka. `word` begins the udids, so that a run meets no
-        claims of another."""
+        """`kafka` are properties of librdkafka. `word` is the prefix of udids, so that no claims
+        of an earlier run apply."""
         self.latencies, self.late = Latencies(), Latencies()
         self.sent = self.refused = self.failed = self.repeats = self.foreign = 0
         self._word = word or f"load-{secrets.token_hex(4)}"
@@ -55,12 +55,12 @@ class OpenLoop:
 
     @property
     def meetings(self) -> int:
-        """Device and beacon that met, known and well formed."""
+        """The sent detections that are valid and of known beacons."""
         return len(self._due)
 
     @property
     def unanswered(self) -> int:
-        """Those of them that led to no notification."""
+        """The sent detections without a notification."""
         return len(self._due) - len(self._answered)
 
     def run(self, traffic: Traffic, *, settle: float) -> float:
@@ -119,16 +119,16 @@ class OpenLoop:
             self._consumer.close()
 
     def _note(self, value: bytes, now: float) -> None:
-        said = orjson.loads(value)
-        beacon = said["beacon"]
-        key = (said["device"]["udid"], Place(beacon["uuid"], beacon["major"], beacon["minor"]))
+        decoded = orjson.loads(value)
+        beacon = decoded["beacon"]
+        key = (decoded["device"]["udid"], Place(beacon["uuid"], beacon["major"], beacon["minor"]))
         due = self._due.get(key)
         if due is None:
             self.foreign += 1
-        elif said["id"] in self._ids:
+        elif decoded["id"] in self._ids:
             self.repeats += 1
         else:
-            self._ids.add(said["id"])
+            self._ids.add(decoded["id"])
             self._answered.add(key)
             self.latencies.record(now - due)
             self._seen_at = now
@@ -147,7 +147,7 @@ def _detection(udid: str, meeting: Meeting) -> bytes:
 
 
 def _at_the_end(kafka: Mapping[str, Any], topic: str) -> Consumer:
-    """Reads what comes from now on. Raises KafkaException."""
+    """A consumer of the messages from now on. Raises KafkaException."""
     consumer = Consumer(
         {
             "group.id": f"load-{secrets.token_hex(4)}",

@@ -11,23 +11,23 @@ _MICROSECONDS = 1e6
 
 
 class Latencies:
-    """From the moment for which a detection was scheduled: what waited in the generator, because
-    the system or the generator was slow, counts (no coordinated omission)."""
+    """Latencies from the scheduled time of a detection, so that time in a slow generator counts
+    (no coordinated omission)."""
 
     def __init__(self) -> None:
         self._histogram = HdrHistogram(1, _MOST, _DIGITS)
 
     def record(self, seconds: float) -> None:
-        """One of them."""
+        """Add a latency."""
         self._histogram.record_value(min(max(int(seconds * _MICROSECONDS), 1), _MOST))
 
     @property
     def count(self) -> int:
-        """How many."""
+        """The number of latencies."""
         return int(self._histogram.get_total_count())
 
     def milliseconds(self, percentile: float) -> float:
-        """That percentile; 100 is the most."""
+        """A percentile; 100 is the maximum."""
         return float(self._histogram.get_value_at_percentile(percentile)) / 1000
 
     def as_json(self) -> dict[str, float | str]:

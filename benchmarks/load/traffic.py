@@ -1,4 +1,4 @@
-"""What the devices do, and when: a schedule that no system under load can slow."""
+"""The schedule of detections, which does not depend on the speed of the system under load."""
 
 import json
 import random
@@ -62,13 +62,13 @@ class Traffic:
         object.__setattr__(self, "_weights", list(accumulate(shares)))
 
     def meetings(self) -> Iterator[Meeting]:
-        """All of them, in the order of their times. The same numbers give the same ones."""
+        """All detections in order of time; the same parameters give the same detections."""
         draw = random.Random(self.seed)
         for number, at in enumerate(self._times(draw)):
-            device, place = self._who_and_where(number, draw)
+            device, place = self._device_and_place(number, draw)
             known = not self.unknown or draw.random() >= self.unknown
             malformed = bool(self.malformed) and draw.random() < self.malformed
-            yield Meeting(at, device, place if known else _elsewhere(place), malformed, known)
+            yield Meeting(at, device, place if known else _other_place(place), malformed, known)
 
     def _times(self, draw: random.Random) -> Iterator[float]:
         if self.pattern == "herd":
@@ -79,7 +79,7 @@ class Traffic:
             yield at
             at += draw.expovariate(self.rate) if self.poisson else even
 
-    def _who_and_where(self, number: int, draw: random.Random) -> tuple[int, Place]:
+    def _device_and_place(self, number: int, draw: random.Random) -> tuple[int, Place]:
         if self.pattern == "sweep":
             return number, self._drawn(draw)
         if self.pattern == "herd" and number < self.devices:
@@ -88,7 +88,7 @@ class Traffic:
         return device, self._drawn(draw) if self.pattern == "roam" else self._home(device)
 
     def _home(self, device: int) -> Place:
-        """Where a device that dwells is; drawn for it alone."""
+        """The place of a device that dwells, drawn by its own random number."""
         home = self._homes.get(device)
         if home is None:
             home = self._homes[device] = self._drawn(random.Random(self.seed * _MANY + device))
@@ -100,7 +100,7 @@ class Traffic:
         return draw.choices(self.beacons, cum_weights=self._weights)[0]
 
 
-def _elsewhere(place: Place) -> Place:
+def _other_place(place: Place) -> Place:
     return place._replace(uuid=_UNKNOWN)
 
 

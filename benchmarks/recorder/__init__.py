@@ -1,1 +1,1 @@
-"""The recorder beside a bare COPY of the same rows into the same PostgreSQL."""
+"""The recorder compared with a bare COPY of the same rows into the same PostgreSQL."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.recorder`: rows into PostgreSQL, beside a bare COPY of the same rows."""
+"""`python -m benchmarks.recorder`: rows into PostgreSQL, compared with a bare COPY."""
 
 import argparse
 import asyncio

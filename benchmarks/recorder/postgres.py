@@ -1,4 +1,4 @@
-"""A PostgreSQL for one run: one that is named, or one that is installed here."""
+"""A PostgreSQL for one run: a given one, or one started from the installed binaries."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.servers.process import started
 
 @contextlib.contextmanager
 def postgres(named: str | None) -> Iterator[str]:
-    """The address of an administrator of it. Without a name one is started, with fsync off."""
+    """The URL of an administrator. Without a given server one is started, with fsync off."""
     if named:
         yield named
         return
@@ -19,7 +19,7 @@ def postgres(named: str | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def database(admin_url: str) -> Iterator[str]:
-    """An empty database for as long as the context lasts."""
+    """An empty database within the context."""
     url = create_database(admin_url)
     try:
         yield url

@@ -1,4 +1,4 @@
-"""What is measured, each in a process of its own: a bare COPY loop, and the recorder itself.
+"""The subjects, each in a process of its own: a bare COPY loop, and the recorder itself.
 
 A subject prints one JSON line: rows of the trace, seconds from the first of them to the last, and
 what the time was spent on.
@@ -65,7 +65,7 @@ async def recorder(settings: Settings, count: int) -> Result:
 
 
 async def copy(settings: Settings, _count: int) -> Result:
-    """The least that writes the same rows: they are read into memory, the table is emptied, and
+    """The floor, which writes the same rows: they are read into memory, the table is emptied, and
     they are copied back in batches, one transaction each."""
     url = make_url(settings.database_url.get_secret_value())
     connection = await asyncpg.connect(url.render_as_string(hide_password=False))
@@ -91,7 +91,7 @@ async def _batches(rows: list[Any], size: int) -> AsyncIterator[list[Any]]:
 
 
 async def _make_days(settings: Settings) -> None:
-    """As a recorder that has been running for a while finds them."""
+    """Write the devices, as a recorder that has run for a while finds them."""
     database = open_database(settings.database_url.get_secret_value())
     store = PostgresRetentionStore(database.engine)
     await Retention(

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.replay`: a replay beside its floor, from a file and from Kafka."""
+"""`python -m benchmarks.replay`: a replay compared with its floor, from a file and from Kafka."""
 
 import argparse
 import asyncio
@@ -71,8 +71,8 @@ def _measure(
                 clock, processor = result["seconds"], result["seconds_processor"]
                 found = _Rates(result["records"] / clock, result["records"] / processor)
                 rates[name].append(found)
-                told = f"{name} {found.clock:,.0f}/s, {found.processor:,.0f} of the processor"
-                console.print(f"  round {number + 1}: {told}", highlight=False)
+                text = f"{name} {found.clock:,.0f}/s, {found.processor:,.0f} of the processor"
+                console.print(f"  round {number + 1}: {text}", highlight=False)
     return rates
 
 

@@ -1,4 +1,4 @@
-"""What is measured, each in a process of its own: a floor, and the replay over the same records.
+"""The subjects, each in a process of its own: a floor, and the replay over the same records.
 
 A subject prints one JSON line: records, and seconds from the first ones to the last, by the clock
 and of the processor (all threads of the process).
@@ -30,7 +30,7 @@ from engine.process.settings_sources import load_settings
 
 
 async def file_floor(file: Path) -> Result:
-    """The least that reads a file of JSON Lines in Python: blocks, lines, decode."""
+    """The floor: reads a file of JSON Lines in Python: blocks, lines, decode."""
     decode = msgspec.json.Decoder(Detection).decode
     done, rest = 0, b""
     begin, processor = time.perf_counter(), time.process_time()
@@ -52,7 +52,7 @@ async def file_floor(file: Path) -> Result:
 
 def _timed(source: Any) -> list[float]:
     """Where the processor's seconds will stand, from the first batch of a source to its end. (The
-    command makes the source itself: so its class is told to measure.)"""
+    command makes the source itself, so its class is patched.)"""
     seconds: list[float] = []
     read = source.batches
 
@@ -68,7 +68,7 @@ def _timed(source: Any) -> list[float]:
 
 
 async def replay(settings: Settings, file: Path | None) -> Result:
-    """The command, against SQL's catalog as it is."""
+    """The command with the present catalog in SQL."""
     request = ReplayRequest(
         file=file,
         form=Format.JSONL,

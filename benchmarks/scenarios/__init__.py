@@ -1,1 +1,1 @@
-"""The whole product, and what its cost grows with; each a command of its own. See ../README.md."""
+"""Scenarios with the whole product, and with growing catalogs; each is a command of its own."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scenarios.growth`: what a detection costs as the catalog grows.
+"""`python -m benchmarks.scenarios.growth`: the cost of a detection as the catalog grows.
 
 Devices dwell, and 1% of the detections grant two campaigns. Each variant is measured in each round,
 after a run that builds its index.

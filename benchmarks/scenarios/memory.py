@@ -22,8 +22,8 @@ from benchmarks.workloads import Workload, udid_of
 from catalog.redis_connection import connect_redis
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from rules.kept_decision import KeptDecision
 from rules.model import Reason, Zone
+from rules.stored_decision import StoredDecision
 
 _LEAST_RATE = 1000  # devices a second, below which it is given up
 _LEAST_SECONDS = 600.0
@@ -105,7 +105,7 @@ def _decision(device: int, number: int, campaigns: int) -> DeviceDecision:
     reason = Reason.THROTTLED if number else Reason.GRANTED
     first = device % BEACONS * campaigns + 1
     outcomes = {reason.value: list(range(first, first + campaigns))}
-    kept = KeptDecision(at, at + 0.1, device % BEACONS + 1, Zone.NEAR, reason.value, outcomes)
+    kept = StoredDecision(at, at + 0.1, device % BEACONS + 1, Zone.NEAR, reason.value, outcomes)
     return DeviceDecision(DeviceKey(1, udid_of(device)), kept)
 
 

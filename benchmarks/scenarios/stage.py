@@ -1,4 +1,4 @@
-"""Servers, topics and a catalog for whole processes of the product, which are seen from outside."""
+"""Servers, topics and a catalog for whole processes of the product, measured from outside."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.catalog import CatalogShape, make_catalog
-from benchmarks.outside import GroupWatch, tell, wait
+from benchmarks.outside import GroupWatch, send_signal, wait
 from benchmarks.servers import servers
 from benchmarks.topics import BenchTopics
 from benchmarks.workloads import Record
@@ -21,13 +21,13 @@ from catalog.redis_connection import connect_redis
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 40.0
-_LOOK_SECONDS = 0.01  # each look asks the broker, which shares its processor
+_POLL_SECONDS = 0.01  # each poll is a request to the broker, which shares its processor
 _SESSION_SECONDS = 60  # they stand still (SIGSTOP) while detections are published
 DRAIN_SECONDS = 900.0
 
 
 class Stage(NamedTuple):
-    """Where a scenario takes place."""
+    """The servers, topics and catalog of a scenario."""
 
     kafka: str
     redis: str
@@ -35,7 +35,7 @@ class Stage(NamedTuple):
     topics: BenchTopics
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Of a process of the product. `more` are settings."""
+        """The environment of a process of the product. `more` are settings."""
         own = {
             "KAFKA_BOOTSTRAP_SERVERS": self.kafka,
             "KAFKA_SESSION_TIMEOUT": str(_SESSION_SECONDS),
@@ -59,7 +59,7 @@ class Stage(NamedTuple):
     def running(
         self, role: str, *, workers: int = 1, **settings: str
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """`proximity run --role`, with all partitions assigned."""
+        """Start `proximity run --role`, and wait until all partitions are assigned."""
         command = [sys.executable, "-m", "engine.cli", "run", "--role", role]
         process = subprocess.Popen(
             [*command, "--workers", str(workers)],
@@ -79,15 +79,15 @@ class Stage(NamedTuple):
     def drained(
         self, process: subprocess.Popen[bytes], role: str, records: list[Record]
     ) -> tuple[float, float]:
-        """Publish while the process stands still, let it go, and wait until all is committed:
+        """Publish while the process is frozen, resume it, and wait until all is committed:
         detections behind the first tenth, and the seconds that they took."""
         watch = self.group(role)
         before = watch.committed()
-        tell(process.pid, signal.SIGSTOP)
+        send_signal(process.pid, signal.SIGSTOP)
         try:
             self.topics.publish(records)
         finally:
-            tell(process.pid, signal.SIGCONT)
+            send_signal(process.pid, signal.SIGCONT)
         first, begin = 0, 0.0
         give_up = time.monotonic() + DRAIN_SECONDS
         while (done := watch.committed() - before) < len(records):
@@ -95,7 +95,7 @@ class Stage(NamedTuple):
                 first, begin = done, time.perf_counter()
             if time.monotonic() > give_up or process.poll() is not None:
                 raise SystemExit(f"{role} did {done:,} of {len(records):,} detections")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return done - first, time.perf_counter() - begin
 
     async def forget(self) -> None:
@@ -124,5 +124,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        tell(process.pid, signal.SIGKILL)
+        send_signal(process.pid, signal.SIGKILL)
         process.wait()

@@ -31,7 +31,7 @@ from benchmarks.recorder.postgres import database, postgres
 from benchmarks.scenarios.stage import DRAIN_SECONDS, Stage, stage
 from benchmarks.workloads import Record, Workload, workloads
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _END_SECONDS = 20.0
 _NEVER = "1000000000"
 _LAP = 100  # detections, of which the same share is held each time
@@ -108,7 +108,7 @@ class _Pair:
         self._catalog = catalog
 
     def measured(self, workload: Workload, records: int) -> Result:
-        """Of the second pair."""
+        """The result of the second pair."""
         self._campaigns = workload.campaigns
         before = workload.earlier_records(records)
         taken = (len(before), len(before) * workload.campaigns)
@@ -139,7 +139,7 @@ class _Pair:
         while (found := asyncio.run(self._counts())) != wanted:
             if time.monotonic() > give_up or any(each.poll() is not None for each in pair):
                 raise SystemExit(f"{self._name}: {found} traces, receptions, visits; not {wanted}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     async def _counts(self) -> tuple[int, ...]:
         connection = await asyncpg.connect(self._url)

@@ -36,7 +36,7 @@ def main() -> int:
             rate=arguments.rate,
             restart_seconds=arguments.restart_seconds,
             restarted=arguments.restart,
-            say=console.print,
+            report=console.print,
         )
         result = asyncio.run(soak.run(kafka, redis, postgres))
     _write(arguments.page, arguments.minutes, result)

@@ -1,4 +1,4 @@
-"""What happens meanwhile: a campaign is edited through the interface; processes stop and die."""
+"""Disturbances of a run: a campaign is edited through the interface; processes stop and die."""
 
 import asyncio
 import time
@@ -21,14 +21,14 @@ ROLES = ("trigger", "recorder", "connector", "api")
 
 @dataclass
 class Editing:
-    """Edits of the edited campaign, one a second. `answered` has when the interface said yes, by
-    title; `refused` what it said instead."""
+    """Edits of the edited campaign, one a second. `answered` has the times of success by
+    title; `refused` the other answers."""
 
     answered: dict[str, float] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
 
     async def run(self, installation: Installation) -> None:
-        """Until cancelled: by whichever of the interface's processes answers."""
+        """Edit until cancelled, by any process of the interface that answers."""
         estate = installation.estate
         path = f"/v2/lieu/{estate.venue}/campaign/{estate.edited}"
         headers = await self._sign_in(installation)
@@ -51,7 +51,7 @@ class Editing:
                 answer = await client.put(f"{_url(place, name)}{path}", json=body)
                 if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                     return answer
-            except httpx.TransportError:  # it has been told to stop, or is dead
+            except httpx.TransportError:  # it is stopping, or dead
                 pass
             name = "api a"
             await asyncio.sleep(0.1)
@@ -66,7 +66,7 @@ class Editing:
 
 @dataclass
 class Restarts:
-    """One process after the other, of these roles, is told to stop or killed, and started again.
+    """One process after the other, of these roles, is stopped or killed, and started again.
     `done` has when, and what; `failed` those that did not stop well."""
 
     seconds: float
@@ -75,7 +75,7 @@ class Restarts:
     failed: list[str] = field(default_factory=list)
 
     async def run(self, installation: Installation) -> None:
-        """Until cancelled; never in the middle of one."""
+        """Restart processes until cancelled; a restart is never interrupted."""
         for number, role in enumerate(cycle(self.roles)):
             await asyncio.sleep(self.seconds)
             is_killed = number // len(self.roles) % 2 == 1
@@ -94,7 +94,7 @@ class Restarts:
     async def _stop(self, name: str, process: Command) -> None:
         try:
             await process.stop(_STOPPED)
-        except Exception as error:  # a status that is not 0, or too late: it is told at the end
+        except Exception as error:  # a status that is not 0, or too late: it is reported at the end
             self.failed.append(f"{name}: {str(error)[:500]}")
             process.kill()
 

@@ -1,4 +1,4 @@
-"""The page of plots at the end of a run: one HTML file that needs nothing from elsewhere."""
+"""The page of plots at the end of a run: one HTML file without external resources."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -20,7 +20,7 @@ def write_soak_page(
     samples: Sequence[SoakSample],
     marks: Iterable[tuple[float, str]],
 ) -> str:
-    """The whole file. `marks` are restarts: seconds since the begin, and what happened."""
+    """The whole file. `marks` are restarts: seconds since the start, and the process."""
     plots = list(_plots(samples))
     data = {
         "x": [round(each.at, 1) for each in samples],

@@ -1,4 +1,4 @@
-"""One long run: what the installation can do, then a share of it for as long as is asked."""
+"""One long run: what the installation can do, then a share of it for the given time."""
 
 import asyncio
 import time
@@ -18,12 +18,12 @@ from tests.servers.redis import RedisServer
 _SEED = 10
 _WARM_UP, _BURST = 2_000, 15_000
 _MOST_SAMPLES = 600
-_DRAINED, _SETTLED = 180.0, 60.0
+_DRAINED, _DRAIN_SECONDS = 180.0, 60.0
 
 
 @dataclass
 class SoakResult:
-    """What came of it. `figures` are pairs of a figure and its words."""
+    """The result. `figures` are pairs of a figure and its label."""
 
     rate: float
     checks: list[Check] = field(default_factory=list)
@@ -33,7 +33,7 @@ class SoakResult:
 
 
 class Soak:
-    """`rate` (detections a second) counts if it is given; else `share` of what a burst shows."""
+    """A run at `rate` detections a second; without it at `share` of the capacity of a burst."""
 
     def __init__(
         self,
@@ -43,19 +43,19 @@ class Soak:
         rate: float | None,
         restart_seconds: float,
         restarted: Sequence[str],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._seconds = seconds
         self._share = share
         self._rate = rate
         self._restart_seconds = restart_seconds
         self._restarted = restarted
-        self._say = say
+        self._print = report
 
     async def run(
         self, kafka: KafkaServer, redis: RedisServer, postgres: PostgresServer
     ) -> SoakResult:
-        """From the first start to `proximity verify`."""
+        """Run everything, from the first start to `proximity verify`."""
         partner = FlakyPartner(seed=_SEED, period=60.0, down=5.0)
         async with installation(
             kafka, redis, postgres, partner=partner, seed=_SEED, is_direct=True
@@ -65,7 +65,7 @@ class Soak:
                     place.start(name, role)
             await place.until_ready()
             rate = self._rate or self._share * await self._capacity(place)
-            self._say(f"{rate:,.0f} detections a second for {self._seconds / 60:g} minutes")
+            self._print(f"{rate:,.0f} detections a second for {self._seconds / 60:g} minutes")
             return await self._at(place, rate)
 
     async def _capacity(self, place: Installation) -> float:
@@ -76,7 +76,7 @@ class Soak:
         await asyncio.to_thread(place.stream.burst, _BURST)
         await place.until_drained(_DRAINED)
         capacity = _BURST / (time.monotonic() - begin)
-        self._say(f"a burst goes through at {capacity:,.0f} detections a second")
+        self._print(f"a burst goes through at {capacity:,.0f} detections a second")
         return capacity
 
     async def _at(self, place: Installation, rate: float) -> SoakResult:
@@ -92,13 +92,13 @@ class Soak:
                 for each in (editing, restarts)
             ]
             try:
-                await self._look(sampler, begin, happening)
+                await self._sample(sampler, begin, happening)
             finally:
                 await cancel(happening)
         result.samples = sampler.samples
         latencies = sorted(p99 for each in sampler.samples if (p99 := each.latencies[1]))
         result.checks = [*judge_samples(sampler.samples, rate)]
-        result.checks += await self._afterwards(place, kept, editing, restarts)
+        result.checks += await self._final_checks(place, kept, editing, restarts)
         result.marks = [(at - begin, what) for at, what in restarts.done]
         tally = place.tally
         result.figures = [
@@ -113,7 +113,7 @@ class Soak:
         ]
         return result
 
-    async def _look(
+    async def _sample(
         self, sampler: SoakSampler, begin: float, happening: list["asyncio.Task[None]"]
     ) -> None:
         """Take samples until the time is over. Raises what ended one of the tasks."""
@@ -124,12 +124,12 @@ class Soak:
             )
             for task in done:
                 task.result()
-            await sampler.look()
+            await sampler.sample()
 
-    async def _afterwards(
+    async def _final_checks(
         self, place: Installation, kept: Mapping[str, int], editing: Editing, restarts: Restarts
     ) -> list[Check]:
-        """The load has ended: nothing may be left, missing, or differ."""
+        """Check after the load that nothing is unfinished, missing, or different."""
         begin = time.monotonic()
         checks = []
         try:
@@ -139,11 +139,11 @@ class Soak:
             checks.append(Check("all is done at the end", found, is_well=True))
         except AssertionError as error:
             checks.append(Check("all is done at the end", str(error), is_well=False))
-        faults = await place.settled(_SETTLED)
+        faults = await place.final_faults(_DRAIN_SECONDS)
         found = f"{place.tally.plain:,} notifications, {place.tally.calls:,} calls, none missing"
         checks.append(Check("counts are exact", "; ".join(faults) or found, not faults))
-        status, said = await place.verify()
-        last = said.strip().splitlines()[-1:] or ["says nothing"]
+        status, message = await place.verify()
+        last = message.strip().splitlines()[-1:] or ["says nothing"]
         checks.append(Check("proximity verify", last[0], status == 0))
         alive = [name for name in kept if place.processes[name].process.poll() is None]
         checks.append(Check("never ended", ", ".join(alive), len(alive) == len(kept)))

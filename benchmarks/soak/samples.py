@@ -1,4 +1,4 @@
-"""What is looked at every few seconds, from outside of the processes."""
+"""Samples that are taken every few seconds, from outside of the processes."""
 
 import os
 import time
@@ -15,7 +15,7 @@ _MEGABYTE = 1024 * 1024
 
 
 class SoakSample(NamedTuple):
-    """One moment: seconds since the begin; lags in records by role (None where nobody tells);
+    """One sample: seconds since the start; lags in records by role (None if unknown);
     megabytes and processors by process; messages a second and seconds since the sample before."""
 
     at: float
@@ -28,7 +28,7 @@ class SoakSample(NamedTuple):
 
 
 class SoakSampler:
-    """Looks at those processes of the installation that are named in `kept`."""
+    """Samples the processes of the installation that are named in `kept`."""
 
     def __init__(self, installation: Installation, kept: Mapping[str, int]) -> None:
         self._installation = installation
@@ -39,7 +39,7 @@ class SoakSampler:
         self._notified = installation.tally.plain
         self.samples: list[SoakSample] = []
 
-    async def look(self) -> None:
+    async def sample(self) -> None:
         """Take one sample."""
         place, last = self._installation, self._last
         lags = await place.progress.lags()
@@ -63,7 +63,7 @@ class SoakSampler:
 
 
 def quantile(ordered: list[float], share: float) -> float | None:
-    """So large a share of them is not above it."""
+    """The quantile of sorted values."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
 

@@ -1,4 +1,4 @@
-"""Whether a run was as it must be: memory flat, lag flat, and everything that is counted exact."""
+"""Judges a run: memory and lag must be flat, and all counts exact."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -19,7 +19,7 @@ _FEWEST = 9
 
 
 class Check(NamedTuple):
-    """One thing that must be so, and what was found."""
+    """A condition, and the measured value."""
 
     name: str
     found: str
@@ -27,7 +27,7 @@ class Check(NamedTuple):
 
 
 def judge_samples(samples: Sequence[SoakSample], rate: float) -> Iterator[Check]:
-    """Memory and lag."""
+    """Check memory and lag."""
     if len(samples) < _FEWEST:
         yield Check("samples", f"{len(samples)}: too few to judge", is_well=False)
         return

@@ -22,7 +22,7 @@ _CHUNK = 500
 
 
 async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str, str]]) -> None:
-    """Write the records that (kind, ref) rows name, each once. Remove records that are gone.
+    """Write the records that (kind, ref) rows name, each once. Remove deleted records.
 
     Campaigns are written before the beacons that name them, and removed after them.
     """

@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, String, and_, cast, insert, literal, or_, 
 from catalog.database import Database, sql_now
 from catalog.models import Campaign, IndexState, Outbox
 
-AHEAD = timedelta(days=10)
-KEPT = timedelta(days=10)  # longer than MAX_DETECTION_AGE, an offset and a whole day
+BEFORE_START = timedelta(days=10)
+AFTER_END = timedelta(days=10)  # longer than MAX_DETECTION_AGE, an offset and a whole day
 DATE_CHECK_INTERVAL = timedelta(minutes=10)
 
 
@@ -24,7 +24,7 @@ def may_fire(
     *, active: bool, venue_active: bool, start: datetime, end: datetime, now: datetime
 ) -> bool:
     """Whether a campaign's entry needs its content at `now`."""
-    return active and venue_active and now >= start - AHEAD and now <= end + KEPT
+    return active and venue_active and now >= start - BEFORE_START and now <= end + AFTER_END
 
 
 async def enqueue_date_changes(database: Database) -> bool:
@@ -55,6 +55,8 @@ async def enqueue_date_changes(database: Database) -> bool:
 
 def _changes_between(since: datetime, until: datetime) -> ColumnElement[bool]:
     """Campaigns for which the date alone changes `may_fire` after `since`, up to `until`."""
-    begins = and_(Campaign.start_at > since + AHEAD, Campaign.start_at <= until + AHEAD)
-    ends = and_(Campaign.end_at >= since - KEPT, Campaign.end_at < until - KEPT)
+    begins = and_(
+        Campaign.start_at > since + BEFORE_START, Campaign.start_at <= until + BEFORE_START
+    )
+    ends = and_(Campaign.end_at >= since - AFTER_END, Campaign.end_at < until - AFTER_END)
     return or_(begins, ends)

@@ -33,7 +33,7 @@ _DATE_CHECK_SECONDS = 60.0
 
 
 class OutboxDrainer:
-    """Drains the outbox every `poll` seconds, and compares the index with SQL every `look` seconds.
+    """Drains the outbox every `poll` seconds, and regularly compares the index with SQL.
 
     An outage of SQL or Redis is logged once and retried, after a pause that doubles up to
     `longest_pause`. Any other error is a mistake in the program and ends `run`. Each pause is
@@ -47,7 +47,7 @@ class OutboxDrainer:
         database: Database,
         store: IndexStore,
         poll: float = 0.25,
-        look: float = 1.0,
+        comparison_interval: float = 1.0,
         longest_pause: float = 10.0,
         clock: Callable[[], float],
         jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2),  # noqa: S311
@@ -56,7 +56,7 @@ class OutboxDrainer:
         self._database = database
         self._store = store
         self._poll = poll
-        self._look = look
+        self._comparison_interval = comparison_interval
         self._longest_pause = longest_pause
         self._clock = clock
         self._jitter = jitter
@@ -90,7 +90,7 @@ class OutboxDrainer:
 
     async def _work(self) -> DrainResult:
         now = self._clock()
-        if self._compared_at is None or now - self._compared_at >= self._look:
+        if self._compared_at is None or now - self._compared_at >= self._comparison_interval:
             await rebuild_if_missing(self._database, self._store, on_lag=self._on_lag)
             self._compared_at = now
         if self._dates_checked_at is None or now - self._dates_checked_at >= _DATE_CHECK_SECONDS:

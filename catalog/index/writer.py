@@ -83,9 +83,9 @@ class IndexStore:
         calls = [
             (
                 [self.keys.bucket(number)],
-                [mark, *positions[number], len(pairs) // 2, *pairs, *gone],
+                [mark, *positions[number], len(pairs) // 2, *pairs, *removed],
             )
-            for number, (pairs, gone) in by_bucket.items()
+            for number, (pairs, removed) in by_bucket.items()
         ]
         if calls:
             await self._call("write", calls)

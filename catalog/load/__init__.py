@@ -13,6 +13,6 @@ given, areas that it omits are 0 on a new account and unchanged on an existing o
 """
 
 from catalog.load.loader import LoadError, load_document
-from catalog.load.writing import LoadSummary, RecordCount
+from catalog.load.record_writer import LoadSummary, RecordCount
 
 __all__ = ["LoadError", "LoadSummary", "RecordCount", "load_document"]

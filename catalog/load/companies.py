@@ -6,8 +6,8 @@ from typing import Any
 from catalog.errors import DecryptionError, SecretKeyError
 from catalog.fields.company import ALL_PERMISSIONS, AREAS, NOTHING
 from catalog.load.document import DocumentCompany
-from catalog.load.stored import StoredCompany
-from catalog.load.writing import RecordWriter
+from catalog.load.record_writer import RecordWriter
+from catalog.load.stored_records import StoredCompany
 from catalog.models import Account, Application, Company, Connector, Device
 from catalog.passwords import hash_password
 from catalog.secrets import MISSING_SECRET_KEY, Cipher

@@ -10,12 +10,12 @@ from catalog.database import SessionFactory
 from catalog.errors import VenueDeletedError
 from catalog.fields.base import Faults, FieldFault
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
-from catalog.load.check import check, check_room_left, note_repeats
+from catalog.load.checks import check, check_room_left, note_repeats
 from catalog.load.companies import write_company
 from catalog.load.document import DocumentCompany, read_document
-from catalog.load.stored import find_stored
+from catalog.load.record_writer import LoadSummary, RecordWriter
+from catalog.load.stored_records import find_stored
 from catalog.load.venues import write_venues
-from catalog.load.writing import LoadSummary, RecordWriter
 from catalog.secrets import Cipher
 
 # The fault of a connector's url (it is not public, say), or None.

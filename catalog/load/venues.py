@@ -6,8 +6,8 @@ from typing import Any
 from catalog.fields.campaign import campaign_columns
 from catalog.fields.venue import Triple
 from catalog.load.document import DocumentCompany, DocumentRecord, DocumentVenue
-from catalog.load.stored import StoredCompany
-from catalog.load.writing import RecordWriter, in_order
+from catalog.load.record_writer import RecordWriter, in_order
+from catalog.load.stored_records import StoredCompany
 from catalog.models import EVERY_DAY, Beacon, Campaign, Company, Geofence, Tag, Venue
 from catalog.open_campaigns import scope_of
 

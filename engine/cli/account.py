@@ -75,7 +75,7 @@ def create(
     from catalog.accounts import NewAccount, create_account
     from catalog.fields.company import AccountFields, CompanyFields
 
-    values = _checked(AccountFields, email=email, **_given(name=name, fonction=fonction))
+    values = _checked(AccountFields, email=email, **_submitted(name=name, fonction=fonction))
     owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
     new = NewAccount(**values, company=owner, password=_password(password_stdin), permission=levels)
@@ -170,7 +170,7 @@ def _checked(model: Any, **given: Any) -> dict[str, Any]:
     return values
 
 
-def _given(**values: str | None) -> dict[str, str]:
+def _submitted(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -197,6 +197,6 @@ def _password(from_stdin: bool) -> str:
         return line.removesuffix("\n").removesuffix("\r")
     if not sys.stdin.isatty():
         raise typer.BadParameter(
-            "there is no terminal to ask at; see --password-stdin", param_hint="password"
+            "there is no terminal for the password; see --password-stdin", param_hint="password"
         )
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))

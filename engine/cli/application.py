@@ -57,8 +57,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(show: bool) -> None:
+    if show:
         typer.echo(f"proximity {engine_version()}")
         raise typer.Exit
 
@@ -94,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
     if not app.registered_commands:
         _register()
     command = typer.main.get_command(app)
-    _show_whole(command)
+    _show_full_sentences(command)
     try:
         status = command.main(
             args=_env_file_first(list(arguments)), prog_name="proximity", standalone_mode=False
@@ -113,13 +113,13 @@ def run(arguments: Sequence[str]) -> int:
     return int(status or 0)
 
 
-def _show_whole(command: Any) -> None:
+def _show_full_sentences(command: Any) -> None:
     """Make lists of commands show the whole first sentence of each command."""
     if command.help and not command.short_help:
         paragraph = " ".join(command.help.partition("\n\n")[0].split())
         command.short_help = paragraph.partition(". ")[0].removesuffix(".") + "."
     for each in getattr(command, "commands", {}).values():
-        _show_whole(each)
+        _show_full_sentences(each)
 
 
 def _print_error(message: str) -> None:

@@ -54,7 +54,7 @@ def _content(file: Path) -> bytes:
 
 async def _load(settings: Settings, name: str, raw: bytes) -> None:
     from catalog.load import LoadError
-    from engine.cli.catalog_loading import write_catalog
+    from engine.cli.catalog_loader import write_catalog
 
     await refuse_wrong_servers(settings)
     async with open_migrated_database(settings) as database:
@@ -74,12 +74,12 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
 async def _update_index(settings: Settings, database: "Database") -> None:
     from catalog.errors import RedisUrlError
     from catalog.index.drainer import OUTAGES
-    from engine.cli.catalog_loading import update_index
+    from engine.cli.catalog_loader import update_index
 
     try:
         await update_index(settings, database)
     except (RedisUrlError, *OUTAGES) as error:
-        why = redis_reason(settings, error)
-        typer.echo(f"the index in Redis is not up to date yet ({why}): {_LATER}", err=True)
+        reason = redis_reason(settings, error)
+        typer.echo(f"the index in Redis is not up to date yet ({reason}): {_LATER}", err=True)
     else:
         typer.echo("the index in Redis is up to date")

@@ -14,7 +14,7 @@ from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from catalog.rekeying import Rekeyed
+    from catalog.key_rotation import RekeyResult
     from connectors.model import Call
 
 _MOST_NAMES = 10
@@ -51,19 +51,19 @@ def rekey(context: typer.Context) -> None:
     The other keys are then needed only for waiting calls, and for dead letters of calls. It is
     safe to run this again, and while the roles run.
     """
-    done = asyncio.run(_rekey(begin_quietly(context)))
-    typer.echo(f"{done.renewed:,} connectors encrypted anew, {done.current:,} were already")
-    if done.unreadable:
-        names = ", ".join(map(for_terminal, done.unreadable[:_MOST_NAMES]))
-        more = ", ..." if len(done.unreadable) > _MOST_NAMES else ""
+    result = asyncio.run(_rekey(begin_quietly(context)))
+    typer.echo(f"{result.renewed:,} connectors encrypted anew, {result.current:,} were already")
+    if result.unreadable:
+        names = ", ".join(map(for_terminal, result.unreadable[:_MOST_NAMES]))
+        more = ", ..." if len(result.unreadable) > _MOST_NAMES else ""
         raise CommandError(
-            f"{len(done.unreadable):,} connectors are encrypted with none of the keys of "
+            f"{len(result.unreadable):,} connectors are encrypted with none of the keys of "
             f"PROXIMITY_SECRET_KEY; their companies: {names}{more}"
         )
 
 
-async def _rekey(settings: Settings) -> "Rekeyed":
-    from catalog.rekeying import rekey_connectors
+async def _rekey(settings: Settings) -> "RekeyResult":
+    from catalog.key_rotation import rekey_connectors
     from catalog.secrets import MISSING_SECRET_KEY, open_cipher
 
     if settings.secret_key is None:

@@ -14,7 +14,7 @@ from engine.cli.servers import redis_reason, refuse_wrong_servers, sql_reason
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
-    from catalog.forgetting import DeviceData, TopicRetention
+    from catalog.erasure import DeviceData, TopicRetention
     from engine.wiring.stores import Stores
 
 
@@ -70,25 +70,25 @@ async def _forget(settings: Settings, company: str, udid: str, *, delete: bool) 
     except (RedisUrlError, DatabaseUrlError) as error:
         raise CommandError(str(error)) from None
     except RedisError as error:
-        why = redis_reason(settings, error)
-        raise CommandError(f"Redis does not serve: {why}; run it again") from None
+        reason = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {reason}; run it again") from None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
 
 
 async def _in_both(
-    stores: "Stores", settings: Settings, wanted: str, udid: str, *, delete: bool
+    stores: "Stores", settings: Settings, name_or_id: str, udid: str, *, delete: bool
 ) -> _Found:
     from catalog.company_lookup import find_company
     from engine.redis.devices import DeviceKey
     from engine.wiring.stores import device_eraser
 
     async with stores.database.read() as session:
-        company = await find_company(session, wanted)
+        company = await find_company(session, name_or_id)
     if company is None:
-        raise CommandError(f"there is no company {wanted!r}")
+        raise CommandError(f"there is no company {name_or_id!r}")
     eraser = device_eraser(settings, stores)
-    data = await (eraser.forget if delete else eraser.count)(DeviceKey(company.id, udid))
+    data = await (eraser.erase if delete else eraser.count)(DeviceKey(company.id, udid))
     return _Found(company.name, data)
 
 

@@ -60,14 +60,14 @@ async def _rebuild(settings: Settings) -> "IndexCounts":
                 )
             return await build_again(stores.database, stores.index_store)
     except RedisError as error:
-        why = redis_reason(settings, error)
-        raise CommandError(f"Redis does not serve: {why}; {_UNCHANGED}") from None
+        reason = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {reason}; {_UNCHANGED}") from None
     except TimeoutError as error:  # an OSError too, so it comes first
         raise CommandError(
             f"SQL or Redis took too long: {reason_of(error)}; {_UNCHANGED}"
         ) from None
     except (SQLAlchemyError, PostgresError, InterfaceError, OSError) as error:
-        why = sql_reason(settings, error)
-        raise CommandError(f"the database refused: {why}; {_UNCHANGED}") from None
+        reason = sql_reason(settings, error)
+        raise CommandError(f"the database refused: {reason}; {_UNCHANGED}") from None
     except (IndexMissingError, StaleWriterError) as error:
         raise CommandError(f"the index was lost while it was built: {error}; try again") from None

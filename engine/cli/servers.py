@@ -93,10 +93,10 @@ def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) ->
         # The error says only that the request failed: trying the addresses may show why.
         is_vague = isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError)
         found = diagnose(settings) if is_vague else None
-        why = found.message if found else reason_of(error)
+        cause = found.message if found else reason_of(error)
         where = settings.kafka_bootstrap_servers
         before = f"; {done()}" if done else ""
-        raise CommandError(f"Kafka at {where} does not serve: {why}{before}") from None
+        raise CommandError(f"Kafka at {where} does not serve: {cause}{before}") from None
 
 
 async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> None:

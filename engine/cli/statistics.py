@@ -157,8 +157,8 @@ def _place(line: "StatisticLine") -> tuple[str, str, str]:
 
 def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
     # Detections count for beacons and venues, notifications for campaigns.
-    unheard = line.kind == "campaign" and not line.detections
-    detections = "-" if unheard else f"{line.detections:,}"
+    irrelevant = line.kind == "campaign" and not line.detections
+    detections = "-" if irrelevant else f"{line.detections:,}"
     devices = f"{line.devices:,}"
     return line.name or "deleted", detections, devices, f"{line.notifications:,}"
 

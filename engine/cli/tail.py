@@ -56,8 +56,8 @@ def tail(
     settings = begin_quietly(context)
     if reason is not None and reason not in set(Reason):
         raise typer.BadParameter(f"accepted: {', '.join(Reason)}", param_hint="--reason")
-    wanted = TailFilter(0, None, campaign and campaign.casefold(), udid, reason)
-    asyncio.run(_tail(settings, wanted, company, _Shown(count, as_json)))
+    tail_filter = TailFilter(0, None, campaign and campaign.casefold(), udid, reason)
+    asyncio.run(_tail(settings, tail_filter, company, _Shown(count, as_json)))
 
 
 class _Shown:
@@ -84,7 +84,7 @@ class _Shown:
 
 
 async def _tail(
-    settings: Settings, wanted: "TailFilter", company: str | None, shown: _Shown
+    settings: Settings, tail_filter: "TailFilter", company: str | None, shown: _Shown
 ) -> None:
     import msgspec
     from redis.exceptions import RedisError
@@ -97,7 +97,7 @@ async def _tail(
     redis = connect_redis(settings.redis_url.get_secret_value(), timeout=settings.redis_timeout)
     store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout)
     try:
-        await _follow(store, msgspec.structs.replace(wanted, company=number), shown)
+        await _follow(store, msgspec.structs.replace(tail_filter, company=number), shown)
     except BrokenPipeError:  # the reader of the output has ended, as `head` does
         raise
     except (RedisError, OSError, TimeoutError) as error:
@@ -107,7 +107,7 @@ async def _tail(
         await redis.aclose()
 
 
-async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> None:
+async def _follow(store: "TailStore", tail_filter: "TailFilter", shown: _Shown) -> None:
     import msgspec
     from redis.exceptions import RedisError
 
@@ -120,10 +120,10 @@ async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> No
         while not shown.is_full:
             if clock() >= beat_at:
                 beat, beat_at = beat + 1, clock() + _BEAT_SECONDS
-                beating = msgspec.structs.replace(wanted, beat=beat)
+                beating = msgspec.structs.replace(tail_filter, beat=beat)
                 await store.watch(place.watcher, beating)
                 if beat == 1:
-                    _refuse_too_many(await store.watchers(), wanted)
+                    _refuse_too_many(await store.watchers(), tail_filter)
                     typer.echo("watching; Ctrl-C ends", err=True)
             decisions, place = await store.read(place)
             for decision in decisions:
@@ -133,32 +133,32 @@ async def _follow(store: "TailStore", wanted: "TailFilter", shown: _Shown) -> No
             await store.leave(place.watcher)
 
 
-def _refuse_too_many(watchers: "Mapping[str, TailFilter]", wanted: "TailFilter") -> None:
+def _refuse_too_many(watchers: "Mapping[str, TailFilter]", tail_filter: "TailFilter") -> None:
     """Triggers serve so many of all companies, or of one, and so many companies."""
     from engine.redis.tail_store import MOST_COMPANIES, MOST_WATCHERS
 
-    others = sum(each.company == wanted.company for each in watchers.values()) - 1
+    others = sum(each.company == tail_filter.company for each in watchers.values()) - 1
     if others >= MOST_WATCHERS:
         raise CommandError(
             f"{others} others watch already, and triggers serve {MOST_WATCHERS}: end one of them "
-            "(one that was killed is forgotten after a few seconds)"
+            "(a killed one is removed after a few seconds)"
         )
-    companies = {each.company for each in watchers.values()} - {None, wanted.company}
-    if wanted.company is not None and len(companies) >= MOST_COMPANIES:
+    companies = {each.company for each in watchers.values()} - {None, tail_filter.company}
+    if tail_filter.company is not None and len(companies) >= MOST_COMPANIES:
         raise CommandError(f"{len(companies)} other companies are watched already; try again later")
 
 
-async def _company(settings: Settings, wanted: str) -> int:
+async def _company(settings: Settings, name_or_id: str) -> int:
     """The id of the company; a name is looked up in SQL."""
     from catalog.company_lookup import find_company
     from engine.cli.servers import open_migrated_database
 
-    if wanted.isascii() and wanted.isdigit() and len(wanted) <= _LONGEST_ID:
-        return int(wanted)
+    if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= _LONGEST_ID:
+        return int(name_or_id)
     async with open_migrated_database(settings) as database, database.read() as session:
-        found = await find_company(session, wanted)
+        found = await find_company(session, name_or_id)
     if found is None:
-        raise CommandError(f"there is no company {wanted!r}")
+        raise CommandError(f"there is no company {name_or_id!r}")
     return found.id
 
 

@@ -21,7 +21,7 @@ _KEPT_SECONDS = 24 * 3600
 _GATHER_SECONDS = 0.25
 _MOST_COMPANIES = 2000  # whose calls wait to be written
 _COMPANIES_A_WRITE = 100
-_WHAT = "past calls"
+_OPERATION = "past calls"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PastCall).decode
@@ -76,9 +76,9 @@ class CallHistoryWriter:
                     await pipeline.execute()
             except (RedisError, OSError, TimeoutError) as error:
                 # Dropped: no call waits for its history.
-                self._errors.failed(error, _WHAT)
+                self._errors.failed(error, _OPERATION)
                 return
-            self._errors.answered(_WHAT)
+            self._errors.answered(_OPERATION)
 
 
 async def read_call_history(

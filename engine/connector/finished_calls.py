@@ -52,7 +52,7 @@ class FinishedCallStore:
         self._deadline = deadline
         self._metrics = metrics
         self._clock = clock
-        self._away_until = float("-inf")
+        self._redis_down_until = float("-inf")
 
     async def was_finished(self, partition: TopicPartition) -> WasFinished:
         """A test for finished calls, as of now.
@@ -75,7 +75,7 @@ class FinishedCallStore:
 
     async def save(self, progress: Mapping[TopicPartition, PartitionProgress]) -> None:
         """Add finished calls, and drop those before `done`. Skipped while Redis does not answer."""
-        if self._clock() < self._away_until:
+        if self._clock() < self._redis_down_until:
             return
         pipeline: Any = self._redis.pipeline(transaction=False)
         for partition, made in progress.items():
@@ -95,7 +95,7 @@ class FinishedCallStore:
             if not redis_may_recover(error):
                 raise
             self._metrics.redis_errors.failed(error, "finished calls")
-            self._away_until = self._clock() + _PAUSE_SECONDS
+            self._redis_down_until = self._clock() + _PAUSE_SECONDS
             return None
         self._metrics.redis_errors.answered("finished calls")
         return answers

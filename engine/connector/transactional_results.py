@@ -82,7 +82,7 @@ class TransactionalResults(ResultSink):
         try:
             await run_steps(
                 self._to_update.run(self._update_claims),
-                self._to_publish.run(self._publish_what_fits),
+                self._to_publish.run(self._publish_fitting),
                 self._commit_when_idle(),
             )
         finally:
@@ -95,7 +95,7 @@ class TransactionalResults(ResultSink):
         await self._steps.update_claims([update for _, update in batch])
         self._to_publish.put(*(finished for finished, _ in batch))
 
-    async def _publish_what_fits(self, batch: list[FinishedRecord]) -> None:
+    async def _publish_fitting(self, batch: list[FinishedRecord]) -> None:
         waiting = sorted(self._without_room + batch, key=lambda finished: finished.offset)
         while waiting:
             count = self.fitting([finished.offset for finished in waiting[:_MOST_RESULTS]])
@@ -124,7 +124,7 @@ class TransactionalResults(ResultSink):
         done, _ = self.offsets.after(frozenset(finishing))
         if done is None:
             done = self.offsets.first
-        assert done is not None  # noqa: S101  # something was begun
+        assert done is not None  # noqa: S101  # a call was received
         await self._transactions.commit(Position(done, self._topic_id, self.metadata(finishing)))
         self._committed = done
 

@@ -74,26 +74,26 @@ class Assignment:
         """End the workers of partitions that this member no longer owns."""
         # aiokafka revokes all before it assigns: partitions without a position are assigned again.
         await self._cancel_positioning()
-        gone = [self.partitions.pop(each) for each in revoked if each in self.partitions]
-        if gone and lost:
-            log.warning("partitions lost", role=self._role, count=len(gone))
-            await asyncio.gather(*(each.worker.abandon() for each in gone))
+        ended = [self.partitions.pop(each) for each in revoked if each in self.partitions]
+        if ended and lost:
+            log.warning("partitions lost", role=self._role, count=len(ended))
+            await asyncio.gather(*(each.worker.abandon() for each in ended))
         else:
-            await self._drain(gone)
-        self._forget(gone)
+            await self._drain(ended)
+        self._forget(ended)
 
     async def end_all(self) -> None:
         """At shutdown: workers finish the batches in flight, and their offsets are committed."""
         await self._cancel_positioning()
-        gone = list(self.partitions.values())
-        await self._drain(gone)
-        self._forget(gone)
+        ended = list(self.partitions.values())
+        await self._drain(ended)
+        self._forget(ended)
         self.partitions.clear()
 
-    def go_on_behind_gap(self, partition: TopicPartition, position: int) -> None:
+    def skip_gap(self, partition: TopicPartition, position: int) -> None:
         """The brokers have no record at `position`: it was deleted, or the topic is another."""
         if partition in self.partitions and self.is_placed(partition):
-            self._position([partition], self._go_on_behind_gap(partition, position))
+            self._position([partition], self._skip_gap(partition, position))
 
     def raise_failures(self) -> None:
         """Raise the first error of a worker or of positioning.
@@ -121,14 +121,14 @@ class Assignment:
                 async with asyncio.timeout(_IDENTITY_DEADLINE):
                     topics = {partition.topic for partition in self.partitions}
                     ids = await self._positioner.topic_ids(topics)
-                anew = [
+                recreated = [
                     partition
                     for partition, assigned in self.partitions.items()
                     if self.is_placed(partition)
                     and not Position(0, assigned.topic_id).may_belong_to(ids.get(partition.topic))
                 ]
-                if anew:
-                    self._position(anew, self._begin_again(anew))
+                if recreated:
+                    self._position(recreated, self._begin_again(recreated))
 
     def _position(
         self, partitions: Collection[TopicPartition], work: Coroutine[None, None, None]
@@ -163,16 +163,16 @@ class Assignment:
 
         (If another member owns the partition by now, the group revokes it meanwhile.)
         """
-        gone = [self.partitions.pop(each) for each in partitions if each in self.partitions]
+        ended = [self.partitions.pop(each) for each in partitions if each in self.partitions]
         try:
-            await self._drain(gone)
+            await self._drain(ended)
         finally:
-            await asyncio.gather(*(each.worker.abandon() for each in gone))
-            self._forget(gone)
+            await asyncio.gather(*(each.worker.abandon() for each in ended))
+            self._forget(ended)
         await asyncio.sleep(pause)
         await self._begin(partitions)
 
-    async def _go_on_behind_gap(self, partition: TopicPartition, position: int) -> None:
+    async def _skip_gap(self, partition: TopicPartition, position: int) -> None:
         extent = await self._positioner.extent([partition])
         here = Position(position, self.partitions[partition].topic_id)
         begin = extent.begin[partition]
@@ -196,12 +196,12 @@ class Assignment:
         self._metrics.kafka_errors.inc()
         self._position([partition], self._begin_again([partition], pause=_RESTART_SECONDS))
 
-    async def _drain(self, gone: Collection[AssignedPartition]) -> None:
-        await asyncio.gather(*(each.worker.finish(self._drain_timeout) for each in gone))
-        await self._committer.commit(gone)
+    async def _drain(self, ended: Collection[AssignedPartition]) -> None:
+        await asyncio.gather(*(each.worker.finish(self._drain_timeout) for each in ended))
+        await self._committer.commit(ended)
 
-    def _forget(self, gone: Iterable[AssignedPartition]) -> None:
-        for each in gone:
+    def _forget(self, ended: Iterable[AssignedPartition]) -> None:
+        for each in ended:
             failure = each.worker.failure
             if not isinstance(failure, PartitionRestartError):
                 self._failure = self._failure or failure

@@ -46,7 +46,7 @@ async def broker_at(settings: Settings, host: str, port: int) -> AsyncIterator[A
         connection.close()
 
 
-async def has_let_in(connection: Any) -> bool:
+async def has_accepted_login(connection: Any) -> bool:
     """Whether a login by token succeeded.
 
     aiokafka takes a broker's refusal of a token for a success (RFC 7628). At the next request such

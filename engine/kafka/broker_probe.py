@@ -34,16 +34,16 @@ class BrokerProbe:
         self._errors = errors
         self._deadline = deadline
         self._client: AIOKafkaClient | None = None
-        self._asking: asyncio.Task[bool] | None = None
+        self._probing: asyncio.Task[bool] | None = None
 
     async def answers(self) -> bool:
         """Whether a broker answers within the deadline. Raises no errors of aiokafka."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask(), name="kafka probe")
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe(), name="kafka probe")
         # The request continues after the deadline until aiokafka's own deadline: a connection that
         # is cancelled while it is being made stays open for ever.
-        await asyncio.wait([self._asking], timeout=self._deadline)
-        if self._asking.done() and self._asking.result():
+        await asyncio.wait([self._probing], timeout=self._deadline)
+        if self._probing.done() and self._probing.result():
             self._errors.answered(PROBE)
             return True
         self._errors.lost(PROBE, "no broker answers")
@@ -51,15 +51,15 @@ class BrokerProbe:
 
     async def close(self) -> None:
         """Disconnect."""
-        if self._asking is not None:
-            await asyncio.wait([self._asking], timeout=_CLOSE_SECONDS)
-            await cancel([self._asking])
+        if self._probing is not None:
+            await asyncio.wait([self._probing], timeout=_CLOSE_SECONDS)
+            await cancel([self._probing])
         await self._disconnect()
 
-    async def _ask(self) -> bool:
+    async def _probe(self) -> bool:
         answered = False
         with suppress(KafkaError, OSError, TimeoutError):  # that is the answer
-            answered = await self._ask_any(await self._connected())
+            answered = await self._probe_any(await self._connected())
         if not answered:
             self._errors.inc()
             await self._disconnect()
@@ -71,7 +71,7 @@ class BrokerProbe:
             await self._client.bootstrap()
         return self._client
 
-    async def _ask_any(self, client: AIOKafkaClient) -> bool:
+    async def _probe_any(self, client: AIOKafkaClient) -> bool:
         for broker in client.cluster.brokers():
             with suppress(KafkaError, OSError, TimeoutError):  # another one may answer
                 await client.send(broker.nodeId, MetadataRequest([]))

@@ -69,16 +69,16 @@ def kafka_tls(settings: Settings) -> ssl.SSLContext:
 def _load_client(context: ssl.SSLContext, settings: Settings) -> None:
     certificate, key = settings.kafka_ssl_certfile, settings.kafka_ssl_keyfile
     given = settings.kafka_ssl_password
-    # Without a password OpenSSL would ask the terminal for one.
+    # Without a password OpenSSL would read one from the terminal.
     password = "" if given is None else given.get_secret_value()
     try:
         context.load_cert_chain(str(certificate), None if key is None else str(key), password)
     except (OSError, ValueError) as error:
         wrong = isinstance(error, ssl.SSLError) and "KEY_VALUES_MISMATCH" in str(error)
-        why = (
+        reason = (
             "the key is not that of the certificate"
             if wrong
             else "no certificate with its key in PEM, or KAFKA_SSL_PASSWORD is not the key's"
         )
         files = f"{certificate}" if key is None else f"{certificate} and KAFKA_SSL_KEYFILE {key}"
-        raise SettingsError(f"{PREFIX}KAFKA_SSL_CERTFILE {files}: {why}") from None
+        raise SettingsError(f"{PREFIX}KAFKA_SSL_CERTFILE {files}: {reason}") from None

@@ -33,7 +33,7 @@ NOT_THERE, FORBIDDEN = 3, 29  # errors of a topic
 
 _METADATA = 3
 _NO_ID = uuid.UUID(int=0)
-_NOT_TOLD = -(2**31)
+_NOT_REPORTED = -(2**31)
 
 
 class _Uuid(AbstractType):  # type: ignore[misc]  # aiokafka is untyped
@@ -172,7 +172,7 @@ class Rights(NamedTuple):
 
     def has(self, operation: int) -> bool | None:
         """Whether this operation (Kafka's number) is among them."""
-        return None if self.bits == _NOT_TOLD else bool(self.bits >> operation & 1)
+        return None if self.bits == _NOT_REPORTED else bool(self.bits >> operation & 1)
 
 
 class TopicState(NamedTuple):
@@ -196,7 +196,7 @@ class ClusterState(NamedTuple):
     topics: dict[str, TopicState]
 
 
-async def ask_cluster(settings: Settings, topics: Collection[str]) -> ClusterState:
+async def fetch_cluster_state(settings: Settings, topics: Collection[str]) -> ClusterState:
     """The state of the cluster, from the first bootstrap address that answers.
 
     Raises KafkaError, OSError, TimeoutError, and NotImplementedError for a broker older than Kafka

@@ -132,7 +132,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         log.info("partitions assigned", role=self._role, partitions=names)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """The group takes these partitions away, or has taken them already."""
+        """The group revokes these partitions, or has revoked them already."""
         await self._assignment.end(revoked, lost=self._is_lost())
 
     async def _run_until(self, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
@@ -172,7 +172,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             pass  # the partition waits for its position
         except OffsetOutOfRangeError as error:
             for partition, position in error.args[0].items():
-                self._assignment.go_on_behind_gap(partition, position)
+                self._assignment.skip_gap(partition, position)
         return fetched
 
     async def _await_room(self) -> None:
@@ -229,5 +229,5 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         aiokafka calls one listener for revoked and lost partitions; only its coordinator knows the
         difference.
         """
-        coordinator = self._consumer._coordinator  # noqa: SLF001  # no public way to ask
+        coordinator = self._consumer._coordinator  # noqa: SLF001  # no public method
         return getattr(coordinator, "generation", 0) < 0

@@ -62,9 +62,9 @@ class ConsumerLag:
         """Measure until cancelled."""
         while True:
             await asyncio.sleep(_PAUSE_SECONDS)
-            for gone in self._records.keys() - self._partitions.keys():
-                self._records.pop(gone)
-                self._newest.pop(gone, None)
+            for removed in self._records.keys() - self._partitions.keys():
+                self._records.pop(removed)
+                self._newest.pop(removed, None)
             for partition, assigned in list(self._partitions.items()):
                 # Revoked meanwhile, or without a position yet: the next round measures it.
                 with suppress(IllegalStateError, TimeoutError):

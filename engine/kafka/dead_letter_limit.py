@@ -1,7 +1,7 @@
 """The limit on dead letters: a bad deployment must not fill the topic with them.
 
 One sender can invent any number of records and keys, but it cannot make other senders' records
-fail. So the limit counts keys, not records, and looks at keys whose records were good before.
+fail. So the limit counts keys, not records, and considers keys whose records were good before.
 Decision 0030 gives the reasons.
 """
 
@@ -114,14 +114,14 @@ class DeadLetterLimit:
         if self._run <= failing and seconds >= PATIENCE:
             raise TooManyDeadLettersError(
                 f"the records of {failing} different keys failed, and none was good for "
-                f"{seconds:.0f} s (limit {self._run}): nothing of this batch was published; mend "
+                f"{seconds:.0f} s (limit {self._run}): nothing of this batch was published; repair "
                 "the producer, or raise PROXIMITY_DEAD_LETTER_RUN to let them through"
             )
         known = len(self._known)
         if self._is_full and self._fallen > self._share * known:
             raise TooManyDeadLettersError(
                 f"of {known} keys whose records were good, {self._fallen} fail now "
-                f"(limit {self._share:.0%}): nothing of this batch was published; mend the "
+                f"(limit {self._share:.0%}): nothing of this batch was published; repair the "
                 "producer, or raise PROXIMITY_DEAD_LETTER_SHARE to let them through"
             )
 

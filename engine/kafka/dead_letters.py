@@ -78,8 +78,8 @@ def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, b
 
     None if they are too large, because a part of them would be of no use.
     """
-    told = [each for each in record.headers if each[0].lower().startswith(_KEPT)]
-    headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in told]
+    headers_found = [each for each in record.headers if each[0].lower().startswith(_KEPT)]
+    headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in headers_found]
     size = sum(len(name) + len(value) for name, value in headers)
     return headers if size <= _MOST_ORIGINAL_BYTES else []
 

@@ -1,4 +1,7 @@
-"""Finds out why Kafka cannot be reached, by trying each address once more, for a command's user."""
+"""Finds out why Kafka cannot be reached, by trying each bootstrap address once more.
+
+Commands show the result to their user.
+"""
 
 import asyncio
 import concurrent.futures
@@ -15,7 +18,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from engine.kafka.broker_connection import has_let_in
+from engine.kafka.broker_connection import has_accepted_login
 from engine.kafka.client_options import (
     OAUTHBEARER,
     connection_options,
@@ -40,10 +43,10 @@ _TLS_ALERT = b"\x15\x03"
 
 
 class Diagnosis(NamedTuple):
-    """What is wrong and what to check, on one line.
+    """The fault and the setting to check, on one line.
 
-    `certain`: a server itself said so, and waiting does not help. (A server that does not answer
-    may be busy or just starting.)
+    `certain`: the answer of a server shows the fault, so waiting does not help. (A server that does
+    not answer may be busy or just starting.)
     """
 
     message: str
@@ -51,7 +54,7 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(settings: Settings) -> Diagnosis | None:
-    """What is wrong with the addresses; None if the search takes too long.
+    """Diagnose the addresses of the settings; None if that takes too long.
 
     Opens connections for at most 12 s, in a separate thread, so it may be called with or without a
     running event loop.
@@ -82,7 +85,7 @@ def _likely(message: str) -> Diagnosis:
 
 
 class _Address:
-    """One address of the settings. Tries it in each way that may show what is wrong."""
+    """One bootstrap address. Tries the protocols that may show the fault."""
 
     def __init__(self, settings: Settings, host: str, port: int) -> None:
         self._settings = settings
@@ -91,33 +94,35 @@ class _Address:
         self._place = f"{host}:{port}"
 
     async def diagnose(self) -> Diagnosis:
-        """What is wrong with this address. Takes a few steps of at most 3 s each."""
+        """Diagnose this address, in a few steps of at most 3 s each."""
         place = self._place
         try:
             await self._connect()
         except TimeoutError:
-            return _likely(f"{place} does not answer: look at the address and at firewalls between")
+            return _likely(f"{place} does not answer: check the address, and firewalls on the way")
         except socket.gaierror:
             setting = f"{PREFIX}KAFKA_BOOTSTRAP_SERVERS"
-            return _likely(f"the name {self._host} is not known: look at {setting}")
+            return _likely(f"the host name {self._host} does not resolve: check {setting}")
         except OSError as error:
-            why = "refuses connections" if isinstance(error, ConnectionRefusedError) else "fails"
-            return _likely(f"{place} {why}: look at the port, and whether Kafka runs there")
+            cause = "refuses connections" if isinstance(error, ConnectionRefusedError) else "fails"
+            return _likely(f"{place} {cause}: check the port, and whether Kafka is running there")
         if "SSL" in self._settings.kafka_security_protocol.split("_"):
             return await self._over_tls()
         return await self._in_plain()
 
     async def _in_plain(self) -> Diagnosis:
         place = self._place
-        answer = await self._ask(_API_VERSIONS)
+        answer = await self._send_kafka(_API_VERSIONS)
         if not _is_kafka(answer):
             if answer.startswith(_TLS_ALERT) or await self._speaks_tls():
                 return _certain(f"{place} speaks TLS: set {_PROTOCOL} to SSL or SASL_SSL")
             return await self._not_kafka(answer)
         if self._settings.kafka_security_protocol != "PLAINTEXT":
-            return await self._sign_in()
-        if not await self._ask(_METADATA):
-            return _likely(f"{place} is Kafka and wants a login: set {_PROTOCOL} to SASL_PLAINTEXT")
+            return await self._log_in()
+        if not await self._send_kafka(_METADATA):
+            return _likely(
+                f"{place} is Kafka and requires a login: set {_PROTOCOL} to SASL_PLAINTEXT"
+            )
         return self._without_cluster()
 
     async def _over_tls(self) -> Diagnosis:
@@ -127,16 +132,16 @@ class _Address:
             authority = self._settings.kafka_ssl_cafile or "the system's authorities"
             reason = error.verify_message or str(error)
             return _certain(
-                f"the certificate of {self._place} is refused ({reason}): look at "
-                f"{PREFIX}KAFKA_SSL_CAFILE ({authority}) and at the name in the address"
+                f"the certificate of {self._place} is refused ({reason}): check "
+                f"{PREFIX}KAFKA_SSL_CAFILE ({authority}) and the host name in the address"
             )
         except (OSError, TimeoutError):
             return await self._tls_fails()
-        return await self._sign_in()
+        return await self._log_in()
 
     async def _tls_fails(self) -> Diagnosis:
         place = self._place
-        answer = await self._ask(_API_VERSIONS)
+        answer = await self._send_kafka(_API_VERSIONS)
         if _is_kafka(answer):
             login = self._settings.kafka_security_protocol.startswith("SASL")
             other = "SASL_PLAINTEXT" if login else "PLAINTEXT or SASL_PLAINTEXT"
@@ -144,45 +149,47 @@ class _Address:
         if not await self._speaks_tls():
             return await self._not_kafka(answer)
         return _likely(
-            f"{place} breaks the TLS handshake off: it may want a client certificate "
+            f"{place} ends the TLS handshake: it may require a client certificate "
             f"({PREFIX}KAFKA_SSL_CERTFILE)"
         )
 
-    async def _sign_in(self) -> Diagnosis:
-        """Sign in with aiokafka's connection, which raises the reason; its clients only log it."""
+    async def _log_in(self) -> Diagnosis:
+        """Log in with a connection of aiokafka, which raises the error; its clients only log it."""
         place, options = self._place, single_connection_options(self._settings)
         options["request_timeout_ms"] = int(_STEP_SECONDS * 1000)
         mechanism = self._settings.kafka_sasl_mechanism
         try:
             connection = await create_conn(self._host, self._port, **options)
             try:
-                if mechanism == OAUTHBEARER and not await has_let_in(connection):
-                    return self._refused()
+                if mechanism == OAUTHBEARER and not await has_accepted_login(connection):
+                    return self._login_refused()
             finally:
                 connection.close()
         except SaslAuthenticationFailed:
-            return self._refused()
+            return self._login_refused()
         except LoginTokenError as error:
-            return Diagnosis(f"{place} wants a token, and {error.args[0]}", error.certain)
+            return Diagnosis(f"{place} requires a token, and {error.args[0]}", error.certain)
         except UnsupportedSaslMechanismError:
             setting = f"{PREFIX}KAFKA_SASL_MECHANISM"
-            return _certain(f"{place} does not take the mechanism {mechanism}: look at {setting}")
+            return _certain(f"{place} does not support the mechanism {mechanism}: check {setting}")
         except (KafkaError, OSError, TimeoutError, ValueError) as error:
             if self._settings.kafka_security_protocol.startswith("SASL"):
                 return _likely(
-                    f"{place} is Kafka and ends the login: does it want one? Look at {_PROTOCOL}"
+                    f"{place} is Kafka and closes the connection at the login: check {_PROTOCOL}"
                 )
-            return _likely(f"{place} is not understood ({type(error).__name__}): is it Kafka?")
+            return _likely(
+                f"{place} sends an invalid answer ({type(error).__name__}): is it Kafka?"
+            )
         try:
-            return await self._after_sign_in(connection)
+            return await self._after_login(connection)
         finally:
             connection.close()
 
-    async def _after_sign_in(self, connection: Any) -> Diagnosis:
-        """Send a first request that needs a login, if the broker requires one.
+    async def _after_login(self, connection: Any) -> Diagnosis:
+        """Send the first request for which a broker may require a login.
 
         Brokers answer ApiVersions to everybody, but close the connection at the next request of a
-        client that should have signed in.
+        client that has not logged in but must.
         """
         try:
             async with asyncio.timeout(_STEP_SECONDS):
@@ -190,37 +197,39 @@ class _Address:
         except (KafkaError, OSError, TimeoutError):
             if self._settings.kafka_security_protocol == "SSL":
                 return _likely(
-                    f"{self._place} is Kafka and wants a login: set {_PROTOCOL} to SASL_SSL"
+                    f"{self._place} is Kafka and requires a login: set {_PROTOCOL} to SASL_SSL"
                 )
         return self._without_cluster()
 
-    def _refused(self) -> Diagnosis:
-        """Which login the broker refuses, and the settings that change it."""
+    def _login_refused(self) -> Diagnosis:
+        """The broker refuses the login: names the login and the settings that choose it."""
         settings, place = self._settings, self._place
         if settings.kafka_sasl_mechanism == OAUTHBEARER:
             client = settings.kafka_sasl_oauth_client_id
             return _certain(
-                f"{place} refuses the token of {client!r}: look at {PREFIX}KAFKA_SASL_OAUTH_SCOPE, "
-                "_EXTENSIONS, and at the issuer, audience and keys that the broker expects"
+                f"{place} refuses the token of {client!r}: check {PREFIX}KAFKA_SASL_OAUTH_SCOPE, "
+                "_EXTENSIONS, and the issuer, audience and keys that the broker expects"
             )
         return _certain(
             f"{place} refuses the login of {settings.kafka_sasl_username!r} by "
-            f"{settings.kafka_sasl_mechanism}: look at {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and "
+            f"{settings.kafka_sasl_mechanism}: check {PREFIX}KAFKA_SASL_USERNAME, _PASSWORD and "
             "_MECHANISM"
         )
 
     def _without_cluster(self) -> Diagnosis:
         """This address works, so an advertised address is wrong, or the brokers are overloaded."""
         return _likely(
-            f"{self._place} is Kafka and answers, but the cluster does not: look at what its "
-            "brokers advertise (advertised.listeners), and at their state"
+            f"{self._place} is Kafka and answers, but the cluster does not: check which "
+            "addresses its brokers advertise (advertised.listeners), and their state"
         )
 
     async def _not_kafka(self, answer: bytes) -> Diagnosis:
         if (answer or await self._send(_HTTP)).startswith(b"HTTP/"):
-            return _certain(f"{self._place} is an HTTP server, not Kafka: look at the port")
-        said = "says nothing that Kafka says" if answer else "ends the connection or stays silent"
-        return _likely(f"{self._place} is not Kafka ({said}): look at the port")
+            return _certain(f"{self._place} is an HTTP server, not Kafka: check the port")
+        symptom = (
+            "its answer is not Kafka's" if answer else "no answer, or the connection is closed"
+        )
+        return _likely(f"{self._place} is not Kafka ({symptom}): check the port")
 
     async def _speaks_tls(self) -> bool:
         """Whether the server speaks TLS, with any certificate."""
@@ -241,7 +250,7 @@ class _Address:
             _, writer = await asyncio.open_connection(self._host, self._port, ssl=context)
         writer.close()
 
-    async def _ask(self, request: bytes) -> bytes:
+    async def _send_kafka(self, request: bytes) -> bytes:
         return await self._send(struct.pack(">i", len(request)) + request)
 
     async def _send(self, request: bytes) -> bytes:

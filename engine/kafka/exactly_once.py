@@ -104,7 +104,7 @@ class Transactions(GroupOffsets):
             await left.close()
 
         async def start() -> TransactionalPublisher:
-            publisher = self._made(partition)
+            publisher = self._new_producer(partition)
             try:
                 async with self._starting:
                     await publisher.start()
@@ -117,11 +117,11 @@ class Transactions(GroupOffsets):
             start,
             self._errors,
             "starting a transactional producer",
-            may_recover=_may_start_later,
+            may_recover=_can_start_later,
             backoff=Backoff(_RETRY_SECONDS, _RETRY_SECONDS),
         )
 
-    def _made(self, partition: TopicPartition) -> TransactionalPublisher:
+    def _new_producer(self, partition: TopicPartition) -> TransactionalPublisher:
         settings = self._settings
         deadline = settings.kafka_request_timeout
         most = settings.transactional_producers
@@ -149,7 +149,7 @@ class Transactions(GroupOffsets):
         )
 
 
-def _may_start_later(error: Exception) -> bool:
+def _can_start_later(error: Exception) -> bool:
     return isinstance(error, KafkaError | OSError | TimeoutError) and not isinstance(
         error, REFUSALS
     )

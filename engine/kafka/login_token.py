@@ -21,11 +21,11 @@ from engine.process.settings import PREFIX
 _OF = f"{PREFIX}KAFKA_SASL_OAUTH_"
 _MOST_BYTES = 64 * 1024
 _FOUND, _UNAUTHORIZED = 200, 401
-_PASSING = (408, 429)  # a timeout and too many requests
+_TEMPORARY = (408, 429)  # a timeout and too many requests
 # RFC 6750: any other character in a token would end the login message early.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 _REASON = re.compile(r"[a-z_]{1,40}")
-_UNSAID_SECONDS = 60.0
+_DEFAULT_SECONDS = 60.0
 _CLIENT_FAULTS = ("invalid_client", "unauthorized_client")
 
 
@@ -72,8 +72,8 @@ class TokenEndpoint:
                 client.url, ca_file=client.ca_file, deadline=client.deadline, most_bytes=_MOST_BYTES
             )
         except (OSError, ValueError):
-            why = "contains no certificate in PEM"
-            raise SettingsError(f"{_OF}CA_FILE {client.ca_file}: {why}") from None
+            fault = "contains no certificate in PEM"
+            raise SettingsError(f"{_OF}CA_FILE {client.ca_file}: {fault}") from None
         parts = urlsplit(client.url)
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
@@ -81,21 +81,21 @@ class TokenEndpoint:
         """A fresh token. Raises LoginTokenError."""
         client, where = self._client, shown_endpoint(self._client.url)
         try:
-            answer = await self._address.ask(
+            answer = await self._address.fetch(
                 self._target, _headers(client), method="POST", body=_body(client)
             )
         except ssl.SSLCertVerificationError as error:
-            why = f"the certificate of {where} is refused ({error.verify_message or error})"
-            raise LoginTokenError(f"{why}: look at {_OF}CA_FILE", certain=True) from None
+            fault = f"the certificate of {where} is refused ({error.verify_message or error})"
+            raise LoginTokenError(f"{fault}: check {_OF}CA_FILE", certain=True) from None
         except TimeoutError:
-            why = f"{where} does not answer within {client.deadline:g} s"
-            raise LoginTokenError(f"{why}: look at {_OF}TOKEN_URL, and whether it runs") from None
+            fault = f"{where} does not answer within {client.deadline:g} s"
+            raise LoginTokenError(f"{fault}: check {_OF}TOKEN_URL, and whether it runs") from None
         except OSError as error:
-            why = f"{where} cannot be reached ({error.strerror or type(error).__name__})"
-            raise LoginTokenError(f"{why}: look at {_OF}TOKEN_URL, and whether it runs") from None
+            fault = f"{where} cannot be reached ({error.strerror or type(error).__name__})"
+            raise LoginTokenError(f"{fault}: check {_OF}TOKEN_URL, and whether it runs") from None
         except BoundedHttpError:
-            why = f"{where} is no token endpoint"
-            raise LoginTokenError(f"{why}: look at {_OF}TOKEN_URL") from None
+            fault = f"{where} is no token endpoint"
+            raise LoginTokenError(f"{fault}: check {_OF}TOKEN_URL") from None
         return _read(client, where, answer)
 
 
@@ -127,11 +127,11 @@ def _read(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginToken:
         raise _refusal(client, where, answer)
     try:
         granted = _granted(answer.body)
-        seconds = _UNSAID_SECONDS if granted.expires_in is None else float(granted.expires_in)
+        seconds = _DEFAULT_SECONDS if granted.expires_in is None else float(granted.expires_in)
     except (msgspec.DecodeError, RecursionError, ValueError):
         granted, seconds = _Granted(""), 0.0
     if not _TOKEN.fullmatch(granted.access_token) or not seconds > 0:
-        raise LoginTokenError(f"{where} answers with no token: look at {_OF}TOKEN_URL")
+        raise LoginTokenError(f"{where} answers with no token: check {_OF}TOKEN_URL")
     return LoginToken(granted.access_token, seconds)
 
 
@@ -139,15 +139,17 @@ def _refusal(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginTok
     reason = _reason(answer.body)
     shown = f"{answer.status} {reason}".strip()
     if reason in _CLIENT_FAULTS or answer.status == _UNAUTHORIZED:
-        why = f"refuses the client {client.id[:80]!r} ({shown})"
+        fault = f"refuses the client {client.id[:80]!r} ({shown})"
         return LoginTokenError(
-            f"{where} {why}: look at {_OF}CLIENT_ID and _CLIENT_SECRET", certain=True
+            f"{where} {fault}: check {_OF}CLIENT_ID and _CLIENT_SECRET", certain=True
         )
     if reason == "invalid_scope":
-        return LoginTokenError(f"{where} refuses the scope: look at {_OF}SCOPE", certain=True)
-    is_ours = 400 <= answer.status < 500 and answer.status not in _PASSING
-    hint = f": look at {_OF}TOKEN_URL" if is_ours else ""
-    return LoginTokenError(f"{where} gives no token, it answers {shown}{hint}", certain=is_ours)
+        return LoginTokenError(f"{where} refuses the scope: check {_OF}SCOPE", certain=True)
+    is_permanent = 400 <= answer.status < 500 and answer.status not in _TEMPORARY
+    hint = f": check {_OF}TOKEN_URL" if is_permanent else ""
+    return LoginTokenError(
+        f"{where} gives no token, it answers {shown}{hint}", certain=is_permanent
+    )
 
 
 def _reason(body: bytes) -> str:

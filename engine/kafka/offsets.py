@@ -58,7 +58,7 @@ class OffsetTracker:
 
     @property
     def first(self) -> int | None:
-        """The first offset that was begun."""
+        """The first offset that was added."""
         return self._first
 
     @property

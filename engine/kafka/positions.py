@@ -91,13 +91,13 @@ class GroupOffsets:
     ) -> Mapping[TopicPartition, Position]:
         """The committed positions. Waits for brokers that are down."""
 
-        async def ask() -> Mapping[TopicPartition, OffsetAndMetadata]:
+        async def fetch() -> Mapping[TopicPartition, OffsetAndMetadata]:
             coordinator = self._consumer._coordinator  # noqa: SLF001  # committed() has no metadata
             found: Mapping[TopicPartition, OffsetAndMetadata]
             found = await coordinator.fetch_committed_offsets(list(partitions))
             return found
 
-        found = await retry(ask, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
+        found = await retry(fetch, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
         return {partition: Position.from_commit(each) for partition, each in found.items()}
 
     async def replace(
@@ -131,8 +131,8 @@ class Positioner:
     ) -> Mapping[TopicPartition, Position]:
         """Move each partition to its position, and return the positions. Waits for brokers.
 
-        If a topic is another one than the position's, it is read from its beginning. Records that
-        are gone are skipped. Both are logged, and skipped records are counted. Raises the store's
+        If a topic is another one than the position's, it is read from its beginning. Deleted
+        records are skipped. Both are logged, and skipped records are counted. Raises the store's
         errors.
         """
         while True:
@@ -149,12 +149,12 @@ class Positioner:
     async def extent(self, partitions: Collection[TopicPartition]) -> Extent:
         """The extent of partitions. Waits for brokers that are down."""
 
-        async def ask() -> Extent:
+        async def fetch() -> Extent:
             ids = await self.topic_ids({partition.topic for partition in partitions})
             begin = await self._consumer.beginning_offsets(partitions)
             return Extent(begin, await self._consumer.end_offsets(partitions), ids)
 
-        return await retry(ask, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
+        return await retry(fetch, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
         """The ids of topics that exist, if the brokers know ids. Raises the errors of aiokafka."""

@@ -36,7 +36,7 @@ class _DateRefusal(NamedTuple):
 
 
 class RecordTime:
-    """Knows for each topic which source of timestamps it accepts, for a minute.
+    """Remembers for a minute which source of timestamps each topic accepts.
 
     After a refusal the producer must be replaced, so the same source must not be tried again and
     again. `clock` in epoch seconds, `steady` in monotonic ones.

@@ -37,7 +37,7 @@ class RegistryAddress:
         that is too long.
         """
         try:
-            return await self._address.ask(f"{self._path}{target}", self._headers)
+            return await self._address.fetch(f"{self._path}{target}", self._headers)
         except NoHttpError as error:
             raise SchemaRegistryError(f"the schema registry {error}") from error
         except AnswerTooLongError as error:

@@ -66,7 +66,7 @@ class RegisteredSchema:
 
 
 class _Unreadable(NamedTuple):
-    why: str
+    reason: str
     until: float
 
 
@@ -115,7 +115,7 @@ class SchemaRegistry:
         """A schema that `fetch` has just fetched. Raises ValueError for an unreadable one."""
         found = self._schemas.get(id_)
         if found is None:
-            raise ValueError(f"schema {id_} of the registry: {self._unreadable[id_].why}")
+            raise ValueError(f"schema {id_} of the registry: {self._unreadable[id_].reason}")
         return found
 
     def _forget_large(self) -> None:

@@ -26,7 +26,7 @@ _PAUSE = 5.0
 _LOG_EVERY = 60.0
 
 
-class _Held(NamedTuple):
+class _CachedToken(NamedTuple):
     token: LoginToken
     since: float
 
@@ -47,10 +47,10 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         self._endpoint = endpoint
         self._extensions = dict(extensions or {})
         self._clock = clock
-        self._held = _Held(LoginToken("", 0.0), float("-inf"))
+        self._cached = _CachedToken(LoginToken("", 0.0), float("-inf"))
         self._not_before = float("-inf")
         self._logged_at = float("-inf")
-        self._asking: weakref.WeakKeyDictionary[
+        self._requests: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, asyncio.Task[LoginToken]
         ] = weakref.WeakKeyDictionary()
 
@@ -60,7 +60,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
 
     async def token(self) -> str:
         """A valid token. Raises LoginTokenError, within the endpoint's deadline."""
-        token, since = self._held
+        token, since = self._cached
         age = self._clock() - since
         is_fresh = age < token.seconds * _RENEWED_AFTER
         if is_fresh or (age < token.seconds and self._clock() < self._not_before):
@@ -69,29 +69,29 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
             return (await self._shared()).text
         except LoginTokenError as error:
             # The old token may have expired while the endpoint was slow.
-            left = since + token.seconds - self._clock()
-            if left <= 0:
+            remaining = since + token.seconds - self._clock()
+            if remaining <= 0:
                 raise
-            self._put_off(error, left)
+            self._postpone_renewal(error, remaining)
             return token.text
 
     async def _shared(self) -> LoginToken:
         loop = asyncio.get_running_loop()
-        task = self._asking.get(loop)
+        task = self._requests.get(loop)
         if task is None or task.done():
             task = loop.create_task(self._fetch(), name="kafka login token")
             # The callers may have been cancelled when the request fails.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._asking[loop] = task
+            self._requests[loop] = task
         return await asyncio.shield(task)
 
     async def _fetch(self) -> LoginToken:
         begin = self._clock()
         token = await self._endpoint.fetch()
-        self._held = _Held(token, begin)
+        self._cached = _CachedToken(token, begin)
         return token
 
-    def _put_off(self, error: LoginTokenError, left: float) -> None:
+    def _postpone_renewal(self, error: LoginTokenError, remaining: float) -> None:
         now = self._clock()
         self._not_before = now + _PAUSE
         if now - self._logged_at >= _LOG_EVERY:
@@ -99,7 +99,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
             log.warning(
                 "the token of the login at Kafka cannot be renewed; the old one is used",
                 error=str(error),
-                seconds_left=round(left),
+                seconds_left=round(remaining),
             )
 
 

@@ -15,7 +15,7 @@ from engine.kafka.fetched_records import fetch_structs
 from engine.process.settings import Settings
 
 _POLL_MS = 200
-_LARGEST_LIST = 500  # records, unless the reader asks for longer lists
+_LARGEST_LIST = 500  # records, unless the caller sets another length
 
 Offsets = Mapping[TopicPartition, int]
 FetchedRecords = dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]
@@ -182,7 +182,7 @@ async def open_topic_reader(
     try:
         async with asyncio.timeout(deadline):
             await consumer.start()
-        await asyncio.sleep(0)  # stopped before its tasks have begun, it raises CancelledError
+        await asyncio.sleep(0)  # stopped before its tasks have started, it raises CancelledError
         yield TopicReader(consumer, deadline)
     finally:
         async with asyncio.timeout(deadline):

@@ -10,7 +10,7 @@ import structlog
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
-from catalog.forgetting import TopicRetention
+from catalog.erasure import TopicRetention
 from engine.kafka.broker_connection import any_broker
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings

@@ -96,7 +96,7 @@ async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:
 
 
 async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settings) -> None:
-    wanted = [
+    topics_to_create = [
         NewTopic(
             name,
             num_partitions=settings.topic_partitions,
@@ -107,7 +107,7 @@ async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settin
         for name in names
     ]
     try:
-        response = await admin.create_topics(wanted)
+        response = await admin.create_topics(topics_to_create)
     except AttributeError:  # aiokafka's way to say that the cluster names no controller
         raise KafkaError(
             f"the brokers create no topics on request, and lack {', '.join(names)}"

@@ -34,7 +34,7 @@ from engine.process.failures import describe
 
 log = structlog.get_logger(__name__)
 
-# Permanent errors, which a person has to mend.
+# Permanent errors, which a person has to correct.
 REFUSALS = (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,

@@ -55,7 +55,7 @@ class BoundedAddress:
             (b"connection", b"close"),
         ]
 
-    async def ask(
+    async def fetch(
         self, target: str, headers: HttpHeaders, *, method: str = "GET", body: bytes = b""
     ) -> BoundedAnswer:
         """Send a request. Returns the answer.

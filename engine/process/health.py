@@ -29,43 +29,43 @@ _PROBE_SECONDS = 1.5
 class ServerProbe:
     """Checks whether one server works. Concurrent callers share one request.
 
-    `ask` sends the request, and raises if the server does not work. `deadline` in seconds.
+    `send_request` sends the request, and raises if the server does not work. `deadline` in seconds.
     """
 
     def __init__(
         self,
-        ask: Callable[[], Awaitable[object]],
+        send_request: Callable[[], Awaitable[object]],
         *,
-        what: str,
+        operation: str,
         errors: ServerErrors,
         deadline: float = _PROBE_SECONDS,
     ) -> None:
-        self._ask = ask
-        self._what = what
+        self._send_request = send_request
+        self._operation = operation
         self._errors = errors
         self._deadline = deadline
-        self._asking: asyncio.Task[bool] | None = None
+        self._running: asyncio.Task[bool] | None = None
 
     async def answers(self) -> bool:
         """Whether the server works now. Raises nothing."""
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._answer(), name=f"probe {self._what}")
-        return await asyncio.shield(self._asking)
+        if self._running is None:
+            self._running = asyncio.create_task(self._answer(), name=f"probe {self._operation}")
+        return await asyncio.shield(self._running)
 
     async def _answer(self) -> bool:
         try:
-            await within(self._deadline, self._ask())
+            await within(self._deadline, self._send_request())
         except Exception as error:  # whatever it is, the answer is no
-            self._errors.failed(error, self._what)
+            self._errors.failed(error, self._operation)
             return False
         else:
-            self._errors.answered(self._what)
+            self._errors.answered(self._operation)
             return True
         finally:
-            self._asking = None
+            self._running = None
 
 
-async def ask_all(checks: Mapping[str, Check]) -> dict[str, bool]:
+async def run_checks(checks: Mapping[str, Check]) -> dict[str, bool]:
     """The results by name. The checks run concurrently.
 
     A check that raises, or takes longer than 2 s, counts as failed.
@@ -121,7 +121,7 @@ class HealthServer:
         elif path == "/healthz":
             await reply(send, 200, {"status": "ok"})
         elif path == "/readyz":
-            results = await ask_all(self._checks)
+            results = await run_checks(self._checks)
             ready = all(results.values())
             status = "ready" if ready else "not ready"
             await reply(send, 200 if ready else 503, {"status": status, "checks": results})

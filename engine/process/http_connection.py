@@ -153,7 +153,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """How long the connection has waited for a head; None when it has one."""
         return self._waits_since if self._waiting and not self.transport.is_closing() else None
 
-    def give_way(self) -> None:
+    def close_for_another(self) -> None:
         """Close at once, to make room for another connection."""
         self._abort("gave_way")
 

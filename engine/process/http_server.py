@@ -95,7 +95,7 @@ class BoundedServer(uvicorn.Server):
         ]
         if not waiting:
             return False
-        min(waiting)[-1].give_way()
+        min(waiting)[-1].close_for_another()
         return True
 
     def _connection(self, **options: Any) -> BoundedProtocol:

@@ -16,8 +16,8 @@ def kafka_security_fault(protocol: str, given: dict[str, object]) -> tuple[str, 
     of_tls = [name for name in given if name.startswith("kafka_ssl_")]
     if not sasl and of_sasl:
         also = "SASL_SSL" if tls or of_tls else "SASL_SSL or SASL_PLAINTEXT"
-        why = f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
-        return of_sasl[0], why
+        reason = f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
+        return of_sasl[0], reason
     if not tls and of_tls:
         also = "SASL_SSL" if sasl else "SSL or SASL_SSL"
         return of_tls[0], f"has no effect with KAFKA_SECURITY_PROTOCOL {protocol}: set it to {also}"
@@ -33,8 +33,8 @@ def _sasl_fault(protocol: str, given: dict[str, object]) -> tuple[str, str] | No
     if mechanism != _OAUTH:
         for name in given:
             if name.startswith(_OF_OAUTH):
-                why = f"has no effect with KAFKA_SASL_MECHANISM {mechanism}: set it to {_OAUTH}"
-                return name, why
+                reason = f"has no effect with KAFKA_SASL_MECHANISM {mechanism}: set it to {_OAUTH}"
+                return name, reason
         for name in _OF_A_PASSWORD:
             if name not in given:
                 return name, f"is required by KAFKA_SECURITY_PROTOCOL {protocol}"

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _YOUNG = 50_000  # allocations between collections; the default of 700 is one in 150 records
 _OLDER = 20
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 def tune_garbage_collector() -> None:
@@ -85,7 +85,7 @@ class ParentProcess(NamedTuple):
 async def stop_without_parent(parent: int, stop: asyncio.Event) -> None:
     """Set `stop` when the process `parent` ends, so that none of its workers is left running."""
     while os.getppid() == parent:  # noqa: ASYNC110  # the system has no event for it
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     log.error("the parent of this worker is gone, stopping", parent=parent)
     stop.set()
     await asyncio.Event().wait()  # until cancelled, like every background service

@@ -44,7 +44,7 @@ class Backoff:
 async def retry(
     call: Callable[[], Awaitable[Result]],
     errors: ServerErrors,
-    what: str,
+    operation: str,
     *,
     may_recover: Callable[[Exception], bool] | None = None,
     deadline: float | None = None,
@@ -55,7 +55,7 @@ async def retry(
     The caller's partition waits meanwhile, which is backpressure and loses nothing. So `call` must
     be idempotent, and each try needs a bound: `deadline` (seconds), or the call's own. `errors`
     sorts the errors of its server (unless `may_recover` does), and logs once that the server is
-    down and once that it is back; `what` names the kind of call. Raises permanent errors. A
+    down and once that it is back; `operation` names the kind of call. Raises permanent errors. A
     cancellation takes effect at once.
     """
     backoff = backoff or Backoff()
@@ -67,8 +67,8 @@ async def retry(
         except Exception as error:  # temporary errors are retried, others are raised
             if not may_recover(error):
                 raise
-            errors.failed(error, what)
+            errors.failed(error, operation)
         else:
-            errors.answered(what)
+            errors.answered(operation)
             return result
         await backoff.pause()

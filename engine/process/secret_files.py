@@ -59,8 +59,8 @@ def read_secret(name: str, path: Path) -> str:
         with path.open("rb") as stream:
             content = stream.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no name of a file"
-        raise SettingsError(fault + str(why)) from None
+        reason = error.strerror if isinstance(error, OSError) else "no name of a file"
+        raise SettingsError(fault + str(reason)) from None
     if len(content) > _MOST_BYTES:
         raise SettingsError(f"{fault}more than {_MOST_BYTES} bytes, which is no secret")
     try:

@@ -17,8 +17,8 @@ _FORGOTTEN_SECONDS = 60.0
 class ServerErrors:
     """The failed calls to one server: a counter, a log line for the outage and one for its end.
 
-    `what` names a kind of call. Some kinds may fail while others succeed (a full Redis answers a
-    ping). So the outage ends when each kind that failed has succeeded, or was not tried for a
+    `operation` names a kind of call. Some kinds may fail while others succeed (a full Redis answers
+    a ping). So the outage ends when each kind that failed has succeeded, or was not tried for a
     minute. A server that comes and goes is logged every 10 s at most. `may_recover` is the function
     of failures.py for this server. Without `counter` nothing is counted.
     """
@@ -46,29 +46,31 @@ class ServerErrors:
         if self._counter is not None:
             self._counter.inc()
 
-    def failed(self, error: BaseException, what: str) -> None:
+    def failed(self, error: BaseException, operation: str) -> None:
         """Count a failed call that will be retried, and log the beginning of an outage."""
         self.inc()
-        self.lost(what, describe(error))
+        self.lost(operation, describe(error))
 
-    def lost(self, what: str, error: str) -> None:
+    def lost(self, operation: str, error: str) -> None:
         """As `failed`, for a call that is counted already."""
         now = self._clock()
         if not self._failing:
             self._since, self._failures, self._is_logged = now, 0, False
-        self._failing[what] = now
+        self._failing[operation] = now
         self._failures += 1
         if not self._is_logged and now >= self._back_at + _QUIET_SECONDS:
             self._is_logged = True
-            log.error("server failed, trying again", server=self._server, what=what, error=error)
+            log.error(
+                "server failed, trying again", server=self._server, what=operation, error=error
+            )
 
-    def answered(self, what: str) -> None:
+    def answered(self, operation: str) -> None:
         """A call succeeded. Costs nothing unless a call failed before."""
         if not self._failing:
             return
         now = self._clock()
         for kind, last in list(self._failing.items()):
-            if kind == what or now - last > _FORGOTTEN_SECONDS:
+            if kind == operation or now - last > _FORGOTTEN_SECONDS:
                 del self._failing[kind]
         if self._failing:
             return

@@ -290,8 +290,10 @@ class Settings(BaseSettings):
         given = {name: value for name in self.model_fields_set if (value := getattr(self, name))}
         ordered = {name: given[name] for name in type(self).model_fields if name in given}
         if fault := kafka_security_fault(self.kafka_security_protocol, ordered):
-            name, why = fault
-            raise PydanticCustomError("setting", "{text}", {"text": f"{variable_name(name)} {why}"})
+            name, cause = fault
+            raise PydanticCustomError(
+                "setting", "{text}", {"text": f"{variable_name(name)} {cause}"}
+            )
         return self
 
 

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 _GRACE = 10.0  # seconds beyond the workers' own drain
 _HEAD_SECONDS = 5.0
 _PORT_SETTING = f"{PREFIX}METRICS_PORT"
-# The second is the status of a worker that was stopped before it had begun.
+# The second is the status of a worker that was stopped before it had started.
 _ENDED_WELL = (0, -int(signal.SIGTERM))
 
 

@@ -54,7 +54,7 @@ class WorkersPage:
 
     async def _show_metrics(self, headers: Mapping[bytes, bytes], send: Send) -> None:
         accepted = headers.get(b"accept", b"text/plain").decode("latin-1")
-        answers = await self._ask("/metrics", accepted)
+        answers = await self._fetch_all("/metrics", accepted)
         answered = {n: each for n, each in enumerate(answers) if each is not None and each.is_ok}
         pages = {number: each.body.decode() for number, each in answered.items()}
         types = {each.content_type for each in answered.values()} or {_PLAIN}
@@ -64,7 +64,7 @@ class WorkersPage:
         await send({"type": "http.response.body", "body": body})
 
     async def _show_health(self, path: str, send: Send) -> None:
-        answers = await self._ask(path, "application/json")
+        answers = await self._fetch_all(path, "application/json")
         good = all(answer is not None and answer.is_ok for answer in answers)
         workers: list[dict[str, Any]] = [
             {"status": "no answer"} if answer is None else msgspec.json.decode(answer.body)
@@ -78,14 +78,14 @@ class WorkersPage:
             body["checks"] = {name: all(each.get(name, True) for each in checks) for name in names}
         await reply(send, 200 if good else 503, body)
 
-    async def _ask(self, path: str, accepted: str) -> list[BoundedAnswer | None]:
+    async def _fetch_all(self, path: str, accepted: str) -> list[BoundedAnswer | None]:
         """The answers of all workers, in order; None for a worker that does not answer."""
         return await asyncio.gather(*(_answer(each, path, accepted) for each in self._workers))
 
 
 async def _answer(worker: BoundedAddress, path: str, accepted: str) -> BoundedAnswer | None:
     try:
-        return await worker.ask(path, [(b"accept", accepted.encode("latin-1"))])
+        return await worker.fetch(path, [(b"accept", accepted.encode("latin-1"))])
     except (OSError, TimeoutError, BoundedHttpError):
         return None
 

@@ -1,4 +1,4 @@
-"""Reads the claims of a device for people who ask why it got nothing. It changes no claim."""
+"""Reads the claims of a device, to explain decisions. It changes no claim."""
 
 import asyncio
 import uuid

@@ -105,7 +105,7 @@ class Claims:
         calls = list(calls_of_requests(requests, clustered=self._clustered))
         commands = [self._command(requests, call, now, devices) for call in calls]
         async with asyncio.timeout(self._deadline):
-            replies = await self._ask(commands)
+            replies = await self._call_scripts(commands)
         for call, reply in zip(calls, replies, strict=True):
             _sort_reply(call, reply, devices, answers)
         granted = answers.forbidden_by.count(None)
@@ -133,7 +133,7 @@ class Claims:
         begin = ["EVALSHA", _TAKE_SHA, len(keys)]
         return [*begin, *keys, round(now * 1000), self._retain_ms, *arguments]
 
-    async def _ask(self, commands: list[list[Any]]) -> list[list[Any]]:
+    async def _call_scripts(self, commands: list[list[Any]]) -> list[list[Any]]:
         """The replies of all script calls, in one round trip (on a cluster one for each node).
 
         If the script is missing, it is loaded and all calls are sent again: a call that did succeed
@@ -181,7 +181,7 @@ class ClaimUpdater:
         self._script = redis.register_script(_UPDATE)
 
     async def apply(self, updates: Sequence[ClaimUpdate]) -> int:
-        """How many claims changed; the others belong to another owner or are gone."""
+        """How many claims changed; the others belong to another owner or have expired."""
         changed = 0
         async with asyncio.timeout(self._deadline):
             for call in calls_of_updates(updates, clustered=self._clustered):

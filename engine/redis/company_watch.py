@@ -1,7 +1,7 @@
 """Watches the decisions about one company for clients that poll, such as a page.
 
-All clients of a company share one watcher and its stream, also across processes, so only the first
-client costs the triggers anything. The watcher ends when no client polls any more.
+All clients of a company share one watcher and its stream, also across processes, so further clients
+cost the triggers nothing. The watcher ends when no client polls any more.
 """
 
 import time
@@ -18,10 +18,10 @@ from engine.redis.tail_store import (
 )
 from rules.model import Zone
 
-_MOST_AT_ONCE = 200
+_MOST_DECISIONS = 200
 # Heartbeats are epoch seconds of several hosts, whose clocks may differ.
-_GONE_SECONDS = 30
-# A first request also gets the decisions that were passed on for other clients just before.
+_DEAD_SECONDS = 30
+# A first request also gets the latest decisions that were passed on for other clients.
 _BACK_SECONDS = 5
 
 
@@ -39,27 +39,27 @@ class CompanyWatch:
         """The decisions after a position; None while too many companies are watched."""
         now = self._clock()
         name = f"{PAGE_PREFIX}{company_id}"
-        wanted = TailFilter(int(now), company_id)
-        if not await self._store.is_watching(name) and not await self._has_room(wanted, now):
+        tail_filter = TailFilter(int(now), company_id)
+        if not await self._store.is_watching(name) and not await self._has_room(tail_filter, now):
             return None
-        await self._store.watch(name, wanted)
+        await self._store.watch(name, tail_filter)
         begin = after or f"{int((now - _BACK_SECONDS) * 1000)}-0"
-        found, place = await self._store.read(WatchedTail(name, begin), most=_MOST_AT_ONCE)
+        found, place = await self._store.read(WatchedTail(name, begin), most=_MOST_DECISIONS)
         return LiveDecisions(place.after, [_live(each) for each in found])
 
-    async def _has_room(self, wanted: TailFilter, now: float) -> bool:
+    async def _has_room(self, tail_filter: TailFilter, now: float) -> bool:
         """Whether triggers would serve one more company. Removes watchers without a heartbeat."""
         watchers = await self._store.watchers()
         dead = [name for name, each in watchers.items() if _has_no_heartbeat(name, each, now)]
         for name in dead:
             await self._store.leave(name)
             del watchers[name]
-        companies = {each.company for each in watchers.values()} - {None, wanted.company}
+        companies = {each.company for each in watchers.values()} - {None, tail_filter.company}
         return len(companies) < MOST_COMPANIES
 
 
-def _has_no_heartbeat(name: str, wanted: TailFilter, now: float) -> bool:
-    return name.startswith(PAGE_PREFIX) and abs(now - wanted.beat) > _GONE_SECONDS
+def _has_no_heartbeat(name: str, tail_filter: TailFilter, now: float) -> bool:
+    return name.startswith(PAGE_PREFIX) and abs(now - tail_filter.beat) > _DEAD_SECONDS
 
 
 def _live(tailed: TailedDecision) -> LiveDecision:

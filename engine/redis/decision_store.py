@@ -12,20 +12,20 @@ from catalog.chunks import chunked
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claim_tag
 from engine.redis.devices import DeviceKey
-from rules.kept_decision import KeptDecision
+from rules.stored_decision import StoredDecision
 
 KEPT_SECONDS = 24 * 3600
 _MOST_A_CALL = 500  # decisions, so that no call blocks Redis for long
 _KEEP = files("engine.redis").joinpath("scripts/keep_decisions.lua").read_text(encoding="utf-8")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(KeptDecision).decode
+_decode = msgspec.msgpack.Decoder(StoredDecision).decode
 
 
 class DeviceDecision(NamedTuple):
     """A decision about a device."""
 
     device: DeviceKey
-    decision: KeptDecision
+    decision: StoredDecision
 
 
 class DecisionStore:
@@ -55,7 +55,7 @@ class DecisionStore:
                     ],
                 )
 
-    async def read(self, device: DeviceKey) -> list[KeptDecision]:
+    async def read(self, device: DeviceKey) -> list[StoredDecision]:
         """The decisions about one device, the newest first."""
         async with asyncio.timeout(self._deadline):
             kept: list[Any] = await self._redis.lrange(decisions_key(self._prefix, device), 0, -1)
@@ -78,7 +78,7 @@ def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
     return b"%bdecisions:{%d}:%d:%b" % (prefix, claim_tag(udid), device.company_id, udid)
 
 
-def _read(kept: bytes) -> KeptDecision | None:
+def _read(kept: bytes) -> StoredDecision | None:
     """The decision, or None if another version of the engine wrote it."""
     try:
         return _decode(kept)

@@ -75,7 +75,7 @@ class _Lookup:
 class DeviceLookup:
     """Finds lists of devices. `clock` gives epoch seconds.
 
-    Tasks may share it: callers that ask during a look-up share the next look-up.
+    Tasks may share it: calls that begin during a look-up share the next one.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class DeviceLookup:
         self._database = database
         self._metrics = metrics
         self._clock = clock
-        self._sql_away_until = float("-inf")
+        self._sql_down_until = float("-inf")
         self._recent = RecentCopies()
         self._next = _Lookup()
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> DeviceRecords:
         """The records of the keys, and of others; None if the catalog has no such device.
@@ -105,7 +105,7 @@ class DeviceLookup:
         """
         batch = self._next
         batch.keys.update(keys)
-        async with self._asking:
+        async with self._lock:
             if batch.found is None:  # else another caller has looked up all keys
                 self._next = _Lookup()
                 batch.found = await self._find(list(batch.keys))
@@ -175,7 +175,7 @@ class DeviceLookup:
     async def _stored(self, keys: list[DeviceKey]) -> DeviceRecords | None:
         """The records in SQL; None if SQL does not answer."""
         now = self._clock()
-        if 0 < self._sql_away_until - now <= _PAUSE_SECONDS:
+        if 0 < self._sql_down_until - now <= _PAUSE_SECONDS:
             return None
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
@@ -184,7 +184,7 @@ class DeviceLookup:
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):
                 raise
-            self._sql_away_until = now + _PAUSE_SECONDS
+            self._sql_down_until = now + _PAUSE_SECONDS
             # Only counted. The health probes log the outage, because they run all the time: rare
             # look-ups would log the end of an outage late.
             self._metrics.sql_errors.inc()

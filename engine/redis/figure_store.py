@@ -1,7 +1,7 @@
-"""Stores in Redis what became of detections, added up by company and day, for a month.
+"""Stores the outcomes of detections in Redis, added up by company and day, for a month.
 
-A company's day is one hash of sums. Its fields are bounded, whatever campaigns a company has and
-however many processes write.
+A company's day is one hash of sums. The number of its fields is bounded, for any number of
+campaigns and of writing processes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _ADD = files("engine.redis").joinpath("scripts/add_figures.lua").read_text(encod
 
 
 class CompanyDay(NamedTuple):
-    """Whose sums, and of which day in UTC."""
+    """The company and the day (UTC) of sums."""
 
     company_id: int
     day: date
@@ -41,12 +41,14 @@ class FigureStore:
         self._deadline = deadline
 
     async def add(self, figures: Mapping[CompanyDay, DayFigures]) -> list[CompanyDay]:
-        """Add these sums, in one round trip (on a cluster one for each node). Returns those that
-        Redis refused. After TimeoutError some may have been added."""
+        """Add these sums, in one round trip (on a cluster one for each node).
+
+        Returns those that Redis refused. After TimeoutError some may have been added.
+        """
         pipeline: Any = self._redis.pipeline(transaction=False)
         for place, day in figures.items():
             arguments = [part for pair in _fields(day) for part in pair]
-            # (Sent as text: a script that Redis does not have yet would be a part done twice.)
+            # (EVAL, not EVALSHA: a retry after NOSCRIPT would add the other sums twice.)
             pipeline.execute_command(
                 "EVAL", _ADD, 1, self._key(place), _KEPT_MS, MOST_FIELDS, *arguments
             )
@@ -59,7 +61,7 @@ class FigureStore:
         ]
 
     async def read(self, company_id: int, first: date, last: date) -> dict[date, DayFigures]:
-        """The sums of a company's days that have any, `first` and `last` included."""
+        """The sums of a company's days from `first` to `last`, both included; no empty days."""
         days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
         pipeline: Any = self._redis.pipeline(transaction=False)
         for day in days:
@@ -69,7 +71,7 @@ class FigureStore:
         return {day: _read(found) for day, found in zip(days, answers, strict=True) if found}
 
     def _key(self, place: CompanyDay) -> str:
-        """A company's days lie together on a cluster."""
+        """The key of a day. The hash tag keeps a company's days in one slot of a cluster."""
         return f"{self._prefix}figures:{{{place.company_id}}}:{place.day.isoformat()}"
 
 
@@ -85,7 +87,7 @@ def _fields(figures: DayFigures) -> Iterator[tuple[str, int]]:
 
 
 def _read(fields: Mapping[bytes, bytes]) -> DayFigures:
-    """Fields that another version of the engine wrote are ignored."""
+    """The sums in a hash. Fields of another version of the engine are ignored."""
     figures = DayFigures()
     for field, value in fields.items():
         with suppress(ValueError):

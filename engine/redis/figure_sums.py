@@ -1,7 +1,7 @@
 """Adds figures up in memory, and writes the sums to Redis every few seconds.
 
-Nothing waits for it. While Redis is down sums are gathered further, within a bound; the rest is
-dropped and counted in a metric.
+No other task waits for it. While Redis is down, a bounded number of sums is kept in memory; others
+are dropped, and counted in a metric.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from engine.redis.figure_store import CompanyDay
 from rules.day_figures import CampaignReason, DayFigures
 
 _WRITE_SECONDS = 5.0
-# In memory: days of companies, sums by campaign of each and of all.
+# Bounds of memory: days of companies, sums by campaign of one day, sums by campaign of all.
 _MOST_DAYS = 5_000
 _MOST_OF_A_DAY = 400
 _MOST_BY_CAMPAIGN = 100_000
@@ -27,11 +27,13 @@ _DAYS_A_WRITE = 100
 
 
 class FigureWriter(Protocol):
-    """Where sums are written. Raises RedisError, OSError or TimeoutError."""
+    """Writes sums. Raises RedisError, OSError or TimeoutError."""
 
     async def add(self, figures: Mapping[CompanyDay, DayFigures]) -> list[CompanyDay]:
-        """Add these sums; returns those that were refused. After TimeoutError some may have been
-        added."""
+        """Add these sums. Returns those that were refused.
+
+        After TimeoutError some may have been added.
+        """
 
 
 class FigureSums:
@@ -52,18 +54,21 @@ class FigureSums:
         self._by_campaign = 0
 
     def now(self) -> datetime:
-        """The moment to whose day and hour is added what is added now."""
+        """The present time, whose day and hour get the next figures."""
         return datetime.fromtimestamp(self._clock(), UTC)
 
     def today(self, company_id: int, now: datetime) -> DayFigures | None:
-        """The sums of a company, to be added to before the next await; None where there is no room,
-        which is counted. Sums by campaign are for `add_campaigns`."""
+        """The sums of a company's day. The caller adds to them before its next await.
+
+        None, which is counted as dropped, if there is no room. Only `add_campaigns` may add sums by
+        campaign.
+        """
         return self._day(CompanyDay(company_id, now.date()))
 
     def add_campaigns(
         self, figures: DayFigures, campaigns: Iterable[CampaignReason], count: int
     ) -> None:
-        """Add so much to each campaign. Of a company with very many some are left out."""
+        """Add `count` to each campaign. Campaigns over the bounds are left out."""
         sums = figures.campaigns
         for each in campaigns:
             if each in sums:
@@ -79,7 +84,7 @@ class FigureSums:
         self._dropped.inc(count)
 
     def note_notifications(self, company_id: int, count: int) -> None:
-        """So many were published for a company."""
+        """Add `count` notifications that were published for a company."""
         now = self.now()
         figures = self.today(company_id, now) if count else None
         if figures is not None:
@@ -95,7 +100,7 @@ class FigureSums:
             await self.write()
 
     async def write(self) -> None:
-        """Write all that was gathered. What fails is gathered again, to be written later."""
+        """Write all sums. Those that cannot be written are kept for the next write."""
         gathered, self._days, self._by_campaign = self._days, {}, 0
         parts = chunked(gathered.items(), _DAYS_A_WRITE)
         try:
@@ -107,12 +112,12 @@ class FigureSums:
                 self._gather(dict(part))
 
     async def _write(self, days: Mapping[CompanyDay, DayFigures]) -> bool:
-        """Whether Redis answered."""
+        """Write some days. Returns whether Redis answered."""
         try:
             refused = await self._store.add(days)
         except (TimeoutError, RedisTimeoutError):
-            # Some may have been added: figures rather lack something than have it twice.
-            self._errors.inc()  # the outage is said by those whose work waits for Redis
+            # Redis may have added some. Sums that are too low are better than sums counted twice.
+            self._errors.inc()  # calls that the pipelines wait for log the outage
             self.drop(sum(figures.size for figures in days.values()))
             return False
         except (RedisError, OSError):

@@ -1,4 +1,4 @@
-"""Deletes all that SQL and Redis hold about one device; says how long Kafka keeps its messages.
+"""Deletes all data of one device from SQL and Redis; reports how long Kafka keeps its messages.
 
 `proximity forget` and the interface both use it.
 """
@@ -12,14 +12,14 @@ from redis.exceptions import RedisError
 
 from catalog.chunks import chunked
 from catalog.database import Database
-from catalog.forgetting import (
+from catalog.erasure import (
     DeviceData,
     DeviceRows,
     TopicRetention,
     campaign_ids,
     count_device,
-    forget_device,
-    forget_traces,
+    erase_device,
+    erase_traces,
 )
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claims_key
@@ -52,25 +52,25 @@ class DeviceEraser:
         self._retention = retention
 
     async def count(self, device: DeviceKey) -> DeviceData:
-        """What `forget` would delete, and what it leaves in Kafka."""
+        """The data that `erase` would delete, and how long Kafka keeps the messages."""
         async with self._database.read() as session:
             rows = await count_device(session, *device)
             campaigns = await campaign_ids(session, device.company_id)
         keys = await self._in_redis(device, campaigns, only_count=True)
         return DeviceData(rows, keys, await self._retention())
 
-    async def forget(self, device: DeviceKey) -> DeviceData:
-        """Delete it all. Safe to repeat: after an error some traces may be gone already."""
-        # Before anything is deleted: half of it would have to be done again.
+    async def erase(self, device: DeviceKey) -> DeviceData:
+        """Delete the data. Safe to repeat: after an error some traces may be deleted already."""
+        # If Redis is down this fails before anything is deleted.
         await self._bounded(self._redis.exists(copy_key(self._prefix, device)))
         kafka = await self._retention()
-        traces = await forget_traces(self._database, *device)
+        traces = await erase_traces(self._database, *device)
         async with self._database.write.begin() as session:
-            rows = await forget_device(session, *device)
+            rows = await erase_device(session, *device)
             campaigns = await campaign_ids(session, device.company_id)
-            # Before the commit: without Redis the device stays, so that it can be forgotten again.
+            # Before the commit: if Redis is down the device stays in SQL, so a retry finds it.
             keys = await self._in_redis(device, campaigns, only_count=False)
-        # Until the commit a detection may have copied the record again. (A copy lives an hour.)
+        # A detection may have cached the record again before the commit. (A copy lives an hour.)
         with suppress(RedisError, OSError, TimeoutError):
             await self._bounded(self._redis.unlink(copy_key(self._prefix, device)))
         return DeviceData(_sum(traces, rows), keys, kafka)
@@ -78,7 +78,7 @@ class DeviceEraser:
     async def _in_redis(
         self, device: DeviceKey, campaigns: Iterable[int], *, only_count: bool
     ) -> int:
-        """How many keys and claims existed."""
+        """Count or delete the keys and claims in Redis. Returns how many existed."""
         redis, prefix = self._redis, self._prefix.encode()
         claims = claims_key(prefix, device.udid)
         found = 0

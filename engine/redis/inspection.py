@@ -41,7 +41,7 @@ class RedisInspection:
         self._nearly_full = False
         self._is_blind = False
 
-    async def look(self) -> None:
+    async def inspect(self) -> None:
         """Check once. Raises RedisError, OSError or TimeoutError if Redis does not answer."""
         try:
             nodes = await within(self._deadline, self._info())

@@ -1,6 +1,6 @@
-"""Stores how many detections each beacon of a venue had, by minute, for a quarter of an hour.
+"""Stores the number of detections of each beacon by minute, for a quarter of an hour.
 
-One hash a venue and minute, with a field for each beacon that had any.
+There is one hash per venue and minute, with a field for each beacon with detections.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ class BeaconMinute(NamedTuple):
 
 
 class RecentDetectionStore:
-    """`deadline` bounds each call, in seconds. Raises RedisError, OSError or TimeoutError."""
+    """Adds and reads detections. `deadline` bounds each call, in seconds.
+
+    Raises RedisError, OSError or TimeoutError.
+    """
 
     def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
         self._redis = redis
@@ -33,7 +36,7 @@ class RecentDetectionStore:
         self._deadline = deadline
 
     async def add(self, counts: Mapping[BeaconMinute, int]) -> None:
-        """Add detections."""
+        """Add these numbers of detections."""
         for part in chunked(counts.items(), _AT_ONCE):
             pipeline: Any = self._redis.pipeline(transaction=False)
             keys = set()

@@ -1,7 +1,7 @@
-"""What each process says of its roles, in one hash of Redis: for account holders who ask.
+"""Stores the states of the processes' roles in one hash of Redis, for account holders.
 
-A field a process and role, under a name that says nothing about the host. Times are those of Redis,
-so that no clocks are compared.
+There is one field per process and role, whose name does not show the host. Times are on the clock
+of Redis, so that clocks of hosts are not compared.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from catalog.redis_connection import RedisClient
 from engine.redis.inspection import redis_time
 
 _KEPT_MS = 24 * 3600 * 1000
-_FORGOTTEN_SECONDS = 600.0  # then only the newest of a role is kept
+_FORGOTTEN_SECONDS = 600.0  # after it only the newest report of a role is kept
 
 
 class RoleLine(msgspec.Struct, frozen=True, array_like=True):
-    """A process's word on one of its roles. `heard_at` in epoch seconds."""
+    """A process's report on one of its roles. `reported_at` in epoch seconds."""
 
     role: str
-    heard_at: float
+    reported_at: float
     behind: float | None
     waits_for: list[str]
 
@@ -34,7 +34,10 @@ _decode = msgspec.msgpack.Decoder(RoleLine).decode
 
 
 class RoleStateStore:
-    """`deadline` bounds each call, in seconds. Raises RedisError, OSError or TimeoutError."""
+    """Writes and reads reports. `deadline` bounds each call, in seconds.
+
+    Raises RedisError, OSError or TimeoutError.
+    """
 
     def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
         self._redis = redis
@@ -44,7 +47,7 @@ class RoleStateStore:
     async def write(
         self, instance: str, role: str, *, behind: float | None, waits_for: Collection[str]
     ) -> None:
-        """Say it now."""
+        """Write a report with the present time."""
         async with asyncio.timeout(self._deadline):
             line = RoleLine(role, await self._now(), behind, list(waits_for))
             pipeline: Any = self._redis.pipeline(transaction=False)
@@ -53,23 +56,25 @@ class RoleStateStore:
             await pipeline.execute()
 
     async def read(self) -> list[RoleReport]:
-        """What all have said within a day or so."""
+        """The last report of each process and role, of the last day or so."""
         async with asyncio.timeout(self._deadline):
             lines, now = await self._lines()
         return [
-            RoleReport(line.role, max(0.0, now - line.heard_at), line.behind, tuple(line.waits_for))
+            RoleReport(
+                line.role, max(0.0, now - line.reported_at), line.behind, tuple(line.waits_for)
+            )
             for line in lines.values()
         ]
 
     async def forget_old(self) -> None:
-        """Remove what processes said that have ended, but for the last word about each role."""
+        """Remove the reports of ended processes, except for the newest report of each role."""
         async with asyncio.timeout(self._deadline):
             lines, now = await self._lines()
             newest = {line.role: name for name, line in _oldest_first(lines)}
             old = [
                 name
                 for name, line in lines.items()
-                if now - line.heard_at > _FORGOTTEN_SECONDS and newest[line.role] != name
+                if now - line.reported_at > _FORGOTTEN_SECONDS and newest[line.role] != name
             ]
             if old:
                 await self._redis.hdel(self._key, *old)
@@ -92,4 +97,4 @@ class RoleStateStore:
 
 
 def _oldest_first(lines: dict[bytes, RoleLine]) -> list[tuple[bytes, RoleLine]]:
-    return sorted(lines.items(), key=lambda each: each[1].heard_at)
+    return sorted(lines.items(), key=lambda each: each[1].reported_at)

@@ -70,10 +70,10 @@ _read_decision = msgspec.msgpack.Decoder(TailedDecision).decode
 
 
 def served_watchers(watchers: Mapping[str, TailFilter]) -> list[str]:
-    """The names of those that triggers serve.
+    """The names of the watchers that triggers serve.
 
-    Those that watch every company, and those of each company: MOST_WATCHERS of each, pages first,
-    and MOST_COMPANIES companies.
+    These are at most MOST_WATCHERS that watch every company, and at most MOST_WATCHERS of each of
+    MOST_COMPANIES companies; pages come first.
     """
     by_company: dict[int | None, list[str]] = {None: []}
     for name in sorted(watchers, key=lambda name: (not name.startswith(PAGE_PREFIX), name)):
@@ -92,20 +92,20 @@ class TailStore:
         self._stream = f"{prefix}watched:"
         self._deadline = deadline
 
-    async def watch(self, watcher: str, wanted: TailFilter) -> int:
-        """Register `watcher`, or renew its registration; how many are registered.
+    async def watch(self, watcher: str, tail_filter: TailFilter) -> int:
+        """Register `watcher`, or renew its registration. Returns how many are registered.
 
-        To be called once a second.
+        A watcher calls it once a second.
         """
         pipeline: Any = self._redis.pipeline(transaction=False)
-        pipeline.hset(self._watchers, watcher, _encode(wanted))
+        pipeline.hset(self._watchers, watcher, _encode(tail_filter))
         pipeline.pexpire(self._watchers, _LEASE_MS)
         pipeline.hlen(self._watchers)
         watching: int = (await self._run(pipeline))[-1]
         return watching
 
     async def is_watching(self, watcher: str) -> bool:
-        """Whether it is registered."""
+        """Whether the watcher is registered."""
         async with asyncio.timeout(self._deadline):
             return bool(await self._redis.hexists(self._watchers, watcher))
 
@@ -117,17 +117,16 @@ class TailStore:
         await self._run(pipeline)
 
     async def forget(self, watchers: Sequence[str]) -> None:
-        """These were killed; one that was only stopped for a while says again that it is there."""
+        """Remove dead watchers. (One that was only frozen registers again.)"""
         async with asyncio.timeout(self._deadline):
             await self._redis.hdel(self._watchers, *watchers)
 
     async def watchers(self) -> dict[str, TailFilter]:
-        """All registered watchers by name, in the order of names. A watcher that was killed stays
-        until it is forgotten."""
+        """All registered watchers by name, in the order of names, dead ones included."""
         async with asyncio.timeout(self._deadline):
             found: Any = await self._redis.hgetall(self._watchers)
-        wanted = {name.decode(): _filter(value) for name, value in sorted(found.items())}
-        return {name: each for name, each in wanted.items() if each is not None}
+        tail_filter = {name.decode(): _filter(value) for name, value in sorted(found.items())}
+        return {name: each for name, each in tail_filter.items() if each is not None}
 
     async def write(self, decisions: Mapping[str, Sequence[TailedDecision]]) -> None:
         """Write decisions to the stream of each watcher."""
@@ -142,9 +141,9 @@ class TailStore:
     async def read(
         self, place: WatchedTail, *, most: int = _MOST_KEPT
     ) -> tuple[list[TailedDecision], WatchedTail]:
-        """The new decisions for a watcher, `most` at once, and its next position.
+        """The new decisions for a watcher, at most `most`, and its next position.
 
-        Waits up to 250 ms for some.
+        Waits up to 250 ms for a decision.
         """
         key = self._stream + place.watcher
         async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):

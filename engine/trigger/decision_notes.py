@@ -1,8 +1,8 @@
-"""Notes the decisions about each device, but for repeats, and writes them beside the pipeline.
+"""Collects the decisions about each device, without repeats, and writes them to Redis.
 
-Most detections are repeats: a device stands at a beacon, and its campaigns are throttled. A repeat
-costs one look-up in a dictionary. New decisions are gathered, and a task of their own writes them
-to Redis, one call at a time. No batch waits for it; decisions that cannot be written are dropped.
+Most detections are repeats: a device stays at a beacon, and its campaigns are throttled. A repeat
+costs one look-up in a dictionary. A background task writes new decisions to Redis, one call at a
+time. The pipeline does not wait for it; decisions that cannot be written are dropped.
 """
 
 import asyncio
@@ -21,23 +21,23 @@ from engine.trigger.grants import Grant
 from rules.model import Reason
 from rules.outcome import CampaignOutcomes, Counts, Decision
 
-_MOST_A_SECOND = 250  # noted by a process: a flood of new devices costs no more
+_MOST_A_SECOND = 250  # collected by a process, which bounds the cost of a flood of new devices
 _MOST_GATHERED = 2000
-# Under load batches are large and follow each other closely. Then a part of them is looked at: a
-# device that stays is in one of the next.
+# Under load, large batches follow each other closely. Then only some of them are sampled: a device
+# that stays at its beacon is in a later batch too.
 _LARGE = 200
 _BETWEEN_LARGE_SECONDS = 0.05
 _MOST_DEVICES = 50_000  # remembered in each of two generations
-_GENERATION_SECONDS = 1800.0  # so that what goes on for hours is noted now and then
+_GENERATION_SECONDS = 1800.0  # afterwards a repeat is collected again
 _MOST_OUTCOMES = 32  # remembered of a device
 _GATHER_SECONDS = 0.1
 
-# What is known of a device: the outcomes at its beacons since it was last sent something.
-_Seen = set[tuple[int, Reason, Counts, int]]
+# The outcomes of a device at its beacons since the last campaign that was sent to it.
+_SeenOutcomes = set[tuple[int, Reason, Counts, int]]
 
 
 class DecisionNotes:
-    """Notes decisions and, while `run` runs, writes them to `store`. `clock` in epoch seconds."""
+    """Collects decisions; `run` writes them to `store`. `clock` in epoch seconds."""
 
     name = "decision notes"
 
@@ -51,15 +51,15 @@ class DecisionNotes:
         self._store = store
         self._errors = metrics.redis_errors
         self._clock = clock
-        # Of each device what its last decision was: all that a device that stays costs. (Not the
-        # decision, which would keep the campaigns of a beacon as they were for half an hour.)
+        # The outcomes of each device's last decision, to recognise a repeat. (Not the decision
+        # itself, which would keep old versions of campaigns in memory for half an hour.)
         self._last: dict[str, CampaignOutcomes] = {}
-        self._young: dict[str, _Seen] = {}
-        self._old: dict[str, _Seen] = {}
+        self._young: dict[str, _SeenOutcomes] = {}
+        self._old: dict[str, _SeenOutcomes] = {}
         self._young_since = float("-inf")
-        self._looked_at = float("-inf")
+        self._sampled_at = float("-inf")
         self._second = 0
-        self._left = _MOST_A_SECOND
+        self._budget = _MOST_A_SECOND
         self._to_write: list[DeviceDecision] = []
         self._arrived = asyncio.Event()
 
@@ -69,28 +69,28 @@ class DecisionNotes:
         decisions: Sequence[Decision],
         beacons: Mapping[BeaconKey, IndexedBeacon | None],
     ) -> None:
-        """Detections that fire nothing, each with its decision."""
+        """Collect the decisions of detections that fire nothing."""
         now = self._begin()
         if len(detections) > _LARGE:
-            if 0 <= now - self._looked_at < _BETWEEN_LARGE_SECONDS:
+            if 0 <= now - self._sampled_at < _BETWEEN_LARGE_SECONDS:
                 return
-            self._looked_at = now
+            self._sampled_at = now
         last_of = self._last.get
         for detection, decision in zip(detections, decisions, strict=True):
-            if last_of(detection.message.device.udid) is not decision.by_campaign and self._left:
+            if last_of(detection.message.device.udid) is not decision.by_campaign and self._budget:
                 self._note(DecidedDetection(detection, beacons[detection.key], decision), now)
 
     def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
-        """Grants that hold their claim or need none, and those that were denied one."""
+        """Collect decisions of grants: `claimed` hold a claim or need none, `denied` do not."""
         now = self._begin()
-        if not self._left:
+        if not self._budget:
             return
         for decided in decided_by_claims(claimed, denied):
-            if self._left:
+            if self._budget:
                 self._note(decided, now)
 
     async def run(self) -> None:
-        """Write what is noted until cancelled, and then the rest."""
+        """Write collected decisions until cancelled, and then the rest."""
         try:
             while True:
                 await self._arrived.wait()
@@ -100,12 +100,12 @@ class DecisionNotes:
             await self._write()
 
     def _begin(self) -> float:
-        """Now; each second has its budget, and each generation its end."""
+        """The present time. Renews the budget of the second, and begins a new generation if due."""
         now = self._clock()
         if int(now) != self._second:
-            # (Nothing more while Redis leaves what is gathered waiting.)
+            # (No budget while many collected decisions still wait for Redis.)
             room = _MOST_GATHERED - len(self._to_write)
-            self._second, self._left = int(now), max(0, min(_MOST_A_SECOND, room))
+            self._second, self._budget = int(now), max(0, min(_MOST_A_SECOND, room))
         full = len(self._young) > _MOST_DEVICES
         if full or not 0 <= now - self._young_since < _GENERATION_SECONDS:
             self._old, self._young, self._young_since = self._young, {}, now
@@ -113,15 +113,14 @@ class DecisionNotes:
         return now
 
     def _note(self, decided: DecidedDetection, now: float) -> None:
-        """Gather a decision unless it repeats one. A beacon that no company has leads to no
-        company's device."""
+        """Collect a decision unless it is a repeat. (An unknown beacon has no company.)"""
         udid, beacon = decided.detection.message.device.udid, decided.beacon
         if beacon is None:
             return
         seen, decision = self._seen(udid), decided.decision
         self._last.pop(udid, None)
         if decided.held:
-            seen.clear()  # what follows is news again
+            seen.clear()  # later outcomes are no repeats
         else:
             if decided.reason not in SHARED:
                 self._last[udid] = decision.by_campaign
@@ -132,13 +131,13 @@ class DecisionNotes:
             if len(seen) >= _MOST_OUTCOMES:
                 seen.clear()
             seen.add(outcome)
-        self._left -= 1
+        self._budget -= 1
         device = DeviceKey(beacon.company_reference.id, udid)
         self._to_write.append(DeviceDecision(device, decided.record(beacon, now)))
         self._arrived.set()
 
-    def _seen(self, udid: str) -> _Seen:
-        """It stays in its generation, and is forgotten with it."""
+    def _seen(self, udid: str) -> _SeenOutcomes:
+        """The outcomes of a device, which are forgotten with their generation."""
         seen = self._young.get(udid)
         if seen is None:
             seen = self._old.get(udid)
@@ -154,5 +153,5 @@ class DecisionNotes:
         try:
             await self._store.keep(gathered)
         except (RedisError, OSError, TimeoutError):
-            # Dropped: no detection waits for what is noted of it. The outage is said by others.
+            # The decisions are dropped. Calls that the pipeline waits for log the outage.
             self._errors.inc()

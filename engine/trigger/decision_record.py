@@ -1,4 +1,4 @@
-"""What a decision comes to for people: a record of a detection, each campaign with its outcome."""
+"""Converts a decision for people: the detection, and the outcome of each campaign."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
-from rules.kept_decision import KeptDecision
 from rules.model import Reason
 from rules.outcome import Decision
+from rules.stored_decision import StoredDecision
 
-# What became of a detection before any campaign was looked at: beacons share these decisions.
+# The reasons of decisions that check no campaign; beacons share such decisions.
 SHARED = frozenset(
     {
         Reason.UNKNOWN_BEACON,
@@ -28,15 +28,16 @@ _MOST_CAMPAIGNS = 50  # in one record
 
 
 class DecisionWatcher(Protocol):
-    """Receives the outcome of each detection, a batch at a time, and neither waits nor raises.
+    """Receives the outcomes of detections, a batch at a time.
 
-    `run` is its background task, named `name`.
+    Its methods neither wait nor raise, because the pipeline calls them. `run` is its background
+    task, named `name`.
     """
 
     name: str
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
 
     def note_refused(
         self,
@@ -44,15 +45,18 @@ class DecisionWatcher(Protocol):
         decisions: Sequence[Decision],
         beacons: Mapping[BeaconKey, IndexedBeacon | None],
     ) -> None:
-        """Detections that fire nothing, each with its decision."""
+        """Receive detections that fire nothing, each with its decision."""
 
     def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
-        """Grants that hold their claim or need none, and those that were denied one."""
+        """Receive grants: `claimed` hold a claim or need none, `denied` were denied one."""
 
 
 class DecidedDetection(NamedTuple):
-    """A detection and its decision; `beacon` is None where the index has none. Of what the decision
-    grants, the campaigns `held` have their claim, and so many were `denied` one."""
+    """A detection, its decision, and the claims of the campaigns that the decision grants.
+
+    `beacon` is None if the index does not have it. The campaigns `held` have their claim; `denied`
+    counts the campaigns without one.
+    """
 
     detection: DecodedDetection
     beacon: IndexedBeacon | None
@@ -62,18 +66,20 @@ class DecidedDetection(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """As the metrics count it."""
+        """The reason that the metrics count."""
         return Reason.THROTTLED if self.denied and not self.held else self.decision.reason
 
-    def record(self, beacon: IndexedBeacon, now: float) -> KeptDecision:
-        """What it comes to at its beacon; decided at `now` (epoch s)."""
+    def record(self, beacon: IndexedBeacon, now: float) -> StoredDecision:
+        """The decision as it is stored; it was made at `now` (epoch s)."""
         detection, number = self.detection, beacon.reference.id
         reason, outcomes = self.reason.value, self.outcomes()
-        return KeptDecision(detection.detected_at, now, number, detection.zone, reason, outcomes)
+        return StoredDecision(detection.detected_at, now, number, detection.zone, reason, outcomes)
 
     def outcomes(self) -> dict[str, list[int]]:
-        """Campaigns by what became of each: those that fired first, and a bounded number. None of a
-        detection that was refused before its campaigns were looked at."""
+        """A bounded number of campaign ids by reason; those that fired come first.
+
+        Empty if the detection was refused before its campaigns were checked.
+        """
         if self.beacon is None or self.reason in SHARED:
             return {}
         phase = self.beacon.target.phase_at(self.detection.detected_at)
@@ -95,7 +101,7 @@ class DecidedDetection(NamedTuple):
 def decided_by_claims(
     claimed: Iterable[Grant], denied: Iterable[Grant]
 ) -> Iterator[DecidedDetection]:
-    """The detections of grants that hold their claim, or need none, and of those denied one."""
+    """The detections of grants, each with its claimed and denied campaigns together."""
     grants = [(grant, True) for grant in claimed] + [(grant, False) for grant in denied]
     grants.sort(key=_place)
     for _, group in groupby(grants, key=_place):
@@ -108,6 +114,6 @@ def decided_by_claims(
 
 
 def _place(grant: tuple[Grant, bool]) -> tuple[int, int]:
-    """The detection's, on its partition: a record may hold several (docs/decisions/0077)."""
+    """The position of the grant's detection; a record may hold several (docs/decisions/0077)."""
     detection = grant[0].detection
     return detection.record.offset, detection.index

@@ -1,8 +1,8 @@
-"""Shows decisions as they happen to those who watch (`proximity tail`, the console).
+"""Passes decisions to watchers as they happen (`proximity tail`, the console).
 
-Once a second the trigger asks Redis who watches; while nobody does, that is all it costs. A watcher
-is written a bounded number of the decisions that fit its filter, a few times a second, with the
-number of those left out. No batch waits for it.
+The trigger reads the list of watchers from Redis once a second; without a watcher there is no other
+cost. A few times a second, each watcher gets a bounded number of the decisions that match its
+filter, and the number of those left out. The pipeline does not wait for it.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from engine.trigger.watchers import (
 )
 from rules.outcome import Decision
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _WRITE_SECONDS = 0.2
-_GONE_SECONDS = 5.0  # without a sign of life
-_MOST_SEEN = 1000  # watchers, killed ones among them
+_DEAD_SECONDS = 5.0  # without a heartbeat
+_MOST_SEEN = 1000  # watchers, including killed ones
 _COMPANY = attrgetter("company_id")
 
 _Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 
 class DecisionTail:
-    """Passes decisions on to those who watch, while `run` runs. `clock` in epoch seconds."""
+    """Passes decisions to watchers while `run` runs. `clock` in epoch seconds."""
 
     name = "decision tail"
 
@@ -61,27 +61,27 @@ class DecisionTail:
         decisions: Sequence[Decision],
         beacons: _Beacons,
     ) -> None:
-        """Detections that fire nothing, each with its decision."""
+        """Offer detections that fire nothing, each with its decision, to the watchers."""
         if not self._watchers:
             return
         now, begin = self._clock(), 0
-        # (`beacons` may be all that this process knows: only the batch's own are looked up.)
+        # (`beacons` may be the whole cache, so only the beacons of the batch are looked up.)
         companies = set(map(_COMPANY, decisions)) if self._table.somebody_looks else ()
         while begin < len(detections):
-            looking = self._table.looking_at(companies)
+            watching = self._table.looking_at(companies)
             end = len(detections)
-            if looking:
+            if watching:
                 decided = zip(detections[begin:], decisions[begin:], strict=True)
-                end = begin + _look(decided, beacons, looking, now)
-            self._table.leave_out(decisions[begin:end], looking)
-            if looking:
+                end = begin + _offer_all(decided, beacons, watching, now)
+            self._table.leave_out(decisions[begin:end], watching)
+            if watching:
                 self._table.refresh()
             begin = end
 
     def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
-        """Grants that hold their claim or need none, and those that were denied one.
+        """Offer the decisions of grants to the watchers. All grants are of one company.
 
-        They are those of a lane: of one company.
+        `claimed` hold a claim or need none, `denied` were denied one.
         """
         if not self._watchers or not (claimed or denied):
             return
@@ -92,43 +92,42 @@ class DecisionTail:
         if all(watcher.is_plain for watcher in group):
             most = max(watcher.room for watcher in group)
             claimed, denied = first_detections(claimed, denied, most)
-        now, looked_at = self._clock(), 0
+        now, offered = self._clock(), 0
         for decided in decided_by_claims(claimed, denied):
-            looked_at += 1
+            offered += 1
             for watcher in group:
                 watcher.offer(decided, now)
         for watcher in group:
-            watcher.left_out += count - looked_at
+            watcher.left_out += count - offered
         self._table.refresh()
 
     async def run(self) -> None:
-        """Ask who watches, and write to the watchers, until cancelled."""
+        """Read the list of watchers, and write to them, until cancelled."""
         clock = asyncio.get_running_loop().time
-        look_at = clock()
+        next_poll = clock()
         while True:
             try:
-                if clock() >= look_at:
-                    look_at = clock() + _LOOK_SECONDS
-                    gone = self._note_watchers(await self._store.watchers(), clock())
-                    if gone:
-                        await self._store.forget(gone)
+                if clock() >= next_poll:
+                    next_poll = clock() + _POLL_SECONDS
+                    dead = self._note_watchers(await self._store.watchers(), clock())
+                    if dead:
+                        await self._store.forget(dead)
                 await self._write()
             except (RedisError, OSError, TimeoutError):
-                # The outage is said by those whose work waits for Redis.
+                # Calls that the pipeline waits for log the outage.
                 self._errors.inc()
                 self._serve({})
-            await asyncio.sleep(_WRITE_SECONDS if self._watchers else _LOOK_SECONDS)
+            await asyncio.sleep(_WRITE_SECONDS if self._watchers else _POLL_SECONDS)
 
     def _note_watchers(self, found: Mapping[str, TailFilter], now: float) -> list[str]:
-        """Serve the first few that are alive. Returns those that have not moved for a while: they
-        were killed, and their places are others'."""
+        """Serve the first few watchers with a heartbeat. Returns the names of dead watchers."""
         seen: dict[str, Watcher] = {}
         for name, wanted in islice(found.items(), _MOST_SEEN):
             watcher = self._seen.get(name) or Watcher(wanted, now)
             if watcher.wanted != wanted:
                 watcher.wanted, watcher.beat_at = wanted, now
             seen[name] = watcher
-        alive = [name for name, each in seen.items() if now - each.beat_at < _GONE_SECONDS]
+        alive = [name for name, each in seen.items() if now - each.beat_at < _DEAD_SECONDS]
         self._seen = seen
         served = served_watchers({name: seen[name].wanted for name in alive})
         self._serve({name: seen[name] for name in served})
@@ -149,17 +148,17 @@ class DecisionTail:
             await self._store.write(to_write)
 
 
-def _look(
+def _offer_all(
     decided: Iterable[tuple[DecodedDetection, Decision]],
     beacons: _Beacons,
-    looking: Mapping[int, Sequence[Watcher]],
+    watching: Mapping[int, Sequence[Watcher]],
     now: float,
 ) -> int:
-    """Offer each to those who look, until one of them has no more room. How many were offered."""
+    """Offer detections to watchers until one of these is full. Returns how many were offered."""
     count = 0
     for detection, decision in decided:
         count += 1
-        group = looking.get(decision.company_id)
+        group = watching.get(decision.company_id)
         if group is None:
             continue
         outcome = DecidedDetection(detection, beacons[detection.key], decision)

@@ -49,7 +49,7 @@ from engine.wiring.stores import (
     refuse_old_schema,
 )
 from rules.explanation import HeldClaim
-from rules.kept_decision import KeptDecision
+from rules.stored_decision import StoredDecision
 
 log = structlog.get_logger(__name__)
 
@@ -173,7 +173,7 @@ def build_services(
         role_reports=role_state_store(settings, stores).read,
         recent_detections=partial(_recent_detections, stores, settings),
         held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),
-        forget_device=lambda company, udid: eraser.forget(DeviceKey(company, udid)),
+        forget_device=lambda company, udid: eraser.erase(DeviceKey(company, udid)),
         day_figures=build_figure_store(settings, stores.redis).read,
         max_detection_age=settings.max_detection_age,
         clock=clock,
@@ -203,7 +203,7 @@ async def _newest_claims(
     return await reader.newest(DeviceKey(company_id, udid), campaign_ids)
 
 
-async def _decisions(store: DecisionStore, company_id: int, udid: str) -> list[KeptDecision]:
+async def _decisions(store: DecisionStore, company_id: int, udid: str) -> list[StoredDecision]:
     return await store.read(DeviceKey(company_id, udid))
 
 

@@ -177,7 +177,7 @@ def _scheduler(parts: ProcessParts, caller: ServiceCaller, memory: ResultMemory)
         agent=user_agent(),
         on_try=partial(_observe_try, metrics),
         on_retry=metrics.connector_calls.labels("retried").inc,
-        may_start=lambda: memory.has_room,
+        can_start=lambda: memory.has_room,
     )
 
 
@@ -205,7 +205,7 @@ def _breakers(parts: ProcessParts) -> BreakerClient:
         local=LocalBreakers(policy),
         name=f"{socket.gethostname()}-{secrets.token_hex(8)}",
         clock=time.time,
-        may_pass=redis_may_recover,
+        is_temporary=redis_may_recover,
         on_store_error=metrics.redis_errors.inc,
     )
 

@@ -1,4 +1,4 @@
-"""Builds the objects that add up what became of detections, and those that read the sums."""
+"""Builds the objects that add up outcomes of detections, and those that read the sums."""
 
 from collections.abc import Callable
 

@@ -88,7 +88,7 @@ async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[
 
 @asynccontextmanager
 async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[BrokerProbe]:
-    """The probe with which readiness asks Kafka; closed at the end."""
+    """The probe of Kafka for readiness; closed at the end."""
     probe = BrokerProbe(settings, errors=metrics.kafka_errors)
     try:
         yield probe

@@ -21,7 +21,7 @@ Service = Callable[[], Coroutine[Any, Any, None]]
 class Role:
     """A role that is built and not started.
 
-    `consumer` ends when it is told to; each of `background`, by name, runs until it is cancelled.
+    `consumer` ends when its `stop` is set; each of `background`, by name, runs until cancelled.
     `checks`, by name, say whether the role can do its work, without waiting. `needs` names the
     servers besides Kafka and Redis that the role cannot work without (engine.wiring.server_watch).
     """
@@ -35,7 +35,7 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessParts:
-    """The objects that the roles of one process share. Without `clocks` nothing measures skew."""
+    """The objects that a process's roles share. Without `clocks`, clock skew is not measured."""
 
     settings: Settings
     stores: Stores

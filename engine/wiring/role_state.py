@@ -1,4 +1,4 @@
-"""Has each process say how its roles stand, every few seconds. Nothing waits for it."""
+"""Reports the states of a process's roles every few seconds. No other task waits for it."""
 
 import asyncio
 import secrets
@@ -14,18 +14,18 @@ from engine.wiring.role import Role
 from engine.wiring.stores import Stores
 
 _PAUSE_SECONDS = 5.0
-_TURNS = 60  # then what others left is removed
+_ROUNDS = 60  # after so many writes, reports of ended processes are removed
 
 
 def role_state_store(settings: Settings, stores: Stores) -> RoleStateStore:
-    """Where the lines are."""
+    """The store of the reports."""
     return RoleStateStore(
         redis=stores.redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
     )
 
 
 class RoleStateWriter:
-    """Writes a line about each of `roles` while `run` runs. `failing` names checks of servers."""
+    """Writes reports on `roles` while `run` runs. `failing` names failing server checks."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RoleStateWriter:
 
     async def run(self) -> None:
         """Write until cancelled. While Redis is down nothing is written."""
-        turn = 0
+        round_ = 0
         while True:
             try:
                 for role in self._roles:
@@ -55,14 +55,14 @@ class RoleStateWriter:
                         behind=role.consumer.seconds_behind(time.time()),
                         waits_for=self._waits_for(role),
                     )
-                if turn % _TURNS == 0:
+                if round_ % _ROUNDS == 0:
                     await self._store.forget_old()
             except (RedisError, OSError, TimeoutError):
                 self._errors.inc()
-            turn += 1
+            round_ += 1
             await asyncio.sleep(self._pause)
 
     def _waits_for(self, role: Role) -> list[str]:
         needed = {"kafka", "redis", *role.needs}
-        own = [name for name, holds in role.checks.items() if not holds()]
-        return [*(name for name in self._failing() if name in needed), *own]
+        failing_checks = [name for name, holds in role.checks.items() if not holds()]
+        return [*(name for name in self._failing() if name in needed), *failing_checks]

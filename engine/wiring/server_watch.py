@@ -18,8 +18,8 @@ from engine.process.settings import Settings
 from engine.redis.inspection import RedisInspection, redis_time
 from engine.wiring.stores import Stores
 
-_ASK_SECONDS = 5.0
-_LOOK_SECONDS = 10.0
+_PROBE_INTERVAL = 5.0
+_INSPECTION_INTERVAL = 10.0
 _DEADLINE = 2.0
 _PROBE_SECONDS = 60
 _TAGS = 64  # the hash tags of the claims, which include those of the index
@@ -30,7 +30,7 @@ def server_checks(
 ) -> Mapping[str, Check]:
     """The checks by the names that /readyz shows: kafka, redis, redis_writes and sql."""
 
-    async def ask_redis_to_write() -> None:
+    async def write_to_redis() -> None:
         # Each node that holds claims, because a single node may be full, or a replica by now.
         tags = range(_TAGS) if isinstance(stores.redis, RedisCluster) else range(1)
         pipeline = stores.redis.pipeline(transaction=False)
@@ -38,8 +38,8 @@ def server_checks(
             pipeline.set(f"{settings.redis_prefix}probe:{{{tag}}}", b"", ex=_PROBE_SECONDS)
         await pipeline.execute()
 
-    redis = ServerProbe(stores.redis_answers, what=PROBE, errors=metrics.redis_errors)
-    writes = ServerProbe(ask_redis_to_write, what="write", errors=metrics.redis_errors)
+    redis = ServerProbe(stores.redis_answers, operation=PROBE, errors=metrics.redis_errors)
+    writes = ServerProbe(write_to_redis, operation="write", errors=metrics.redis_errors)
     return {
         "kafka": probe.answers,
         "redis": redis.answers,
@@ -51,11 +51,11 @@ def server_checks(
 def sql_probe(stores: Stores, metrics: Metrics) -> ServerProbe:
     """Whether SQL answers."""
 
-    async def ask() -> None:
+    async def query_sql() -> None:
         async with stores.database.autocommit() as session:
             await session.execute(text("SELECT 1"))
 
-    return ServerProbe(ask, what=PROBE, errors=metrics.sql_errors)
+    return ServerProbe(query_sql, operation=PROBE, errors=metrics.sql_errors)
 
 
 def clock_skew(settings: Settings, stores: Stores, metrics: Metrics) -> ClockSkew:
@@ -95,18 +95,18 @@ class ServerWatch:
     async def run(self) -> None:
         """Run until cancelled."""
         await asyncio.gather(
-            _every(_ASK_SECONDS, self._ask),
-            _every(_LOOK_SECONDS, self._look),
+            _every(_PROBE_INTERVAL, self._run_probes),
+            _every(_INSPECTION_INTERVAL, self._inspect),
         )
 
-    async def _ask(self) -> None:
+    async def _run_probes(self) -> None:
         answers = await asyncio.gather(*(probe() for probe in self._probes.values()))
         probed = zip(self._probes, answers, strict=True)
         self.failing = [name for name, has_answered in probed if not has_answered]
 
-    async def _look(self) -> None:
-        looks = [self._inspection.look, *map(self._measure, self._clocks.servers)]
-        await asyncio.gather(*(_unless_away(look) for look in looks))
+    async def _inspect(self) -> None:
+        inspections = [self._inspection.inspect, *map(self._measure, self._clocks.servers)]
+        await asyncio.gather(*(_ignore_outage(inspect) for inspect in inspections))
 
     def _measure(self, server: str) -> Callable[[], Awaitable[None]]:
         return lambda: self._clocks.measure(server)
@@ -118,7 +118,7 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(seconds)
 
 
-async def _unless_away(look: Callable[[], Awaitable[None]]) -> None:
+async def _ignore_outage(inspect: Callable[[], Awaitable[None]]) -> None:
     # The probes log an outage. A server that forbids INFO or TIME is not inspected.
     with suppress(RedisError, SQLAlchemyError, OSError, TimeoutError):
-        await look()
+        await inspect()

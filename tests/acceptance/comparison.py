@@ -39,7 +39,7 @@ def assert_equal(
 
 
 async def assert_dead_letters(expected: Expected, topics: TopicSet) -> None:
-    """Each malformed record once, byte for byte, with its story; nothing else."""
+    """Each malformed record once, byte for byte, with its headers; nothing else."""
     letters = await topics.read("dead-letters")
     found: Counter[tuple[int, int]] = Counter()
     for letter in letters:

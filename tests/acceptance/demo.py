@@ -26,16 +26,16 @@ def start(*arguments: str) -> "subprocess.Popen[str]":
 
 @contextmanager
 def serving() -> "Iterator[tuple[subprocess.Popen[str], str]]":
-    """The demo that goes on, and what it said up to its last line before."""
+    """A demo that keeps running, and its output up to the line before the notifications."""
     process = start("--serve", "--seconds", "4")
     try:
         assert process.stdout is not None
-        said = ""
+        printed = ""
         for line in process.stdout:
-            said += line
+            printed += line
             if line.startswith("Notifications as they come:"):
                 break
-        yield process, said
+        yield process, printed
     finally:
         process.send_signal(signal.SIGINT)
         output, error = process.communicate(timeout=60)

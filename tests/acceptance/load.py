@@ -1,4 +1,4 @@
-"""A steady stream of detections beside a test, until it says enough."""
+"""A steady stream of detections during a test."""
 
 import asyncio
 import random

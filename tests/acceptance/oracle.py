@@ -1,7 +1,7 @@
 """Computes the expected messages by brute force, from the contract and the generator's intent.
 
 It shares nothing with the engine: it walks each partition of detections by offset, keeps every
-claim ever granted, and asks the schedule oracle. It uses only records of `rules.model`.
+claim ever granted, and uses the schedule oracle. It uses only records of `rules.model`.
 """
 
 import math
@@ -32,7 +32,7 @@ REACH = {
 
 @dataclass
 class Expected:
-    """All that must be on the topics and in the metrics; messages by id."""
+    """The expected content of topics and metrics; messages by id."""
 
     notifications: dict[str, dict[str, Any]] = field(default_factory=dict)
     connector_calls: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Expected:
 
 
 class Oracle:
-    """`now` (epoch s) is any moment of the run: times keep clear of the bounds of age."""
+    """`now` (epoch s) is any time of the run, because no detection is near a bound of age."""
 
     def __init__(self, world: World, cases: list[Case], now: float) -> None:
         self._beacons = {plan.triple: plan for plan in world.beacons}
@@ -169,5 +169,5 @@ def _common(
 
 
 def written(t: float) -> str:
-    """An instant as the engine writes it."""
+    """A timestamp in the form of the engine."""
     return datetime.fromtimestamp(math.floor(t), UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")

@@ -1,4 +1,4 @@
-"""Detections by a new device each, which show what fires at a beacon, and since when."""
+"""Publishes detections of new devices, to observe which campaigns fire at a beacon, and when."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ _TICK = 0.05
 
 
 class Probe:
-    """Publishes detections; `fired` tells which campaigns answered which of them."""
+    """Publishes detections; `fired` has the campaigns that each of them fired."""
 
     def __init__(self, topics: TopicSet) -> None:
         self._topics = topics
@@ -41,7 +41,7 @@ class Probe:
 
     @asynccontextmanager
     async def ticking(self, triples: Iterable[Triple]) -> AsyncIterator[None]:
-        """Within the context, a detection of each of the beacons every 50 ms."""
+        """Publish a detection of each beacon every 50 ms within the context."""
         task = asyncio.create_task(self._tick(list(triples)))
         try:
             yield

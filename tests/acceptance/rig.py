@@ -50,7 +50,7 @@ class Command:
 
     @property
     def output(self) -> str:
-        """What it printed."""
+        """The output of the process."""
         return self.log.read_text(errors="replace")
 
     async def get(self, path: str, port: int | None = None) -> tuple[int, str]:
@@ -58,37 +58,37 @@ class Command:
         return await asyncio.to_thread(_get, f"http://127.0.0.1:{port or self.port}{path}")
 
     async def is_ready(self, port: int | None = None) -> bool:
-        """Whether /readyz says so. Raises AssertionError when the process has ended."""
+        """Whether /readyz answers 200. Raises AssertionError when the process has ended."""
         assert self.process.poll() is None, f"ended by itself:\n{self.output}"
         status, _ = await self.get("/readyz", port)
         return status == 200
 
     async def checks(self) -> dict[str, bool]:
-        """What /readyz names; empty when nothing answers."""
+        """The checks of /readyz; empty without an answer."""
         _, body = await self.get("/readyz")
         return dict(json.loads(body)["checks"]) if body else {}
 
     async def until_ready(self) -> None:
-        """Wait until it can do its work."""
+        """Wait until the process is ready."""
         await eventually(self.is_ready, deadline=READY_DEADLINE, what=f"ready, see {self.log}")
 
     async def metrics(self) -> "Samples":
-        """Its metrics as they are now."""
+        """The present metrics."""
         _, body = await self.get("/metrics")
         return Samples(body)
 
     async def ended(self, deadline: float = STOP_DEADLINE) -> int:
-        """Wait for its end; the exit status."""
+        """Wait for the end. Returns the exit status."""
         return await asyncio.to_thread(self.process.wait, deadline)
 
     async def stop(self, deadline: float = STOP_DEADLINE) -> None:
-        """SIGTERM; it must end well."""
+        """Send SIGTERM; the exit status must be 0."""
         self.process.send_signal(signal.SIGTERM)
         status = await self.ended(deadline)
         assert status == 0, f"exit status {status}:\n{self.output}"
 
     def kill(self) -> None:
-        """SIGKILL. Safe to call twice."""
+        """Send SIGKILL. Safe to call twice."""
         self.process.kill()
         self.process.wait(10)
 
@@ -128,7 +128,7 @@ class Samples:
 
 
 class Rig:
-    """Starts commands that share servers, topics and prefixes, and ends what is left of them."""
+    """Starts commands that share servers, topics and prefixes, and kills those that still run."""
 
     def __init__(
         self, directory: Path, environment: Mapping[str, str], sources: Path | None = None
@@ -154,7 +154,7 @@ class Rig:
         return self.start("run", "--role", "recorder", **settings)
 
     def close(self) -> None:
-        """Kill what still runs."""
+        """Kill all running processes."""
         for command in self._started:
             command.kill()
 

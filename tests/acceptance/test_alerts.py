@@ -1,4 +1,4 @@
-"""Alerts fire on a real Prometheus when their cause occurs, and end when it is mended.
+"""Alerts fire on a real Prometheus when their cause occurs, and end when it is repaired.
 
 The rules are the product's, with every duration a twelfth. With PROXIMITY_TEST_FULL=1.
 """
@@ -49,7 +49,7 @@ def watching(*commands: Command) -> Iterator[PrometheusServer]:
 
 
 async def until_firing(server: PrometheusServer, *names: str) -> None:
-    """Wait for the alerts, and say how long it took."""
+    """Wait for the alerts, and print how long it took."""
     begin = time.monotonic()
     try:
         await eventually(lambda: server.firing() >= set(names), deadline=WAIT)

@@ -22,7 +22,7 @@ NEW_MINOR = 5000
 
 @dataclass
 class Edit:
-    """What was edited, when its commit was done, and what must be seen `WITHIN` a second."""
+    """An edit, the time of its commit, and the effect that must be visible `WITHIN` a second."""
 
     arguments: tuple[object, ...]
     triple: Triple
@@ -60,7 +60,7 @@ def _is_past(moment: float) -> bool:
 
 
 @pytest.mark.timeout(120)
-async def test_an_edit_comes_through_within_a_second(
+async def test_an_edit_takes_effect_within_a_second(
     rig: Rig, topics: TopicSet, redis_url: str, database_url: str
 ) -> None:
     world = small_world(beacons=4)

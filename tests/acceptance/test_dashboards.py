@@ -1,4 +1,4 @@
-"""Every query of every dashboard has an answer of a real Prometheus, over a run of all of it.
+"""Every query of every dashboard has data in a real Prometheus, during a run of the product.
 
 All roles in two workers on one port, the interface, a customer's service, records that cannot be
 read. With PROXIMITY_TEST_FULL=1.
@@ -80,23 +80,23 @@ async def test_every_query_has_an_answer(
 
 @asynccontextmanager
 async def _traffic(devices: Devices, interface: str) -> AsyncIterator[None]:
-    """New devices all the time, of which some calls fail, and requests to the interface."""
+    """Constant load: new devices, some failing calls, and requests to the interface."""
     async with serving(reply(), port=SERVICE_PORT) as service, httpx.AsyncClient() as client:
         enough = asyncio.Event()
 
-        async def go_on() -> None:
+        async def proceed() -> None:
             for number in count():
                 if enough.is_set():
                     return
                 service.answer = hanging_up if number % 4 == 0 else reply()
-                await devices.hear(*(f"device {number} {n}" for n in range(10)))
+                await devices.detect(*(f"device {number} {n}" for n in range(10)))
                 await devices.open_application(f"device {number} 0")
                 await devices.send_junk(f"junk {number}")
                 await client.get(f"{interface}/v2/profile")
                 await client.get(f"{interface}/openapi.json")
                 await asyncio.sleep(0.2)  # the pace of the traffic
 
-        task = asyncio.create_task(go_on())
+        task = asyncio.create_task(proceed())
         try:
             yield
         finally:

@@ -17,13 +17,13 @@ def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
     assert (process.returncode, error) == (0, "")
     assert "25,419 real readings, taken by 6 phones" in output
     counts = dict(re.findall(r"^ *([\d,]+)  (\S.*?)  ", output, re.MULTILINE)[::-1])
-    heard = re.search(r"What was detected\n(.*?)\n\n", output, re.DOTALL)
-    assert heard is not None
-    numbers = re.findall(r"^ *([\d,]+)", heard[1], re.MULTILINE)
+    received = re.search(r"What was detected\n(.*?)\n\n", output, re.DOTALL)
+    assert received is not None
+    numbers = re.findall(r"^ *([\d,]+)", received[1], re.MULTILINE)
     assert sum(int(number.replace(",", "")) for number in numbers) == 25_419
     assert counts
     for reason in ("throttled", "too_far", "no_campaign", "inactive_beacon", "wrong_weekday"):
-        assert re.search(rf"^ *[\d,]+  {reason} ", heard[1], re.MULTILINE), reason
+        assert re.search(rf"^ *[\d,]+  {reason} ", received[1], re.MULTILINE), reason
     assert re.search(r"^ +6  Welcome +template, to 6 phones", output, re.MULTILINE)
     for silent, why in {
         "Film season": "it ended on",
@@ -39,15 +39,17 @@ def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
         assert re.search(rf"^ +[1-9]\d*  \S.* {form}, to \d phones?", output, re.MULTILINE), form
     example = output[output.index("{\n") : output.index("\n}\n") + 2]
     notification = json.loads(example)
-    # The connector role has asked the customer's service, and this is what came back.
+    # The connector role has called the customer's service, and this is its reply.
     assert notification["campaign"]["name"] == "Your loans"
     assert "due tomorrow" in notification["html"]
-    told = re.search(r"SQL has counted ([\d,]+) detections of active .* and (\d+) notif", output)
-    assert told is not None
-    silent_ones = re.search(r"^ +([\d,]+)  inactive_beacon", heard[1], re.MULTILINE)
+    counted_line = re.search(
+        r"SQL has counted ([\d,]+) detections of active .* and (\d+) notif", output
+    )
+    assert counted_line is not None
+    silent_ones = re.search(r"^ +([\d,]+)  inactive_beacon", received[1], re.MULTILINE)
     assert silent_ones is not None
-    assert number(told[1]) == 25_419 - number(silent_ones[1])
-    assert f"{told[2]} notifications, " in output
+    assert number(counted_line[1]) == 25_419 - number(silent_ones[1])
+    assert f"{counted_line[2]} notifications, " in output
     assert "What next:" in output
 
 

@@ -41,15 +41,15 @@ async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
         _, metrics = await engine.get("/metrics")
         assert "\nprocess_resident_memory_bytes " in metrics
         await engine.stop()
-        say_what_they_did(engine.output, bootstrap)
+        assert_output(engine.output, bootstrap)
     finally:
         rig.close()
 
 
-def say_what_they_did(output: str, bootstrap: str) -> None:
+def assert_output(output: str, bootstrap: str) -> None:
     lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    told = {line["event"]: line for line in lines}
-    starting, started, stopped = (told[event] for event in ("starting", "started", "stopped"))
+    events = {line["event"]: line for line in lines}
+    starting, started, stopped = (events[event] for event in ("starting", "started", "stopped"))
     assert starting["version"]
     assert starting["roles"] == "trigger,connector,recorder"
     assert starting["kafka"] == bootstrap
@@ -90,16 +90,18 @@ async def _is_closed(port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("--workers", "2", "--embedded"), "--embedded runs one worker"),
         (("--write-env", "x"), "goes with --embedded"),
     ],
 )
-def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: str) -> None:
+def test_options_that_contradict_each_other_are_refused(
+    arguments: tuple[str, ...], expected: str
+) -> None:
     command = [sys.executable, "-m", "engine.cli", "run", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 2
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""

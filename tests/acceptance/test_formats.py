@@ -34,7 +34,7 @@ GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 
 
 class Plan:
-    """A venue with two beacons and a campaign at both, and what is heard of them."""
+    """A venue with two beacons and a campaign at both, and reports about them."""
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC).replace(microsecond=0)
@@ -45,11 +45,11 @@ class Plan:
         self.beacons = [plan.record for plan in plans]
 
     def report(self) -> bytes:
-        """A Minew gateway's, which has heard one beacon twice, the other, and a stranger's."""
+        """A Minew gateway's report: one beacon twice, the other once, and an unknown beacon."""
         at = self.now.isoformat().replace("+00:00", "Z")
         gateway = {"timestamp": at, "type": "Gateway", "mac": "AC23"}
         stranger = {"timestamp": at, "type": "Unknown", "mac": "1918", "rssi": -70}
-        heard = [
+        received = [
             {
                 "timestamp": at,
                 "type": "iBeacon",
@@ -62,10 +62,10 @@ class Plan:
             }
             for beacon in (*self.beacons, self.beacons[0])
         ]
-        return json.dumps([gateway, *heard, stranger]).encode()
+        return json.dumps([gateway, *received, stranger]).encode()
 
     def batch(self) -> bytes:
-        """CloudEvents of a phone that has heard both beacons, the second one in base64."""
+        """CloudEvents of a phone that received both beacons, the second one in base64."""
         event = {"specversion": "1.0", "id": "1", "source": "/hall", "type": "t"}
         second = json.dumps(self.detection("phone", self.beacons[1])).encode()
         data: list[dict[str, Any]] = [
@@ -75,7 +75,7 @@ class Plan:
         return json.dumps([event | each for each in data]).encode()
 
     def detection(self, udid: str, beacon: Any = None) -> dict[str, Any]:
-        """Of the first beacon, or another, by a phone."""
+        """A detection of the first beacon, or of another one, by a phone."""
         beacon = beacon or self.beacons[0]
         triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
         return triple | {"rssi": -50, "device": {"udid": udid}}
@@ -108,7 +108,7 @@ def sent_by_replay(path: Path) -> list[tuple[str, str]]:
 
 
 async def ended(command: Command) -> str:
-    """What a command printed that ended well."""
+    """The output of a command, whose exit status must be 0."""
     status = await command.ended()
     assert status == 0, command.output
     return command.output
@@ -152,12 +152,12 @@ async def test_three_formats_from_end_to_end(
             return await counters(sqlite_url) == expected
 
         await eventually(recorded, deadline=45, what=f"{expected} are recorded, see {engine.log}")
-        told = await ended(rig.start("verify"))
-        assert "(1 of them malformed)" in told
-        assert "no differences" in told
+        printed = await ended(rig.start("verify"))
+        assert "(1 of them malformed)" in printed
+        assert "no differences" in printed
         written = tmp_path / "sent.csv"
-        told = await ended(rig.start("replay", "--sends", str(written)))
-        assert "replayed 9 detections" in told
+        printed = await ended(rig.start("replay", "--sends", str(written)))
+        assert "replayed 9 detections" in printed
 
         async def left(topic: str) -> list[Any]:
             reader = TopicSet(kafka_bootstrap, "", "none", PARTITIONS)

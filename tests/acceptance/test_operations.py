@@ -1,4 +1,4 @@
-"""What docs/operations.md tells people to do, done: a restore, new keys, a Kafka that is lost.
+"""The procedures of docs/operations.md: a restore, new keys, a lost Kafka.
 
 With PROXIMITY_TEST_FULL=1. What happens when Redis is lost is in test_redis_flush.py.
 """
@@ -19,8 +19,8 @@ from tests.acceptance.api.process import ApiProcess
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.upgrade import sql_state
+from tests.acceptance.upgrade.results import counted, is_exact
 from tests.acceptance.upgrade.scene import CATALOG, SECRET_KEY, SERVICE_PORT, Devices, reply
-from tests.acceptance.upgrade.seen import counted, is_exact
 from tests.servers.http_service import serving
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import drop_database, execute
@@ -37,7 +37,7 @@ EMAIL, PASSWORD = "owner@shop.example", "change-me-please"
 
 
 async def ended(command: Command) -> str:
-    """What a command printed that ended well."""
+    """The output of a command, whose exit status must be 0."""
     assert await command.ended() == 0, command.output
     return command.output
 
@@ -56,7 +56,7 @@ async def prepared(rig: Rig, topics: TopicSet, redis_url: str, database_url: str
 
 
 async def until_both(topics: TopicSet, *udids: str) -> None:
-    """Each of these devices, and nobody else, has got both campaigns, once."""
+    """Exactly these devices have received both campaigns, once each."""
 
     async def each_has() -> bool:
         return await counted(topics) == Counter(dict.fromkeys(udids, 2))
@@ -83,17 +83,17 @@ async def test_sql_is_restored_to_an_earlier_moment(
         recorder = rig.recorder()
         for command in (*others, recorder):
             await command.until_ready()
-        await devices.hear("a", "b")
+        await devices.detect("a", "b")
         await until_both(topics, "a", "b")
         await until_exact(rig)
         backup = await asyncio.to_thread(sql_state.dump, postgres_url)
-        await devices.hear("c")
+        await devices.detect("c")
         await until_both(topics, "a", "b", "c")
         await until_exact(rig)
 
         await recorder.stop()
         await asyncio.to_thread(_restore, backup, postgres_url)
-        await devices.hear("d")
+        await devices.detect("d")
         await until_both(topics, "a", "b", "c", "d")
         recorder = rig.recorder()
         await recorder.until_ready()
@@ -104,7 +104,7 @@ async def test_sql_is_restored_to_an_earlier_moment(
 
 
 def _restore(backup: str, url: str) -> None:
-    """Into the place of a database that others are connected to, and connect to again."""
+    """Restore over a database to which other processes are connected."""
     admin, _, name = url.rpartition("/")
     drop_database(f"{admin}/postgres", url)
     execute(f"{admin}/postgres", f'CREATE DATABASE "{name}"')
@@ -124,7 +124,7 @@ async def test_a_new_secret_key_without_a_failed_call(
     async with serving(reply(), port=SERVICE_PORT) as service:
         engine, interface = rig.start("run"), ApiProcess(rig)
         await engine.until_ready()
-        await devices.hear("a")
+        await devices.detect("a")
         await until_both(topics, "a")
         # The roles first: what the interface encrypts with the new key they can read.
         both = {"SECRET_KEY": f"{NEW_KEY},{SECRET_KEY}"}
@@ -135,16 +135,16 @@ async def test_a_new_secret_key_without_a_failed_call(
         await interface.command.stop()
         interface = await ApiProcess(rig, **both).until_ready()
         await _rename_connector(interface)
-        await devices.hear("b")
+        await devices.detect("b")
         await until_both(topics, "a", "b")
         assert "0 connectors" not in await ended(rig.start("connector", "rekey", **both))
         await eventually(lambda: _is_indexed(rig), deadline=DEADLINE)
         await engine.stop()
         engine = rig.start("run", SECRET_KEY=NEW_KEY)
         await engine.until_ready()
-        await devices.hear("c")
+        await devices.detect("c")
         await until_both(topics, "a", "b", "c")
-        assert all(heard.headers["x-token"] == "t" for heard in service.heard)
+        assert all(received.headers["x-token"] == "t" for received in service.received)
         await engine.stop()
         await interface.command.stop()
     assert "no dead letters" in await ended(rig.start("dead-letters", "list"))
@@ -177,7 +177,7 @@ async def _is_indexed(rig: Rig) -> bool:
         await database.close()
 
 
-async def test_a_whole_kafka_is_lost(
+async def test_all_of_kafka_is_lost(
     rig: Rig, own_kafka: KafkaServer, topic_prefix: str, redis_url: str, postgres_url: str
 ) -> None:
     place = own_kafka.bootstrap_servers
@@ -188,14 +188,14 @@ async def test_a_whole_kafka_is_lost(
     async with serving(reply(), port=SERVICE_PORT):
         engine = rig.start("run")
         await engine.until_ready()
-        await devices.hear("a")
+        await devices.detect("a")
         await until_both(topics, "a")
         await until_exact(rig)
         await engine.stop()
-        await asyncio.to_thread(_made_anew, own_kafka)
+        await asyncio.to_thread(_recreated, own_kafka)
         engine = rig.start("run")
         await engine.until_ready()
-        await devices.hear("a", "b")  # one that has both, whose claims are in Redis
+        await devices.detect("a", "b")  # one that has both, whose claims are in Redis
         await until_both(topics, "b")
         await until_exact(rig)
         verify = await ended(rig.start("verify"))
@@ -203,7 +203,7 @@ async def test_a_whole_kafka_is_lost(
     assert await figures(postgres_url) == {"a": (2, 2), "b": (1, 2)}, verify
 
 
-def _made_anew(kafka: KafkaServer) -> None:
+def _recreated(kafka: KafkaServer) -> None:
     kafka.kill()
     shutil.rmtree(Path(kafka.directory) / "data")
     kafka.prepare()
@@ -230,7 +230,7 @@ async def test_a_redis_user_of_its_own(
     own_redis: RedisServer,
     sqlite_url: str,
 ) -> None:
-    """With the rights that the document names, and no more."""
+    """With exactly the rights that the document names."""
     with own_redis.connect() as client:
         rights = f"on >hushhush ~{topic_prefix}* +@all -@admin -@dangerous +info"
         client.execute_command("ACL", "SETUSER", "proximity", *rights.split())
@@ -241,7 +241,7 @@ async def test_a_redis_user_of_its_own(
         engine, interface = rig.start("run"), ApiProcess(rig)
         await engine.until_ready()
         await interface.until_ready()
-        await Devices(kafka_bootstrap, topic_prefix).hear("a")
+        await Devices(kafka_bootstrap, topic_prefix).detect("a")
         await until_both(topics, "a")
         await _rename_connector(interface)
         await until_exact(rig)

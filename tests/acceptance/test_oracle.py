@@ -26,7 +26,7 @@ LONGEST_RUN = 150.0
 
 
 def detections(traffic: Traffic, dice: random.Random, begin: float) -> Iterator[Message]:
-    """Mostly fresh ones whose time moves on, with some disorder."""
+    """Mostly fresh detections in order of time, with some disorder."""
     first, last = FRESH
     for number in range(COUNT):
         what = dice.random()
@@ -49,7 +49,7 @@ def _in_ms(t: float, dice: random.Random) -> int:
 
 
 @pytest.mark.timeout(240)
-async def test_what_comes_out_is_what_the_oracle_says(
+async def test_the_output_equals_the_oracles(
     rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
 ) -> None:
     dice = random.Random(SEED)
@@ -89,7 +89,7 @@ async def _all_decided(trigger: Command) -> bool:
 
 
 def assert_interesting(expected: Expected, world: World) -> None:
-    """The run would prove little if a kind of outcome were missing from it."""
+    """Every kind of outcome must occur in the run."""
     assert len(expected.detections) == 16
     assert set(expected.decisions) == set(expected.detections)
     assert set(expected.formats) == {"template", "url", "html"}

@@ -1,4 +1,4 @@
-"""Redis and Kafka go away for a while under load: the trigger waits, and loses nothing."""
+"""Redis and Kafka are down for a while under load: the trigger waits, and loses nothing."""
 
 import asyncio
 import os
@@ -23,13 +23,13 @@ KINDS = ["own_redis", *(["own_redis_cluster"] if "PROXIMITY_TEST_FULL" in os.env
 
 @pytest.fixture(params=KINDS)
 def going(request: pytest.FixtureRequest) -> RedisServer:
-    """A Redis of the test's own: a single one, or all there is of a cluster."""
+    """A Redis of the test's own: a single server, or a cluster."""
     server: RedisServer = request.getfixturevalue(request.param)
     return server
 
 
 @pytest.mark.timeout(90)
-async def test_redis_away_for_a_while(
+async def test_redis_down_for_a_while(
     rig: Rig, topics: TopicSet, going: RedisServer, sqlite_url: str
 ) -> None:
     world = small_world()
@@ -56,7 +56,7 @@ async def _is_without_redis(trigger: Command) -> bool:
 
 
 @pytest.mark.timeout(120)
-async def test_kafka_away_for_a_while(
+async def test_kafka_down_for_a_while(
     rig: Rig,
     own_kafka: KafkaServer,
     redis_url: str,

@@ -20,7 +20,7 @@ DAY = 86_400
 
 
 def always_expected(expected: Expected, world: World) -> set[str]:
-    """Ids of what no lost claim can take away: uncapped campaigns, and the first of a long cap."""
+    """Ids that do not depend on lost claims: uncapped campaigns, and the first of a long cap."""
     steady = {c.record.id for b in world.beacons for c in b.campaigns if c.record.delay in (0, DAY)}
     return {number for number, m in expected.notifications.items() if m["campaign"]["id"] in steady}
 
@@ -32,7 +32,7 @@ async def assert_nothing_unknown(trigger: Command) -> None:
 
 
 @pytest.mark.timeout(120)
-async def test_the_index_comes_back_by_itself(
+async def test_the_index_is_rebuilt_automatically(
     rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
 ) -> None:
     world = small_world()
@@ -63,7 +63,7 @@ async def test_the_index_comes_back_by_itself(
 
 
 @pytest.mark.timeout(120)
-async def test_while_sql_is_away_detections_wait(
+async def test_while_sql_is_down_detections_wait(
     rig: Rig, topics: TopicSet, redis_url: str, own_postgres: PostgresServer
 ) -> None:
     url = create_database(own_postgres.admin_url)

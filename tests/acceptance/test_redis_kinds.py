@@ -37,7 +37,7 @@ pytestmark = [
 
 @pytest.fixture(params=["sentinel", "cluster"])
 def with_replica(request: pytest.FixtureRequest) -> Iterator[tuple[str, RedisServer]]:
-    """A URL, and the primary whose replica is promoted when it is killed."""
+    """A URL, and the primary to kill, whose replica is promoted."""
     if request.param == "sentinel":
         with sentinel_and_two() as (sentinel, primary, _):
             yield f"redis+sentinel://127.0.0.1:{sentinel.port}/{SERVICE}", primary
@@ -47,7 +47,7 @@ def with_replica(request: pytest.FixtureRequest) -> Iterator[tuple[str, RedisSer
             yield f"redis+cluster://127.0.0.1:{places.port}", nodes[0]
 
 
-async def test_the_primary_dies_under_load(
+async def test_the_primary_ends_under_load(
     rig: Rig, topics: TopicSet, sqlite_url: str, with_replica: tuple[str, RedisServer]
 ) -> None:
     url, primary = with_replica

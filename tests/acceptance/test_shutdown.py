@@ -1,4 +1,4 @@
-"""The ends of a process: by a signal under load, by two, with workers, by too many dead letters."""
+"""Process shutdown: by a signal under load, by two, with workers, by too many dead letters."""
 
 import asyncio
 import json
@@ -38,17 +38,17 @@ async def decided(trigger: Command, more_than: int) -> bool:
 
 
 async def handled(topics: TopicSet) -> list[Record]:
-    """The detections in front of the committed offsets."""
+    """The detections before the committed offsets."""
     committed = await topics.committed()
     records = await topics.read("detections")
     return [record for record in records if record.offset < committed[record.partition]]
 
 
 @pytest.mark.timeout(120)
-async def test_told_to_stop_under_load(
+async def test_stopped_under_load(
     rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
 ) -> None:
-    """Each time, exactly what is committed has been handled; in the end, everything, once."""
+    """After each stop, exactly the committed detections were handled; in the end all, once each."""
     begin = time.time()
     settings = {
         "REDIS_URL": redis_url,
@@ -60,9 +60,9 @@ async def test_told_to_stop_under_load(
         for _ in range(2):
             trigger = rig.trigger(**settings)
             await eventually(partial(decided, trigger, 1000))
-            told_at = time.monotonic()
+            stopped_at = time.monotonic()
             await trigger.stop()
-            assert time.monotonic() - told_at < DRAIN
+            assert time.monotonic() - stopped_at < DRAIN
             expected = Oracle(world, traffic.cases, begin).walk(await handled(topics))
             assert_equal(expected.notifications, await topics.read("notifications"), repeats=False)
     last = rig.trigger(**settings)
@@ -74,7 +74,7 @@ async def test_told_to_stop_under_load(
 
 
 @pytest.mark.timeout(60)
-async def test_told_to_stop_before_it_has_begun(
+async def test_stopped_before_it_has_started(
     rig: Rig, world: World, redis_url: str, sqlite_url: str
 ) -> None:
     trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=sqlite_url)
@@ -88,10 +88,10 @@ async def _answers(trigger: Command) -> bool:
 
 
 @pytest.mark.timeout(90)
-async def test_what_cannot_be_finished_is_left_and_done_by_the_next(
+async def test_an_abandoned_batch_is_processed_by_the_next_trigger(
     rig: Rig, topics: TopicSet, world: World, own_redis: RedisServer, sqlite_url: str
 ) -> None:
-    """Redis is away, so the batch in hand never ends: it is given up after the drain timeout."""
+    """Redis is down, so the batch in flight never ends: it is abandoned after the drain timeout."""
     begin = time.time()
     settings = {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url, "DRAIN_TIMEOUT": "1"}
     trigger = rig.trigger(**settings)
@@ -108,7 +108,7 @@ async def test_what_cannot_be_finished_is_left_and_done_by_the_next(
 
 
 @pytest.mark.timeout(60)
-async def test_told_twice_it_ends_at_once(
+async def test_signalled_twice_it_ends_at_once(
     rig: Rig, topics: TopicSet, world: World, own_redis: RedisServer, sqlite_url: str
 ) -> None:
     settings = {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url, "DRAIN_TIMEOUT": "60"}
@@ -122,7 +122,7 @@ async def test_told_twice_it_ends_at_once(
 
 
 async def _stuck(trigger: Command, topics: TopicSet, world: World, redis: RedisServer) -> Traffic:
-    """Stop Redis, then publish what wants claims, and wait until the trigger waits for Redis."""
+    """Stop Redis, publish detections that need claims, wait until the trigger waits for Redis."""
     await asyncio.to_thread(redis.stop)
     traffic = Traffic(random.Random(1), [plan.triple for plan in world.beacons], devices=50)
     await topics.publish([traffic.detection(None) for _ in range(500)])
@@ -150,7 +150,7 @@ async def test_two_workers(
         await eventually(parent.is_ready, deadline=40)
         await eventually(partial(_both_work, parent), deadline=40)
     await topics.until_done()
-    await _one_stands_still(parent)
+    await _one_is_stalled(parent)
     await parent.stop()
     expected = Oracle(world, traffic.cases, begin).walk(await topics.read("detections"))
     assert_equal(expected.notifications, await topics.read("notifications"), repeats=True)
@@ -163,8 +163,8 @@ async def _both_work(parent: Command) -> bool:
     return all(counted % worker in body for worker in range(2))
 
 
-async def _one_stands_still(parent: Command) -> None:
-    """The page says which worker does not answer, and shows the other one."""
+async def _one_is_stalled(parent: Command) -> None:
+    """The page reports the worker that does not answer, and shows the other one."""
     children = _children(parent.process.pid)
     assert (await parent.metrics()).gauges("worker_up", "worker") == {"0": 1, "1": 1}
     os.kill(children[1], signal.SIGSTOP)
@@ -184,7 +184,7 @@ async def _one_stands_still(parent: Command) -> None:
 async def test_ctrl_c_with_workers(
     rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
 ) -> None:
-    """The terminal signals the whole group; each worker must drain, and not take it for twice."""
+    """The terminal signals the whole process group; each worker must drain, as after one signal."""
     parent = rig.start(
         *("run", "--role", "trigger", "--workers", "2"),
         REDIS_URL=redis_url,
@@ -196,7 +196,7 @@ async def test_ctrl_c_with_workers(
 
 
 @pytest.mark.timeout(60)
-async def test_a_worker_that_dies_takes_the_others_down(
+async def test_a_worker_that_ends_stops_the_others(
     rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
 ) -> None:
     parent = rig.start(
@@ -227,12 +227,12 @@ async def test_workers_do_not_outlive_their_parent(
     children = _children(parent.process.pid)
     parent.kill()
     for child in children:
-        await eventually(partial(_is_gone, child), deadline=30)
+        await eventually(partial(_has_ended, child), deadline=30)
     assert parent.output.count("the parent of this worker is gone") == 2
 
 
-def _is_gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie, which nobody waits for, has."""
+def _has_ended(pid: int) -> bool:
+    """Whether a process has ended; a zombie has."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -248,7 +248,7 @@ def _children(pid: int) -> list[int]:
 async def test_too_many_dead_letters_stop_it(
     rig: Rig, topics: TopicSet, world: World, redis_url: str, sqlite_url: str
 ) -> None:
-    """A producer gone wrong: many different keys, and for ten seconds nobody who is understood."""
+    """A faulty producer: many different keys, and no valid record for ten seconds."""
     settings = {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
     sent = 3000
     await topics.publish([Message(0, b"device %d" % n, b"{}") for n in range(sent)])
@@ -281,7 +281,7 @@ async def test_too_many_dead_letters_stop_it(
         {"DATABASE_URL": "postgresql://user:hushhush@127.0.0.1:nowhere/x"},
     ],
 )
-async def test_a_url_that_cannot_be_used_is_told_in_one_line(
+async def test_a_url_that_cannot_be_used_is_reported_in_one_line(
     rig: Rig, world: World, redis_url: str, sqlite_url: str, wrong: dict[str, str]
 ) -> None:
     trigger = rig.trigger(**({"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url} | wrong))

@@ -1,4 +1,4 @@
-"""Two triggers in a group, killed at random moments under load: nothing lost, nothing invented."""
+"""Two triggers of a group are killed at random under load: no notification is lost or added."""
 
 import asyncio
 import random
@@ -66,7 +66,7 @@ def _now() -> int:
 
 
 async def _until(count: Callable[[], Awaitable[int]], wanted: int, pair: Sequence[Command]) -> None:
-    """Wait, looking as often as can be, until so many notifications are out."""
+    """Wait, polling without a pause, until there are so many notifications."""
     async with asyncio.timeout(40):
         while await count() < wanted:
             for each in pair:

@@ -19,7 +19,7 @@ LIMIT = 1_048_588  # Kafka's default of message.max.bytes
 
 
 @pytest.mark.timeout(90)
-async def test_what_is_too_large_goes_aside(
+async def test_too_large_messages_become_dead_letters(
     rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str, topic_prefix: str
 ) -> None:
     world = small_world()
@@ -73,7 +73,7 @@ async def test_what_is_too_large_goes_aside(
 
 
 async def _check_claims_are_free(world: World, probe: Probe, redis_url: str, prefix: str) -> None:
-    """What could not be published may be sent later; what was published holds its claim."""
+    """The claim of a refused message is given back; the claim of a published one is kept."""
     redis = connect_redis(redis_url)
     claims = Claims(redis=redis, prefix=prefix, retain=600.0, deadline=5.0, metrics=Metrics())
     plan = world.beacons[0]
@@ -83,11 +83,11 @@ async def _check_claims_are_free(world: World, probe: Probe, redis_url: str, pre
             record = each.record
             if record.delay != 86_400:
                 continue
-            wishes = [
+            requests = [
                 ClaimRequest(record.id, udid, b"another detectio", at + 60, record.delay)
                 for udid, at in devices
             ]
-            answers = await claims.take(wishes, time.time())
+            answers = await claims.take(requests, time.time())
             free = [answer is None for answer in answers]
             assert free == [record.name.startswith("large")] * len(devices), record.name
     finally:

@@ -11,8 +11,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.upgrade.scene import (
-    ASK,
     CATALOG,
+    CONNECTOR,
     SECRET_KEY,
     SERVICE_PORT,
     WELCOME,
@@ -78,19 +78,23 @@ async def test_a_trace_reaches_call_notification_and_collector(
     assert {span["trace"] for span in spans.values()} == {TRACE}
     assert '"seen"' not in str(spans)
     sent = await _traceparents(topics)
-    assert sent["unseen", WELCOME] == sent["unseen", ASK] == f"00-{TRACE}-{SPAN}-00"
-    welcome, ask = (spans[sent["seen", name].split("-")[2]] for name in (WELCOME, ASK))
+    assert sent["unseen", WELCOME] == sent["unseen", CONNECTOR] == f"00-{TRACE}-{SPAN}-00"
+    welcome, connector_span = (
+        spans[sent["seen", name].split("-")[2]] for name in (WELCOME, CONNECTOR)
+    )
     assert (welcome["name"], welcome["parent"]) == ("proximity.trigger", SPAN)
-    assert ask["name"] == "proximity.connector"
-    asked = spans[ask["parent"]]
-    assert (asked["name"], asked["parent"]) == ("proximity.trigger", SPAN)
-    heard = {each.json["device"]["udid"]: each.headers["traceparent"] for each in customer.heard}
-    assert heard == {"seen": sent["seen", ASK], "unseen": sent["unseen", ASK]}
-    assert not any("tracestate" in each.headers for each in customer.heard)
+    assert connector_span["name"] == "proximity.connector"
+    requested = spans[connector_span["parent"]]
+    assert (requested["name"], requested["parent"]) == ("proximity.trigger", SPAN)
+    received = {
+        each.json["device"]["udid"]: each.headers["traceparent"] for each in customer.received
+    }
+    assert received == {"seen": sent["seen", CONNECTOR], "unseen": sent["unseen", CONNECTOR]}
+    assert not any("tracestate" in each.headers for each in customer.received)
 
 
 async def _traceparents(topics: TopicSet) -> dict[tuple[str, str], str]:
-    """By device and campaign."""
+    """The traceparent of notifications, by device and campaign."""
     found = {}
     for record in await topics.read("notifications"):
         message = json.loads(record.value or b"")
@@ -101,9 +105,9 @@ async def _traceparents(topics: TopicSet) -> dict[tuple[str, str], str]:
 
 
 def _spans(collector: HttpService) -> list[dict[str, Any]]:
-    """What the collector was sent."""
-    requests = [ExportTraceServiceRequest.FromString(each.body) for each in collector.heard]
-    assert {each.path for each in collector.heard} == {"/v1/traces"}
+    """The spans that the collector received."""
+    requests = [ExportTraceServiceRequest.FromString(each.body) for each in collector.received]
+    assert {each.path for each in collector.received} == {"/v1/traces"}
     return [
         {
             "name": span.name,

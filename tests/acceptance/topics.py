@@ -1,4 +1,4 @@
-"""The topics, used through aiokafka alone: publish, read to the end, look at commits."""
+"""The topics, through aiokafka alone: publish, read to the end, read commits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -19,7 +19,7 @@ Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 
 
 class TopicSet:
-    """All topics under one prefix, on one broker; and a group that reads one, the trigger's."""
+    """All topics under one prefix on one broker, and the trigger's consumer group."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class TopicSet:
         return self._prefix + short
 
     async def create(self) -> None:
-        """Make all topics."""
+        """Create all topics."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
         await admin.start()
         try:
@@ -49,14 +49,14 @@ class TopicSet:
             await admin.close()
 
     async def publish(self, messages: Iterable[Message]) -> None:
-        """Publish detections in order, keyed as they say."""
+        """Publish detections in order, with their keys."""
         async with self.publishing() as send:
             for message in messages:
                 await send(message)
 
     @asynccontextmanager
     async def publishing(self) -> AsyncIterator["Send"]:
-        """A way to publish one by one; all are acknowledged when the context ends."""
+        """A sender of single messages; all are acknowledged at the end of the context."""
         async with AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             linger_ms=20,
@@ -88,7 +88,7 @@ class TopicSet:
 
     @asynccontextmanager
     async def counting(self, short: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
-        """A quick way to count the records of a topic again and again."""
+        """A function that counts the records of a topic quickly."""
         async with self._reader() as consumer:
 
             async def count() -> int:
@@ -103,7 +103,7 @@ class TopicSet:
             return sum([end - (await consumer.committed(tp) or 0) for tp, end in ends.items()])
 
     async def committed(self) -> dict[int, int]:
-        """How far the group has come, by partition."""
+        """The committed offsets of the group, by partition."""
         async with self._reader(self._group) as consumer:
             ends = await self._ends(consumer, self._source)
             return {tp.partition: await consumer.committed(tp) or 0 for tp in ends}
@@ -156,6 +156,6 @@ class Send:
             await self.settle()
 
     async def settle(self) -> None:
-        """Wait until all that was sent is acknowledged."""
+        """Wait until all sent messages are acknowledged."""
         await asyncio.gather(*self._open)
         self._open.clear()

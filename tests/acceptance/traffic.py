@@ -23,7 +23,7 @@ class Message(NamedTuple):
 
 @dataclass
 class Case:
-    """What a record means. `malformed` is the reason of its dead letter, None for a detection.
+    """The meaning of a record. `malformed` is the reason of its dead letter, None for a detection.
 
     `detected_ms` (epoch ms) is None where the record's own timestamp counts.
     """
@@ -55,7 +55,7 @@ class Traffic:
         return self._message(case, json.dumps(self._body(case)).encode())
 
     def unknown(self, detected_ms: int | None) -> Message:
-        """A detection of a beacon that is not in the catalog, though nearly."""
+        """A detection of a beacon that differs a little from one of the catalog."""
         uuid, major, minor = self._dice.choice(self._known)
         strange = (uuid[:-4] + "0000", major, minor), (uuid, 65_535, minor), (uuid, major, 65_535)
         return self.detection(detected_ms, self._dice.choice(strange))
@@ -119,14 +119,14 @@ def _nearness(zone: Zone, dice: random.Random) -> dict[str, Any]:
         return _signal(zone, dice)
     word = WORDS[zone]
     spellings = (word, word.upper(), word.title(), f"Proximity{word.title()}", f"proximity{word}")
-    said: dict[str, Any] = {"proximity": dice.choice((*spellings, zone.value, str(zone.value)))}
+    record: dict[str, Any] = {"proximity": dice.choice((*spellings, zone.value, str(zone.value)))}
     if dice.random() < 0.2:  # an explicit proximity wins
-        said["rssi"] = dice.choice((-30, -65, -90, 0))
-    return said
+        record["rssi"] = dice.choice((-30, -65, -90, 0))
+    return record
 
 
 def _signal(zone: Zone, dice: random.Random) -> dict[str, Any]:
-    """A strength whose distance lies in the zone: below 0.5 m, up to 4 m, or beyond."""
+    """An rssi whose distance is in the zone: below 0.5 m, up to 4 m, or beyond."""
     power = dice.choice((None, -59, -65, -70))
     reference = DEFAULT_TX if power is None else power
     losses = {Zone.IMMEDIATE: (-20, -7), Zone.NEAR: (-6, 12), Zone.FAR: (13, 30)}
@@ -154,7 +154,7 @@ def _written(ms: int, dice: random.Random, fraction: str) -> str:
 
 
 def _spoilt(body: dict[str, Any]) -> list[tuple[str, bytes | None]]:
-    """Reasons and values, one for each way to be wrong."""
+    """Reasons and values, one for each kind of malformed record."""
     whole = json.dumps(body).encode()
     not_json: list[bytes | None] = [
         None,

@@ -34,7 +34,7 @@ class BeaconPlan:
 
 @dataclass
 class CampaignPlan:
-    """A campaign, and what the oracle asks of it. `model` is there once the ids are."""
+    """A campaign with the data that the oracle needs. `model` is set once the ids are known."""
 
     record: Campaign
     venue: Venue
@@ -203,8 +203,8 @@ def _furnish(world: World, venue: Venue, dice: random.Random) -> None:
         for number in range(14)
     ]
     if venue.company.name not in world.connectors:
-        asked = {"format": "connector", "template": None}
-        world.campaign(venue, f"{venue.name} asks nobody", [beacons[-1]], **asked)
+        requested = {"format": "connector", "template": None}
+        world.campaign(venue, f"{venue.name} asks nobody", [beacons[-1]], **requested)
     kinds = _kinds(world.now, dice)
     aimed_at = beacons[:-4]  # of the last ones, three have one campaign and one has none
     for beacon, kind in zip(beacons[-4:-1], dice.sample(kinds[-10:], 3), strict=True):

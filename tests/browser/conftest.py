@@ -1,4 +1,4 @@
-"""The console in this process on a real port, and Debian's chromium to look at it."""
+"""The console in this process on a real port, and Debian's chromium as the browser."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class BrowserVisit(NamedTuple):
-    """The console as it is served, its application, and an account that may do everything."""
+    """The served console, its application, and an account with all permissions."""
 
     harness: Harness
     site: str
@@ -32,7 +32,7 @@ class BrowserVisit(NamedTuple):
     driver: Chrome
 
     async def walk(self, steps: Callable[[BrowserPage], T]) -> T:
-        """Take steps in the browser, beside the loop that serves it."""
+        """Run steps in the browser in a thread beside the serving event loop."""
         return await asyncio.to_thread(steps, BrowserPage(self.driver, self.site))
 
 

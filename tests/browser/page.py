@@ -28,7 +28,7 @@ _ARGUMENTS = (
     "--disable-background-networking",
     "--disable-extensions",
     "--no-first-run",
-    # Whatever a page asks for elsewhere is not there.
+    # Requests of a page to other hosts fail.
     "--host-resolver-rules=MAP pier.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--window-size=1280,900",
 )
@@ -45,25 +45,25 @@ def start_browser(chromium: str, driver: str) -> Chrome:
 
 
 class BrowserPage:
-    """What one browser shows of one site."""
+    """One site in one browser."""
 
     def __init__(self, driver: Chrome, site: str) -> None:
         self.driver = driver
         self._site = site
 
     def open(self, path: str) -> None:
-        """Type an address."""
+        """Open an address."""
         self.driver.get(self._site + path)
 
     def click(self, text: str) -> None:
-        """Click the button, the link or the box that says so."""
+        """Click the button, the link or the box with this label."""
         quoted = json.dumps(text)
         names = "self::a or self::button or self::summary or self::label"
         path = f"//*[{names}][normalize-space()={quoted}]"
         self._act(lambda: self.driver.find_element(By.XPATH, path).click(), text)
 
     def fill(self, label: str, text: str) -> None:
-        """Type into the field so called, in the place of what is there."""
+        """Replace the text of the field with this label."""
 
         def type_it() -> None:
             field = self.field(label)
@@ -93,24 +93,24 @@ class BrowserPage:
             return found[0]
         return self.driver.find_element(By.XPATH, f"//*[starts-with(@aria-label, {quoted})]")
 
-    def sees(self, text: str) -> None:
-        """Wait until it is there to be read."""
+    def wait_for_text(self, text: str) -> None:
+        """Wait until the text is visible."""
         self.until(lambda: text in self.text, f"{text!r} to be read")
 
     @property
     def text(self) -> str:
-        """All that is to be read now."""
+        """The visible text."""
         return self.driver.find_element(By.TAG_NAME, "body").text
 
     @property
     def focused(self) -> str:
-        """What the focus is on: its text, its label or its name."""
+        """The focused element: its text, its label or its name."""
         found = self.driver.switch_to.active_element
         label = found.get_attribute("aria-label") or found.get_attribute("name")
         return found.text or label or found.tag_name
 
     def until(self, holds: Callable[[], Any], what: str) -> None:
-        """Wait until it does, however busy the machine is."""
+        """Wait until the condition holds."""
         give_up = time.monotonic() + _DEADLINE_SECONDS
         while True:
             try:
@@ -122,8 +122,8 @@ class BrowserPage:
                 raise AssertionError(f"waited for {what}; there is:\n{self.text}")
             time.sleep(_PAUSE_SECONDS)
 
-    def settle(self) -> None:
-        """Wait until every part of the page has come."""
+    def wait_until_idle(self) -> None:
+        """Wait until every part of the page is loaded."""
         pending = "return document.querySelectorAll('.wait, .htmx-request').length === 0"
         self.until(lambda: self.driver.execute_script(pending), "the parts of the page")
 
@@ -131,15 +131,15 @@ class BrowserPage:
         """Drag an element by so many pixels."""
         ActionChains(self.driver).drag_and_drop_by_offset(element, right, down).perform()
 
-    def look(self, *, width: int, dark: bool) -> None:
-        """As on a screen of this width, by day or by night."""
+    def set_viewport(self, *, width: int, dark: bool) -> None:
+        """Emulate a screen width, and the light or dark colour scheme."""
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def findings(self) -> list[str]:
-        """What axe-core finds wrong with the page."""
+        """The violations that axe-core finds."""
         # (By the protocol: the page's own policy lets no other script in.)
         self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": _AXE})
         run = "axe.run(document, {resultTypes: ['violations']}).then(arguments[0])"
@@ -151,18 +151,18 @@ class BrowserPage:
         ]
 
     def is_too_wide(self) -> bool:
-        """Whether the page as a whole has to be moved sideways to be read."""
+        """Whether the page scrolls horizontally."""
         wide = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
         return bool(self.driver.execute_script(wide))
 
     def complaints(self) -> list[str]:
-        """What the browser has said in its log: errors, and what the policy forbade.
+        """The browser's log: errors, and violations of the content security policy.
 
-        (That an answer was a refusal it says, too: those are looked at as pages.)
+        (It also has refused requests, which the tests check as pages.)
         """
         entries: list[dict[str, Any]] = self.driver.get_log("browser")
-        told = [each["message"] for each in entries if each["level"] in ("SEVERE", "WARNING")]
-        return [each for each in told if "responded with a status of 4" not in each]
+        messages = [each["message"] for each in entries if each["level"] in ("SEVERE", "WARNING")]
+        return [each for each in messages if "responded with a status of 4" not in each]
 
     def _act(self, action: Callable[[], None], what: str) -> None:
         def done() -> bool:

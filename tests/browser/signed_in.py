@@ -1,4 +1,4 @@
-"""The first steps of each test of the console: a company with something to see, and the way in."""
+"""The first steps of each test of the console: a company with data, and the sign-in."""
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -19,4 +19,4 @@ def sign_in(page: BrowserPage) -> None:
     page.fill("E-mail", OWNER)
     page.fill("Password", PASSWORD)
     page.press(Keys.ENTER)
-    page.sees("What does not send now, and why")
+    page.wait_for_text("What does not send now, and why")

@@ -16,8 +16,8 @@ from selenium.webdriver.common.keys import Keys
 
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
 from tests.browser.signed_in import sign_in, world
@@ -26,28 +26,28 @@ from tests.integration.api.harness import PASSWORD
 from tests.servers.http_service import replying, serving
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-LOOKS = [(1280, False), (390, True), (1280, True), (390, False)]
+VIEWPORTS = [(1280, False), (390, True), (1280, True), (390, False)]
 __all__ = ["world"]
 pytestmark = pytest.mark.timeout(300)
 
 
 async def test_a_shop_owner_sees_what_did_not_fire(visit: BrowserVisit, world: World):
-    """Beside what fired, hour by hour, in the hours of the pier."""
+    """Refusals are shown beside notifications, by hour of the venue's local time."""
 
     def steps(page: BrowserPage) -> None:
         sign_in(page)
-        page.sees("What did not fire, and why")
-        page.settle()
-        page.sees("not at this hour 40 90 Last boat 90")
-        page.sees("farther than the beacon reacts to 8 18")
+        page.wait_for_text("What did not fire, and why")
+        page.wait_until_idle()
+        page.wait_for_text("not at this hour 40 90 Last boat 90")
+        page.wait_for_text("farther than the beacon reacts to 8 18")
         zone = f"{datetime.now(UTC).astimezone(ZoneInfo('Europe/Paris')):%z}"
-        page.sees(f"Times in UTC{zone[:3]}:{zone[3:]}.")
+        page.wait_for_text(f"Times in UTC{zone[:3]}:{zone[3:]}.")
         plots = page.driver.find_elements(By.CSS_SELECTOR, "[data-plot] canvas")
         assert len(plots) == 2
         legend = page.driver.find_elements(By.CSS_SELECTOR, ".u-legend")
         assert legend[1].text.startswith("Hour")
         page.click("Last boat")
-        page.sees("Would it fire?")
+        page.wait_for_text("Would it fire?")
         assert page.complaints() == []
 
     await visit.walk(steps)
@@ -57,7 +57,7 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
     def steps(page: BrowserPage) -> None:
         sign_in(page)
         page.click("Campaigns")
-        page.sees("Last boat")
+        page.wait_for_text("Last boat")
         page.click("New campaign")
         page.fill("Name", "Ferry")
         page.fill("Title", "The ferry is here")
@@ -68,7 +68,7 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         page.fill("Pause", "often")
         page.fill("Tags", "study")
         page.click("Save")
-        page.sees("required with format url, and empty or not given")
+        page.wait_for_text("required with format url, and empty or not given")
         page.fill("Link", "https://pier.example/ferry")
         page.fill("Pause", "2 hours")
         page.fill("From", "22:00")
@@ -78,12 +78,12 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         hours = (By.CSS_SELECTOR, ".week .open")
         page.until(lambda: len(page.driver.find_elements(*hours)) == 14, "the week")
         page.click("Save")
-        page.sees("Would it fire?")
+        page.wait_for_text("Would it fire?")
         page.choose("Beacon", "Door")
         page.click("Ask")
-        page.sees("Beacon known")
+        page.wait_for_text("Beacon known")
         page.click("Campaigns")
-        page.sees("Ferry")
+        page.wait_for_text("Ferry")
         assert page.complaints() == []
 
     await visit.walk(steps)
@@ -107,18 +107,18 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
         page.fill("Major", "7")
         page.fill("Minor", "70000")
         page.click("Save")
-        page.sees("accepted: a whole number from 0 to 65535")
+        page.wait_for_text("accepted: a whole number from 0 to 65535")
         page.fill("Minor", "9")
         page.fill("x", "10")
         page.fill("y", "6")
         page.click("Save")
-        page.sees("Drag a beacon to its place")
+        page.wait_for_text("Drag a beacon to its place")
         wide = page.driver.find_element(By.ID, "plan").rect["width"]
         page.drag(page.field("Kiosk"), round(5 * wide / 30), 0)
-        page.sees("Kiosk: Placed. x 15, y 6")
+        page.wait_for_text("Kiosk: Placed. x 15, y 6")
         # The focus is still on it.
         page.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
-        page.sees("Kiosk: Placed. x 15, y 8")
+        page.wait_for_text("Kiosk: Placed. x 15, y 8")
         assert page.complaints() == []
 
     await visit.walk(steps)
@@ -130,7 +130,7 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
 async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
     company = await world.company()
     at = time.time() - 60
-    kept = KeptDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
+    kept = StoredDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
     store = DecisionStore(
         redis=visit.harness.stores.redis, prefix="proximity:", most=10, deadline=10.0
     )
@@ -141,10 +141,10 @@ async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
         page.click("Devices")
         page.fill("Device (udid)", "anna")
         page.click("Find")
-        page.sees("held back: it was sent lately")
-        page.sees("Door")
+        page.wait_for_text("held back: it was sent lately")
+        page.wait_for_text("Door")
         page.click("Mark as test device")
-        page.sees("No test device any more")
+        page.wait_for_text("No test device any more")
         assert page.complaints() == []
 
     await visit.walk(steps)
@@ -159,17 +159,17 @@ async def test_support_forgets_a_person(visit: BrowserVisit, world: World):
         page.click("Devices")
         page.click("anna")
         page.click("Forget this person")
-        page.sees("What is stored about this device")
-        page.sees("Kafka keeps its messages until")
+        page.wait_for_text("What is stored about this device")
+        page.wait_for_text("Kafka keeps its messages until")
         page.click("Forget now")
         # The browser waits for the second step.
         page.click("Yes, delete it for good")
         page.click("Forget now")
-        page.sees("What was deleted")
+        page.wait_for_text("What was deleted")
         page.click("Devices")
-        page.sees("No device yet.")
+        page.wait_for_text("No device yet.")
         page.click("Audit")
-        page.sees("deleted device")
+        page.wait_for_text("deleted device")
         assert "anna" not in page.text
         assert page.complaints() == []
 
@@ -188,31 +188,31 @@ async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: W
             page.fill("Name 1", "x-api-key")
             page.fill("Value 1", "abc")
             page.click("Save")
-            page.sees("leads to an address that is not public")
+            page.wait_for_text("leads to an address that is not public")
             page.fill("Address", service.url())
             page.click("Save")
             page.click("Call once")
-            page.sees("Content came")
-            page.sees("<p>Hello</p>")
+            page.wait_for_text("Content came")
+            page.wait_for_text("<p>Hello</p>")
             page.click("Audit")
-            page.sees("created connector")
+            page.wait_for_text("created connector")
             page.click("Sign out")
-            page.sees("Sign in")
+            page.wait_for_text("Sign in")
             assert page.complaints() == []
 
         await visit.walk(steps)
 
 
 async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
-    """On a plain address of a network, where browsers say less about what they send."""
+    """On plain HTTP of a network address, where browsers send no Sec-Fetch-Site."""
     visit = visit._replace(site=visit.site.replace("127.0.0.1", "pier.test"))
 
     def steps(page: BrowserPage) -> None:
         page.open("/console/sign-in")
         page.until(lambda: page.focused == "email", "the focus on the first field")
         page.press(*OWNER, Keys.TAB, *PASSWORD, Keys.TAB, Keys.ENTER)
-        page.sees("What does not send now, and why")
-        page.settle()
+        page.wait_for_text("What does not send now, and why")
+        page.wait_until_idle()
         page.press(Keys.TAB)
         assert page.focused == "Skip to the page"
         seen = []
@@ -236,23 +236,23 @@ async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
     await visit.walk(steps)
 
 
-@pytest.mark.parametrize("look", range(4) if FULL else range(1))
-async def test_every_page_is_for_everybody(visit: BrowserVisit, world: World, look: int):
+@pytest.mark.parametrize("viewport", range(4) if FULL else range(1))
+async def test_every_page_is_for_everybody(visit: BrowserVisit, world: World, viewport: int):
     """axe-core finds nothing, nothing has to be moved sideways, the policy forbids nothing."""
     addresses = world.addresses() if FULL else world.addresses()[1::2]
 
     def steps(page: BrowserPage) -> dict[str, Any]:
         faults = {}
-        page.look(width=LOOKS[look][0], dark=LOOKS[look][1])
+        page.set_viewport(width=VIEWPORTS[viewport][0], dark=VIEWPORTS[viewport][1])
         page.open("/console/sign-in")
         faults["sign-in"] = page.findings()
         sign_in(page)
         for place, address in enumerate(addresses):
             if not FULL:
-                width, dark = LOOKS[place % 4]
-                page.look(width=width, dark=dark)
+                width, dark = VIEWPORTS[place % 4]
+                page.set_viewport(width=width, dark=dark)
             page.open(f"/console{address}")
-            page.settle()
+            page.wait_until_idle()
             faults[address] = page.findings()
             if page.is_too_wide():
                 faults[address].append("too wide")

@@ -1,4 +1,4 @@
-"""What the console shows of the last minutes and seconds, in a real browser."""
+"""The live pages of the console, in a real browser."""
 
 import asyncio
 import time
@@ -36,20 +36,20 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
     def watch(page: BrowserPage) -> None:
         sign_in(page)
         page.click("Live")
-        page.sees("Watching")
+        page.wait_for_text("Watching")
 
     def read(page: BrowserPage) -> None:
-        page.sees("Door, Pier")
-        page.sees("Last boat: sent")
-        page.sees("3 more were not shown.")
+        page.wait_for_text("Door, Pier")
+        page.wait_for_text("Last boat: sent")
+        page.wait_for_text("3 more were not shown.")
         page.click("Pause")
-        page.sees("Go on")
+        page.wait_for_text("Go on")
 
     await visit.walk(watch)
     await eventually(store.watchers, deadline=30)
     await decide("Pier")
     await visit.walk(read)
-    # A request may have been under way; then nobody asks any more.
+    # One request may have been in flight; then no more are sent.
     await asyncio.sleep(1.5)  # longer than between two requests
     seen = await beat()
     await asyncio.sleep(2.5)
@@ -65,18 +65,18 @@ async def test_the_overview_says_how_the_service_keeps_up(visit: BrowserVisit, w
 
     def steps(page: BrowserPage) -> None:
         sign_in(page)
-        page.sees("The trigger is up to date")
-        page.sees("The recorder is 12 s behind")
-        page.sees("No connector has been heard from within a day")
+        page.wait_for_text("The trigger is up to date")
+        page.wait_for_text("The recorder is 12 s behind")
+        page.wait_for_text("No connector has been heard from within a day")
         assert page.complaints() == []
 
-    def anew(page: BrowserPage) -> None:
-        page.sees("The recorder waits for the database")
+    def recreated(page: BrowserPage) -> None:
+        page.wait_for_text("The recorder waits for the database")
         assert page.complaints() == []
 
     await visit.walk(steps)
     await store.write("a", "recorder", behind=None, waits_for=["sql"])
-    await visit.walk(anew)
+    await visit.walk(recreated)
 
 
 async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world: World):
@@ -91,8 +91,8 @@ async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world:
         sign_in(page)
         page.click("Venues")
         page.click("Pier")
-        page.sees("The last 15 minutes")
-        page.sees("41 detections since")
+        page.wait_for_text("The last 15 minutes")
+        page.wait_for_text("41 detections since")
         circles = page.driver.find_elements(By.CSS_SELECTOR, ".circles circle")
         door = page.driver.find_element(By.CSS_SELECTOR, ".plan .dot circle")
         (circle,) = [each.rect for each in circles]
@@ -104,13 +104,13 @@ async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world:
         assert circle["width"] > place["width"]
         wide = page.driver.find_element(By.ID, "plan").rect["width"]
         page.drag(page.field("Door"), round(2 * wide / 30), 0)
-        page.sees("Door: Placed. x 7, y 5")
+        page.wait_for_text("Door: Placed. x 7, y 5")
 
-    def anew(page: BrowserPage) -> None:
-        page.sees("50 detections since")
+    def recreated(page: BrowserPage) -> None:
+        page.wait_for_text("50 detections since")
         assert page.complaints() == []
 
     await detect(41)
     await visit.walk(steps)
     await detect(9)
-    await visit.walk(anew)
+    await visit.walk(recreated)

@@ -1,4 +1,4 @@
-"""What the console is looked at with: a venue, a campaign, a device and their figures."""
+"""Data for the console: a venue, a campaign, a device and their figures."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ NOW = datetime.now(UTC)
 
 
 class World:
-    """Of one company, made as the interface makes it."""
+    """Records of one company, created through the interface."""
 
     def __init__(self, visit: BrowserVisit) -> None:
         self.visitor = Visitor(visit.harness, visit.headers)
@@ -53,7 +53,7 @@ class World:
         return self
 
     async def _decided(self) -> None:
-        """What triggers have added up, today and yesterday."""
+        """Write sums of triggers for today and yesterday."""
         company = await self.company()
         redis = self.visitor.api.stores.redis
         store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)

@@ -1,4 +1,4 @@
-"""Fixtures that the suites share: clients for each kind of Redis, metrics, fast brokers."""
+"""Fixtures of the suites: clients for each kind of Redis, metrics, fast brokers."""
 
 from collections.abc import AsyncIterator
 
@@ -44,7 +44,7 @@ def index(redis: RedisClient, metrics: Metrics) -> BeaconIndex:
 
 @pytest.fixture
 async def built(writer: Writer, index: BeaconIndex) -> Writer:
-    """An index with one beacon and one campaign, which the engine knows to be there."""
+    """An index with one beacon and one campaign, with its marker already read."""
     writer.fields |= beacon_entry([7]) | campaign_entry(7)
     await writer.rebuild()
     index.built.set()

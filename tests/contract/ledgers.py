@@ -48,7 +48,7 @@ async def next_offsets(ledger: Ledger, topic: str) -> dict[int, int]:
 async def move_position(
     ledger: Ledger, topic: str, partition: int, old: Position | None, new: Position
 ) -> bool:
-    """In a transaction of its own."""
+    """Write in a transaction."""
     async with ledger.transaction() as transaction:
         return await transaction.move_position(topic, partition, old, new)
 

@@ -1,4 +1,4 @@
-"""Members of a consumer group whose handlers record what they get, for the broker's contract."""
+"""Members of a consumer group that record the handled values."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,14 +21,14 @@ ROLE = "contract"
 Handle = Callable[[TopicPartition, Records], Awaitable[None]]
 
 
-class Seen:
+class RecordedValues:
     """The handled records by partition, in the order in which they finished."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[TopicPartition, Records]] = []
 
     async def handle(self, partition: TopicPartition, records: Records) -> None:
-        """Remember; whoever wants more wraps it."""
+        """Record the values; a test may wrap this handler."""
         self.batches.append((partition, records))
 
     @property
@@ -52,7 +52,7 @@ class _Handler:
 
 
 class Member:
-    """One consumer that runs."""
+    """A running consumer."""
 
     def __init__(
         self,
@@ -84,22 +84,22 @@ class Member:
 
     @property
     def pending(self) -> int:
-        """Records fetched and not done with."""
+        """The records that are fetched and not done."""
         return sum(each.worker.pending for each in self.consumer.partitions.values())
 
     @property
     def partitions(self) -> int:
-        """How many partitions it owns."""
+        """The number of owned partitions."""
         return len(self.consumer.partitions)
 
     async def stop(self) -> None:
-        """In good order. Raises what its run raises."""
+        """Stop in order. Raises the errors of its run."""
         self._stop.set()
         async with asyncio.timeout(30):
             await self.task
 
     async def failed(self) -> BaseException:
-        """Wait until its run ends by itself; what it raised."""
+        """Wait until its run ends by itself. Returns its error."""
         await asyncio.wait([self.task], timeout=30)
         error = self.task.exception()
         assert error is not None
@@ -110,7 +110,7 @@ class Member:
 async def member(
     settings: Settings, topic: str, handle: Handle, **more: Any
 ) -> AsyncIterator[Member]:
-    """A member that is stopped in good order unless it has ended."""
+    """A member that is stopped in order unless it has ended."""
     one = Member(settings, topic, handle, **more)
     try:
         yield one
@@ -121,7 +121,7 @@ async def member(
 
 
 async def publish(settings: Settings, messages: list[Outgoing]) -> None:
-    """With a publisher of its own."""
+    """A transactional member."""
     publisher = Publisher.from_settings(settings)
     await publisher.start()
     try:
@@ -131,7 +131,7 @@ async def publish(settings: Settings, messages: list[Outgoing]) -> None:
 
 
 async def committed(settings: Settings, topic: str, partitions: int = 4) -> list[int]:
-    """What the group has committed, by partition; 0 for nothing."""
+    """The committed offsets of the group, by partition; 0 without a commit."""
     async with AIOKafkaConsumer(
         bootstrap_servers=settings.kafka_bootstrap_servers,
         group_id=f"{settings.group_prefix}{ROLE}",

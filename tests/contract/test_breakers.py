@@ -1,4 +1,4 @@
-"""Breakers, in this process and on every kind of Redis: one suite, since the rules are one."""
+"""Breakers in this process and on every kind of Redis, by one suite for the same rules."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ NOW = float(int(time.time()))
 GOOD, BAD = (False,), (True,)
 PROBER = BreakerState(is_open=True, is_prober=True)
 
-OUTCOMES, ASK_TO_PROBE = ReportPurpose.OUTCOMES, ReportPurpose.ASK_TO_PROBE
+OUTCOMES, REQUEST_PROBE = ReportPurpose.OUTCOMES, ReportPurpose.REQUEST_PROBE
 PROBE_PASSED, PROBE_FAILED = ReportPurpose.PROBE_PASSED, ReportPurpose.PROBE_FAILED
 PROBE_DROPPED = ReportPurpose.PROBE_DROPPED
 
@@ -45,7 +45,7 @@ def opened(wait: float) -> BreakerState:
     return BreakerState(is_open=True, wait=wait)
 
 
-async def tell(
+async def report_outcomes(
     store: BreakerStore,
     outcomes: tuple[bool, ...] = (),
     purpose: ReportPurpose = OUTCOMES,
@@ -61,7 +61,7 @@ async def tell(
 
 
 async def test_it_begins_closed(store: BreakerStore) -> None:
-    assert await tell(store, purpose=ASK_TO_PROBE) == CLOSED
+    assert await report_outcomes(store, purpose=REQUEST_PROBE) == CLOSED
 
 
 @pytest.mark.parametrize(
@@ -85,17 +85,17 @@ async def test_it_opens_at_half_of_the_last_twenty(
     state = CLOSED
     if one_by_one:
         for failed in outcomes[-40:]:
-            state = await tell(store, (failed,))
+            state = await report_outcomes(store, (failed,))
     else:
-        state = await tell(store, outcomes)
+        state = await report_outcomes(store, outcomes)
     assert state == (opened(10.0) if opens else CLOSED)
 
 
-async def test_what_all_processes_tell_counts(store: BreakerStore) -> None:
+async def test_outcomes_of_all_processes_are_added(store: BreakerStore) -> None:
     for number in range(9):
-        assert await tell(store, BAD, by=f"process {number}") == CLOSED
-    assert await tell(store, BAD, by="another") == opened(10.0)
-    assert await tell(store, by="one that never failed", at=1) == opened(9.0)
+        assert await report_outcomes(store, BAD, by=f"process {number}") == CLOSED
+    assert await report_outcomes(store, BAD, by="another") == opened(10.0)
+    assert await report_outcomes(store, by="one that never failed", at=1) == opened(9.0)
 
 
 async def test_companies_are_apart(store: BreakerStore) -> None:
@@ -108,75 +108,82 @@ async def test_companies_are_apart(store: BreakerStore) -> None:
 
 
 async def test_while_it_is_open_outcomes_change_nothing(store: BreakerStore) -> None:
-    await tell(store, BAD * 10)
-    assert await tell(store, GOOD * 50, at=3) == opened(7.0)
-    assert await tell(store, BAD * 50, at=4) == opened(6.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=9.999) == opened(
+    await report_outcomes(store, BAD * 10)
+    assert await report_outcomes(store, GOOD * 50, at=3) == opened(7.0)
+    assert await report_outcomes(store, BAD * 50, at=4) == opened(6.0)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=9.999) == opened(
         pytest.approx(0.001, abs=1e-6)  # type: ignore[arg-type]
     )
 
 
 async def test_then_exactly_one_may_try(store: BreakerStore) -> None:
-    await tell(store, BAD * 10)
-    asked = [
-        await tell(store, purpose=ASK_TO_PROBE, at=10 + number / 10, by=f"process {number}")
+    await report_outcomes(store, BAD * 10)
+    requested = [
+        await report_outcomes(
+            store, purpose=REQUEST_PROBE, at=10 + number / 10, by=f"process {number}"
+        )
         for number in range(5)
     ]
-    assert asked[0] == PROBER
-    assert all(state.is_open and not state.is_prober for state in asked[1:])
-    assert [state.wait for state in asked[1:]] == pytest.approx([4.9, 4.8, 4.7, 4.6])
+    assert requested[0] == PROBER
+    assert all(state.is_open and not state.is_prober for state in requested[1:])
+    assert [state.wait for state in requested[1:]] == pytest.approx([4.9, 4.8, 4.7, 4.6])
 
 
-async def test_what_the_prober_found_decides(store: BreakerStore) -> None:
-    await tell(store, BAD * 10)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
-    assert await tell(store, purpose=PROBE_FAILED, at=11) == opened(10.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=20, by="two") == opened(1.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=21, by="two") == PROBER
-    assert await tell(store, purpose=PROBE_PASSED, at=22, by="two") == CLOSED
-    assert await tell(store, BAD * 9, at=23) == CLOSED
-    assert await tell(store, BAD, at=24) == opened(10.0)
+async def test_the_probers_outcome_decides(store: BreakerStore) -> None:
+    await report_outcomes(store, BAD * 10)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=10) == PROBER
+    assert await report_outcomes(store, purpose=PROBE_FAILED, at=11) == opened(10.0)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=20, by="two") == opened(1.0)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=21, by="two") == PROBER
+    assert await report_outcomes(store, purpose=PROBE_PASSED, at=22, by="two") == CLOSED
+    assert await report_outcomes(store, BAD * 9, at=23) == CLOSED
+    assert await report_outcomes(store, BAD, at=24) == opened(10.0)
 
 
-async def test_a_prober_that_made_no_try_gives_its_turn_back(store: BreakerStore) -> None:
-    await tell(store, BAD * 10)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
-    assert await tell(store, purpose=PROBE_DROPPED, at=11) == opened(0.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=11, by="two") == PROBER
+async def test_a_prober_that_made_no_call_returns_its_lease(store: BreakerStore) -> None:
+    await report_outcomes(store, BAD * 10)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=10) == PROBER
+    assert await report_outcomes(store, purpose=PROBE_DROPPED, at=11) == opened(0.0)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=11, by="two") == PROBER
 
 
-async def test_a_prober_that_is_not_heard_of_has_gone(store: BreakerStore) -> None:
-    await tell(store, BAD * 10)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
-    assert not (await tell(store, purpose=ASK_TO_PROBE, at=14.9, by="two")).is_prober
-    assert await tell(store, purpose=ASK_TO_PROBE, at=15, by="two") == PROBER
-    assert (await tell(store, purpose=PROBE_PASSED, at=16)).is_open
-    assert await tell(store, purpose=PROBE_PASSED, at=17, by="two") == CLOSED
+async def test_a_prober_that_does_not_report_is_replaced(store: BreakerStore) -> None:
+    await report_outcomes(store, BAD * 10)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=10) == PROBER
+    assert not (await report_outcomes(store, purpose=REQUEST_PROBE, at=14.9, by="two")).is_prober
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=15, by="two") == PROBER
+    assert (await report_outcomes(store, purpose=PROBE_PASSED, at=16)).is_open
+    assert await report_outcomes(store, purpose=PROBE_PASSED, at=17, by="two") == CLOSED
 
 
 @pytest.mark.parametrize("purpose", [PROBE_PASSED, PROBE_FAILED, PROBE_DROPPED])
-async def test_who_is_not_the_prober_is_not_heard(
+async def test_a_probe_outcome_of_another_process_is_ignored(
     store: BreakerStore, purpose: ReportPurpose
 ) -> None:
-    await tell(store, BAD * 10)
-    assert await tell(store, purpose=purpose, at=1, by="two") == opened(9.0)
-    assert await tell(store, purpose=ASK_TO_PROBE, at=10) == PROBER
-    assert (await tell(store, purpose=purpose, at=11, by="two")).wait == pytest.approx(4.0)
+    await report_outcomes(store, BAD * 10)
+    assert await report_outcomes(store, purpose=purpose, at=1, by="two") == opened(9.0)
+    assert await report_outcomes(store, purpose=REQUEST_PROBE, at=10) == PROBER
+    assert (await report_outcomes(store, purpose=purpose, at=11, by="two")).wait == pytest.approx(
+        4.0
+    )
 
 
 async def test_many_ask_at_once(store: BreakerStore) -> None:
-    await tell(store, BAD * 10)
-    asked = await asyncio.gather(
-        *(tell(store, purpose=ASK_TO_PROBE, at=10, by=f"process {number}") for number in range(20))
+    await report_outcomes(store, BAD * 10)
+    requested = await asyncio.gather(
+        *(
+            report_outcomes(store, purpose=REQUEST_PROBE, at=10, by=f"process {number}")
+            for number in range(20)
+        )
     )
-    assert sum(state.is_prober for state in asked) == 1
+    assert sum(state.is_prober for state in requested) == 1
 
 
-async def test_redis_forgets_what_nobody_reports_on(any_redis_url: str) -> None:
+async def test_redis_forgets_breakers_without_reports(any_redis_url: str) -> None:
     redis = connect_redis(any_redis_url)
     store = RedisBreakers(redis=redis, prefix="contract:", policy=POLICY, deadline=5.0)
-    await tell(store, BAD * 10)
-    await tell(store, GOOD, company=8)
+    await report_outcomes(store, BAD * 10)
+    await report_outcomes(store, GOOD, company=8)
     keys = [key async for key in redis.scan_iter("contract:*")]
     lives = [await redis.pttl(key) for key in keys]
     await redis.aclose()
@@ -186,11 +193,11 @@ async def test_redis_forgets_what_nobody_reports_on(any_redis_url: str) -> None:
 
 async def test_this_process_forgets_too() -> None:
     store = LocalBreakers(POLICY)
-    await tell(store, BAD * 10)
+    await report_outcomes(store, BAD * 10)
     store.forget_old(NOW + 599)
-    assert (await tell(store, at=1)).is_open
+    assert (await report_outcomes(store, at=1)).is_open
     store.forget_old(NOW + 601)
-    assert await tell(store, at=602) == CLOSED
+    assert await report_outcomes(store, at=602) == CLOSED
 
 
 reports = st.builds(
@@ -217,11 +224,11 @@ async def test_both_kinds_answer_alike(redis_url: str, taken: list[Any]) -> None
     local = LocalBreakers(POLICY)
     passed = 0  # eighths of a second, which floating point and milliseconds both hold exactly
     try:
-        for pause, prober, told in taken:
+        for pause, prober, sent_reports in taken:
             passed += pause
             now = NOW + passed / 8
-            in_redis = await shared.exchange(told, prober=prober, now=now)
-            here = await local.exchange(told, prober=prober, now=now)
+            in_redis = await shared.exchange(sent_reports, prober=prober, now=now)
+            here = await local.exchange(sent_reports, prober=prober, now=now)
             assert [(s.is_open, s.is_prober) for s in in_redis] == [
                 (s.is_open, s.is_prober) for s in here
             ]

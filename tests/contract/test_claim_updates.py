@@ -51,13 +51,13 @@ async def test_a_claim_given_back_is_free(
     assert await granted(claims, request(2)) == [True]
 
 
-async def test_only_its_owner_gives_it_back(claims: Claims, settler: ClaimUpdater) -> None:
+async def test_only_its_owner_releases_a_claim(claims: Claims, settler: ClaimUpdater) -> None:
     assert await granted(claims, request(1)) == [True]
     assert await settler.apply([ending(2, 0), ending(3, 60)]) == 0
     assert await granted(claims, request(4, 3000)) == [False]
 
 
-async def test_giving_it_back_again_takes_it_from_nobody(
+async def test_a_repeated_release_does_not_release_the_next_owners_claim(
     claims: Claims, settler: ClaimUpdater
 ) -> None:
     await granted(claims, request(1))
@@ -78,7 +78,7 @@ async def test_a_refusal_keeps_it_for_a_while(
     assert await granted(claims, request(3, 60.1)) == [True]
 
 
-async def test_what_was_shortened_can_be_given_back(claims: Claims, settler: ClaimUpdater) -> None:
+async def test_a_shortened_claim_can_be_released(claims: Claims, settler: ClaimUpdater) -> None:
     await granted(claims, request(1))
     assert await settler.apply([ending(1, 60)]) == 1
     assert await settler.apply([ending(1, 0)]) == 1

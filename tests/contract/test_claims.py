@@ -1,4 +1,4 @@
-"""Claims on every kind of Redis: who gets one, who is denied, and for how long."""
+"""Claims on every kind of Redis: which requests are granted, denied, and for how long."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def claims(redis: RedisClient, metrics: Metrics) -> Claims:
     return claims_on(redis, metrics)
 
 
-async def test_nothing_is_asked_for_nothing(claims: Claims) -> None:
+async def test_an_empty_request_has_an_empty_answer(claims: Claims) -> None:
     assert await claims.take([], NOW) == []
 
 
@@ -42,7 +42,7 @@ async def test_the_same_record_gets_it_again_after_later_grants(claims: Claims) 
     assert await outcomes(claims, request(900, 250.5, delay=1), now=NOW + 500) == [250.0]
 
 
-async def test_a_whole_batch_is_decided_in_its_order(claims: Claims) -> None:
+async def test_a_batch_is_decided_in_its_order(claims: Claims) -> None:
     batch = [
         request(1, 0),
         request(2, 10),
@@ -69,7 +69,7 @@ async def test_a_late_record_is_held_against_what_was_sent_since(claims: Claims)
     assert await outcomes(claims, *late) == [None, 0.0, 100.0]
 
 
-async def test_the_delay_that_counts_is_the_one_asked_with(claims: Claims) -> None:
+async def test_the_delay_that_counts_is_the_one_requested_with(claims: Claims) -> None:
     assert await outcomes(claims, request(1, 0, delay=3600)) == [None]
     assert await outcomes(claims, request(2, 30, delay=20)) == [None]
     assert await outcomes(claims, request(3, 89, delay=60)) == [30.0]
@@ -97,7 +97,7 @@ async def test_any_udid_will_do(claims: Claims, udid: str) -> None:
 async def test_a_claim_outlives_its_delay_by_what_may_still_come_late(
     claims: Claims, redis: RedisClient
 ) -> None:
-    """A record may be decided long after it was made; its own time is what counts."""
+    """A record may be decided late; its own time counts."""
     assert await outcomes(claims, request(1, -3700, delay=3600)) == [None]
     assert await outcomes(claims, request(2, -101, delay=3600)) == [-3700.0]
     assert await outcomes(claims, request(3, -100, delay=3600)) == [None]
@@ -108,10 +108,10 @@ async def test_a_claim_expires(claims: Claims, redis: RedisClient) -> None:
     assert await outcomes(claims, request(1, -660 + 0.2, delay=60)) == [None]
     assert len(await keys_of(redis)) == 1
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return not await keys_of(redis)
 
-    await eventually(gone, deadline=5.0, what="the claim is gone from Redis")
+    await eventually(is_deleted, deadline=5.0, what="the claim is gone from Redis")
 
 
 @pytest.mark.parametrize("delay", [1, 60, 3600, 365 * 86400, 100 * 365 * 86400])
@@ -124,7 +124,7 @@ async def test_every_claim_has_a_time_to_live_that_suffices(
     assert delay + RETAIN - 10 < left / 1000 <= delay + RETAIN + 10
 
 
-async def test_what_redis_keeps_of_a_claim_is_bounded(claims: Claims, redis: RedisClient) -> None:
+async def test_the_stored_size_of_a_claim_is_bounded(claims: Claims, redis: RedisClient) -> None:
     for begin in range(0, 6000, 500):
         requests = [request(record, record, delay=1) for record in range(begin, begin + 500)]
         assert await outcomes(claims, *requests, now=NOW + begin) == [None] * 500
@@ -132,7 +132,7 @@ async def test_what_redis_keeps_of_a_claim_is_bounded(claims: Claims, redis: Red
     assert await redis.hstrlen(key, "1") <= 1024 * 30
 
 
-async def test_what_redis_forgets_is_older_than_what_may_come_again(claims: Claims) -> None:
+async def test_grants_are_remembered_for_as_long_as_records_may_repeat(claims: Claims) -> None:
     for begin in range(0, 3000, 500):
         requests = [request(record, record, delay=1) for record in range(begin, begin + 500)]
         now = NOW + begin + 500
@@ -178,7 +178,7 @@ async def test_all_claims_of_a_list_are_one_round_trip(claims: Claims, redis: Re
 
 
 async def reads_of(redis: RedisClient) -> int:
-    """How often the server has read from its connections."""
+    """The number of reads from connections of the server."""
     info = await redis.info("stats")
     return int(info["total_reads_processed"])
 
@@ -186,7 +186,7 @@ async def reads_of(redis: RedisClient) -> int:
 async def test_claims_that_are_needed_no_more_are_removed(
     claims: Claims, redis: RedisClient
 ) -> None:
-    """A device that goes on receiving campaigns keeps its key; what has passed goes from it."""
+    """A device that keeps receiving campaigns keeps its key; expired claims are removed from it."""
     for number in range(1, 400):
         await outcomes(claims, request(1, number * 100, campaign=number), now=NOW + number * 100)
     (key,) = await keys_of(redis)

@@ -15,7 +15,7 @@ def claims(redis: RedisClient, metrics: Metrics) -> Claims:
 
 
 async def newest(claims: Claims, *udids: str, campaign: int = 99) -> dict[str, dict[int, float]]:
-    """What is read of these devices, in seconds from NOW, with a claim of each."""
+    """The claims that are read with a request of each device, in seconds from NOW."""
     requests = [request(1000, 1, campaign=campaign, udid=udid) for udid in udids]
     answers = await claims.take_and_read(requests, NOW, set(udids))
     return {
@@ -62,7 +62,7 @@ async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
 
 
 async def test_one_call_reads_so_much_and_no_more(claims: Claims, redis: RedisClient) -> None:
-    """What is left is read with the next claims of those devices."""
+    """The other devices are read with their next requests."""
     udids = [f"phone {number}" for number in range(60)]
     requests = [
         request(1, campaign=number, udid=udid) for number in range(1, 101) for udid in udids

@@ -40,7 +40,7 @@ async def client(broker: str) -> AsyncIterator[AIOKafkaClient]:
 
 
 def brokers_speak(patch: pytest.MonkeyPatch, version: int) -> None:
-    """From now on brokers tell that they speak Metadata up to this version."""
+    """From now on brokers report that they support Metadata up to this version."""
 
     async def look_up(connection: AIOKafkaConnection) -> None:
         await _look_up(connection)
@@ -68,16 +68,16 @@ async def test_brokers_before_2_8_have_none(
     assert await topic_ids(client, [topic]) == {}
 
 
-async def test_check_says_that_brokers_are_too_old_to_be_asked(
+async def test_check_says_that_brokers_are_too_old_for_the_request(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers_speak(monkeypatch, 7)
     (found,) = await check_kafka(settings)
-    assert (found.state, found.what) == ("warning", "reachable")
-    assert "older than Kafka 2.3" in found.told
+    assert (found.state, found.subject) == ("warning", "reachable")
+    assert "older than Kafka 2.3" in found.result
 
 
-async def test_check_asks_the_others(settings: Settings) -> None:
+async def test_check_queries_the_others(settings: Settings) -> None:
     found = await check_kafka(settings)
     assert len(found) == 1 + len(Topics.named("").all()) + len(ROLES)
     assert found[0].state == "ok"

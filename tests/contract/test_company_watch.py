@@ -1,4 +1,4 @@
-"""Who looks at a page of decisions shares a watcher with everybody who looks at the company."""
+"""All clients that watch a company's decisions share one watcher."""
 
 import pytest
 
@@ -17,7 +17,7 @@ NOW = 1_795_200_000.0
 
 
 class Clock:
-    """Stands until it is moved."""
+    """A fixed clock that a test can move."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -46,7 +46,7 @@ def tailed(number: int) -> TailedDecision:
     return TailedDecision(NOW, NOW + number, 7, "Library", "Desk", 2, "granted", outcomes, 0)
 
 
-async def test_all_who_look_see_the_same(watch: CompanyWatch, store: TailStore) -> None:
+async def test_all_who_watch_see_the_same(watch: CompanyWatch, store: TailStore) -> None:
     first = await watch.decisions(7, "0-0")
     assert first is not None
     assert first.decisions == []
@@ -89,8 +89,8 @@ async def test_so_many_companies_and_no_more(
     assert set(await store.watchers()) == {"somebody's tail", "company-9999"}
 
 
-def test_who_is_served() -> None:
-    """Some of those that watch everything, and some of each company; pages before terminals."""
+def test_which_watchers_are_served() -> None:
+    """A bounded number of watchers of all companies, and of each company; pages come first."""
     everywhere = {f"a{number}": TailFilter(1) for number in range(10)}
     of_one = {f"b{number}": TailFilter(1, 7) for number in range(10)}
     pages = {f"company-{number}": TailFilter(1, number) for number in range(1, MOST_COMPANIES + 9)}

@@ -1,4 +1,4 @@
-"""Consuming on both brokers: order, commits, backpressure, and every way a partition is left."""
+"""Consuming on both brokers: order, commits, backpressure, and every end of an assignment."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.contract.members import ROLE, Seen, committed, member, publish
+from tests.contract.members import ROLE, RecordedValues, committed, member, publish
 from tests.servers.waiting import eventually
 
 KEYS = 40  # enough for every one of the four partitions
@@ -46,7 +46,7 @@ def values(begin: int, count: int) -> list[bytes]:
 
 async def test_each_partition_is_handled_in_order(settings: Settings, topic: str) -> None:
     await publish(settings, messages(topic, 0, 2000))
-    seen = Seen()
+    seen = RecordedValues()
     async with member(settings, topic, seen.handle) as one:
         await eventually(lambda: len(seen.values) >= 2000)
         assert one.partitions == 4
@@ -59,7 +59,7 @@ async def test_each_partition_is_handled_in_order(settings: Settings, topic: str
 
 async def test_the_next_one_begins_where_the_last_one_ended(settings: Settings, topic: str) -> None:
     await publish(settings, messages(topic, 0, 500))
-    first, second = Seen(), Seen()
+    first, second = RecordedValues(), RecordedValues()
     async with member(settings, topic, first.handle):
         await eventually(lambda: len(first.values) >= 500)
     assert sum(await committed(settings, topic)) == 500
@@ -71,7 +71,7 @@ async def test_the_next_one_begins_where_the_last_one_ended(settings: Settings, 
 
 async def test_offsets_are_committed_while_it_runs(settings: Settings, topic: str) -> None:
     await publish(settings, messages(topic, 0, 500))
-    seen = Seen()
+    seen = RecordedValues()
 
     async def all_committed() -> bool:
         return sum(await committed(settings, topic)) == 500
@@ -80,14 +80,14 @@ async def test_offsets_are_committed_while_it_runs(settings: Settings, topic: st
         await eventually(all_committed, what="all is committed")
 
 
-async def test_what_is_in_hand_is_not_committed(settings: Settings, topic: str) -> None:
+async def test_batches_in_flight_are_not_committed(settings: Settings, topic: str) -> None:
     """Two batches of one partition: the first is done, the second is being handled."""
-    seen, begun, go_on = Seen(), asyncio.Event(), asyncio.Event()
+    seen, started, resume = RecordedValues(), asyncio.Event(), asyncio.Event()
 
     async def second_waits(partition: TopicPartition, records: Records) -> None:
         if seen.batches:
-            begun.set()
-            await go_on.wait()
+            started.set()
+            await resume.wait()
         await seen.handle(partition, records)
 
     async def first_committed() -> bool:
@@ -97,9 +97,9 @@ async def test_what_is_in_hand_is_not_committed(settings: Settings, topic: str) 
     async with member(settings, topic, second_waits):
         await eventually(first_committed)
         await publish(settings, messages(topic, 100, 100, key="one"))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(started.wait(), 10)
         assert await first_committed()
-        go_on.set()
+        resume.set()
     assert sum(await committed(settings, topic)) == len(seen.values) == 200
 
 
@@ -116,28 +116,28 @@ async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     await publish(settings, messages(topic, 0, 200, key="one"))
     async with member(settings, topic, fail) as one:
         assert isinstance(await one.failed(), BrokenError)
-    seen = Seen()
+    seen = RecordedValues()
     async with member(settings, topic, seen.handle):
         await eventually(lambda: len(seen.values) >= 1)
     assert b"000123" in seen.values
 
 
-async def test_fetching_pauses_over_the_bound_and_goes_on(broker: str, topic_prefix: str) -> None:
+async def test_fetching_pauses_above_the_bound_and_resumes(broker: str, topic_prefix: str) -> None:
     settings = settings_for(broker, topic_prefix, batch_records=50, in_flight_records=120)
     topic = f"{topic_prefix}consumed"
     await publish(settings, messages(topic, 0, 3000))
-    seen, go_on, peak = Seen(), asyncio.Event(), 0
+    seen, resume, peak = RecordedValues(), asyncio.Event(), 0
 
     async def slow(partition: TopicPartition, records: Records) -> None:
         nonlocal peak
-        await go_on.wait()
+        await resume.wait()
         peak = max(peak, one.pending)
         assert len(records) <= 50
         await seen.handle(partition, records)
 
     async with member(settings, topic, slow) as one:
         await eventually(lambda: one.pending >= 120, what="the bound is reached")
-        go_on.set()
+        resume.set()
         await eventually(lambda: len(seen.values) >= 3000)
     assert sorted(seen.values) == values(0, 3000)
     assert peak < 120 + 50
@@ -147,11 +147,11 @@ async def test_a_partition_that_is_stuck_stops_no_other(broker: str, topic_prefi
     settings = settings_for(broker, topic_prefix, batch_records=50, in_flight_records=1000)
     topic = f"{topic_prefix}consumed"
     await publish(settings, messages(topic, 0, 1600))
-    seen, go_on = Seen(), asyncio.Event()
+    seen, resume = RecordedValues(), asyncio.Event()
 
     async def stuck(partition: TopicPartition, records: Records) -> None:
         if partition.partition == 0:
-            await go_on.wait()
+            await resume.wait()
         await seen.handle(partition, records)
 
     async with member(settings, topic, stuck) as one:
@@ -159,7 +159,7 @@ async def test_a_partition_that_is_stuck_stops_no_other(broker: str, topic_prefi
         await eventually(lambda: len(seen.values) == others, what="all others are done")
         await eventually(lambda: one.pending >= 100, what="the stuck one has two batches")
         assert one.pending <= 200
-        go_on.set()
+        resume.set()
         await eventually(lambda: len(seen.values) == 1600)
     assert sorted(seen.values) == values(0, 1600)
 
@@ -173,10 +173,10 @@ async def _size_of_others(settings: Settings, topic: str) -> int:
 
 async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
     await publish(settings, messages(topic, 0, 400))
-    metrics, go_on, seen = Metrics(), asyncio.Event(), Seen()
+    metrics, resume, seen = Metrics(), asyncio.Event(), RecordedValues()
 
     async def wait(partition: TopicPartition, records: Records) -> None:
-        await go_on.wait()
+        await resume.wait()
         await seen.handle(partition, records)
 
     def lag() -> float:
@@ -186,50 +186,50 @@ async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
 
     async with member(settings, topic, wait, metrics=metrics):
         await eventually(lambda: lag() == 400)
-        go_on.set()
+        resume.set()
         await eventually(lambda: lag() == 0)
         assert len(seen.values) == 400
 
 
 async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -> None:
-    begun = time.time()
+    started = time.time()
     await publish(settings, messages(topic, 0, 40))
-    may_go_on = asyncio.Event()
+    proceed = asyncio.Event()
 
     async def handle(_partition: TopicPartition, _records: Records) -> None:
-        await may_go_on.wait()
+        await proceed.wait()
 
     async with member(settings, topic, handle) as one:
         behind = one.consumer.seconds_behind
         assert behind(time.time()) is None  # without its share it does not know
         await eventually(lambda: behind(time.time()) is not None, deadline=30)
         # By the records' own time of publishing.
-        in_a_minute = behind(begun + 60)
+        in_a_minute = behind(started + 60)
         assert in_a_minute is not None
-        assert 60 - (time.time() - begun) <= in_a_minute <= 60.1
-        may_go_on.set()
-        await eventually(lambda: behind(begun + 60) == 0, deadline=30)
+        assert 60 - (time.time() - started) <= in_a_minute <= 60.1
+        proceed.set()
+        await eventually(lambda: behind(started + 60) == 0, deadline=30)
 
 
-async def test_a_batch_that_takes_too_long_is_given_up_when_stopping(
+async def test_a_batch_that_takes_too_long_is_abandoned_at_the_stop(
     broker: str, topic_prefix: str
 ) -> None:
     settings = settings_for(broker, topic_prefix, drain_timeout=0.3)
     topic = f"{topic_prefix}consumed"
     await publish(settings, messages(topic, 0, 10, key="one"))
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def never(_partition: TopicPartition, _records: Records) -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     async with member(settings, topic, never):
-        await asyncio.wait_for(begun.wait(), 15)
+        await asyncio.wait_for(started.wait(), 15)
     assert sum(await committed(settings, topic)) == 0
 
 
-async def test_told_to_stop_before_it_has_joined(settings: Settings, topic: str) -> None:
-    async with member(settings, topic, Seen().handle) as one:
+async def test_stopped_before_it_has_joined(settings: Settings, topic: str) -> None:
+    async with member(settings, topic, RecordedValues().handle) as one:
         await one.stop()
 
 
@@ -239,7 +239,7 @@ async def test_a_revoked_partition_finishes_its_batch_and_commits(
     """A second member joins under load, and leaves: every record is handled, and only once."""
     settings = settings_for(kafka_bootstrap, topic_prefix, batch_records=50)
     topic = f"{topic_prefix}consumed"
-    seen = Seen()
+    seen = RecordedValues()
 
     async def slowly(partition: TopicPartition, records: Records) -> None:
         await asyncio.sleep(0.02)  # the work, not a wait
@@ -260,13 +260,13 @@ async def test_a_revoked_partition_finishes_its_batch_and_commits(
 async def test_a_lost_partition_is_given_up_uncommitted(
     kafka_bootstrap: str, topic_prefix: str
 ) -> None:
-    """The process hangs for longer than the session: the group has given it up when it wakes."""
+    """The process hangs for longer than the session timeout: the group has removed the member."""
     settings = settings_for(
         kafka_bootstrap, topic_prefix, kafka_session_timeout=1, drain_timeout=20
     )
     topic = f"{topic_prefix}consumed"
     await publish(settings, messages(topic, 0, 100, key="one"))
-    seen, cancelled = Seen(), asyncio.Event()
+    seen, cancelled = RecordedValues(), asyncio.Event()
 
     async def hang_once(partition: TopicPartition, records: Records) -> None:
         if not cancelled.is_set():
@@ -279,10 +279,10 @@ async def test_a_lost_partition_is_given_up_uncommitted(
         assert sum(await committed(settings, topic)) == 0
         await seen.handle(partition, records)
 
-    begun = time.monotonic()
+    started = time.monotonic()
     async with member(settings, topic, hang_once):
         await eventually(cancelled.is_set, what="the batch is given up")
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - started < 15
         await eventually(lambda: len(seen.values) >= 100)
     assert seen.values == values(0, 100)
     assert sum(await committed(settings, topic)) == 100

@@ -5,8 +5,8 @@ import pytest
 from catalog.redis_connection import RedisClient
 from engine.redis.decision_store import KEPT_SECONDS, DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 
 PHONE = DeviceKey(1, "phone")
 
@@ -19,7 +19,7 @@ def store(redis: RedisClient) -> DecisionStore:
 def decision(number: int, device: DeviceKey = PHONE) -> DeviceDecision:
     at = 1_795_200_000.25 + number
     campaigns = {"granted": [number], "outside_hours": [1, 2]}
-    return DeviceDecision(device, KeptDecision(at, at + 1, 7, Zone.NEAR, "granted", campaigns))
+    return DeviceDecision(device, StoredDecision(at, at + 1, 7, Zone.NEAR, "granted", campaigns))
 
 
 async def test_the_newest_first_and_no_more_than_that(store: DecisionStore) -> None:
@@ -43,7 +43,7 @@ async def test_they_are_kept_for_a_day(store: DecisionStore, redis: RedisClient)
     assert KEPT_SECONDS - 60 < await redis.ttl(key) <= KEPT_SECONDS
 
 
-async def test_what_another_version_wrote_is_passed_by(
+async def test_entries_of_another_version_are_skipped(
     store: DecisionStore, redis: RedisClient
 ) -> None:
     await store.keep([decision(1)])

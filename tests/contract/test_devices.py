@@ -19,10 +19,10 @@ from engine.redis.devices import (
     completed_device,
 )
 from tests.contract.ledgers import Scene, open_scene
-from tests.integration.api.counting import counted
+from tests.integration.api.statement_count import counted
 
 NOW = 1_700_000_000.0
-AWAY = "postgresql://nobody@127.0.0.1:1/nothing"
+OUTAGE = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_a_device_is_its_companys(redis: RedisClient, scene: Scene, metric
     assert found[others] is None
 
 
-async def test_what_was_found_is_believed_for_a_while(
+async def test_a_copy_is_used_until_it_expires(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
     key, unknown = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
@@ -68,10 +68,10 @@ async def test_what_was_found_is_believed_for_a_while(
     assert after.id_connector == 7
 
 
-async def test_what_was_read_is_as_old_in_memory_as_it_is_in_redis(
+async def test_a_copy_in_memory_has_the_age_of_the_one_in_redis(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
-    """Nobody is told anything that is four seconds old, however it has come to him."""
+    """No copy that is older than four seconds is returned, wherever it is cached."""
     key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
     now = NOW
     writer = lookup(redis, scene.database, metrics)
@@ -95,30 +95,30 @@ async def test_what_was_read_is_as_old_in_memory_as_it_is_in_redis(
         assert after.id_connector == 7
 
 
-async def test_what_sql_knows_completes_a_message(
+async def test_the_device_in_sql_completes_a_message(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
     key = DeviceKey(scene.company.id, "of-the-team")
-    told = {"token_push": "t", "name": "ios", "version": "17", "model": "m", "id_connector": 9}
+    fields = {"token_push": "t", "name": "ios", "version": "17", "model": "m", "id_connector": 9}
     async with scene.database.write() as session, session.begin():
-        await session.execute(update(Device).values(told))
+        await session.execute(update(Device).values(fields))
     found = (await lookup(redis, scene.database, metrics).find([key]))[key]
     assert found is not None
     out = completed_device(ReceivedDevice(udid=key.udid, version="18"), found)
-    assert out == KnownDevice(udid=key.udid, id=found.id, **(told | {"version": "18"}))  # type: ignore[arg-type]
+    assert out == KnownDevice(udid=key.udid, id=found.id, **(fields | {"version": "18"}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("clock", [NOW + 5, NOW - 5])
-async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_away(
+async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_down(
     redis: RedisClient, scene: Scene, metrics: Metrics, clock: float
 ) -> None:
     key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
     before = (await lookup(redis, scene.database, metrics).find([key]))[key]
-    away = open_database(AWAY)
-    found = await lookup(redis, away, metrics, lambda: clock).find([key, new])
+    down = open_database(OUTAGE)
+    found = await lookup(redis, down, metrics, lambda: clock).find([key, new])
     assert found[key] == before
     assert found[new] is NO_ANSWER
-    await away.close()
+    await down.close()
     async with scene.database.write() as session, session.begin():
         await session.execute(update(Device).values(token_push="new"))
     after = (await lookup(redis, scene.database, metrics, lambda: clock).find([key]))[key]
@@ -126,7 +126,7 @@ async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_away(
     assert after.token_push == "new"
 
 
-async def test_those_who_ask_meanwhile_ask_together(
+async def test_those_who_wait_meanwhile_share_a_request(
     redis: RedisClient, scene: Scene, metrics: Metrics
 ) -> None:
     devices = lookup(redis, scene.database, metrics)
@@ -137,7 +137,7 @@ async def test_those_who_ask_meanwhile_ask_together(
     found = [answer[key] for answer, key in zip(answers, keys, strict=True)]
     assert isinstance(found[0], DeviceRecord)
     assert found[1:] == [None] * 50
-    assert len([asked for asked in statements if "FROM device" in asked]) <= 2
+    assert len([requested for requested in statements if "FROM device" in requested]) <= 2
 
 
 async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
@@ -155,8 +155,8 @@ async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
     assert (await devices.find([key]))[key] is not None
 
 
-async def test_without_sql_a_device_is_not_asked_for(redis: RedisClient, metrics: Metrics) -> None:
-    database = open_database(AWAY)
+async def test_without_sql_a_device_is_not_requested(redis: RedisClient, metrics: Metrics) -> None:
+    database = open_database(OUTAGE)
     key = DeviceKey(1, "somebody")
     assert (await lookup(redis, database, metrics).find([key]))[key] is NO_ANSWER
     await database.close()

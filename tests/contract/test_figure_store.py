@@ -39,7 +39,7 @@ async def test_sums_grow(store: FigureStore):
     assert await store.read(1, NEXT, NEXT) == {NEXT: figures()}
 
 
-async def test_what_is_added_at_once_is_added_whole(store: FigureStore):
+async def test_concurrent_additions_lose_nothing(store: FigureStore):
     """Several processes write the same day."""
     await asyncio.gather(*(store.add({CompanyDay(1, DAY): figures()}) for _ in range(20)))
     assert await store.read(1, DAY, DAY) == {DAY: figures(20)}
@@ -87,7 +87,7 @@ async def test_a_day_has_a_bounded_number_of_sums(store: FigureStore, redis: Red
     assert after.reasons[Reason.STALE] == 2
 
 
-async def test_what_another_version_wrote_is_ignored(store: FigureStore, redis: RedisClient):
+async def test_fields_of_another_version_are_ignored(store: FigureStore, redis: RedisClient):
     await store.add({CompanyDay(1, DAY): figures()})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     odd: Any = dict.fromkeys((b"r:of_tomorrow", b"d:24", b"d:x", b"c:7", b"\xff"), 1)
@@ -95,7 +95,7 @@ async def test_what_another_version_wrote_is_ignored(store: FigureStore, redis: 
     assert await store.read(1, DAY, DAY) == {DAY: figures()}
 
 
-async def test_what_is_refused_is_named(store: FigureStore, redis: RedisClient):
+async def test_refused_days_are_returned(store: FigureStore, redis: RedisClient):
     await store.add({CompanyDay(1, DAY): figures()})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     await redis.delete(key)

@@ -17,7 +17,7 @@ def finished(redis: RedisClient, metrics: Metrics) -> FinishedCallStore:
     )
 
 
-async def test_what_is_noted_is_found_again(finished: FinishedCallStore) -> None:
+async def test_stored_progress_is_loaded(finished: FinishedCallStore) -> None:
     assert await finished.load(PLACE) == {}
     other = TopicPartition("calls", 4)
     await finished.save(
@@ -28,7 +28,7 @@ async def test_what_is_noted_is_found_again(finished: FinishedCallStore) -> None
     assert await finished.load(other) == {10: "c"}
 
 
-async def test_what_is_committed_is_forgotten(finished: FinishedCallStore) -> None:
+async def test_committed_offsets_are_removed(finished: FinishedCallStore) -> None:
     await finished.save({PLACE: PartitionProgress(dict.fromkeys(range(100), "x"))})
     await finished.save({PLACE: PartitionProgress({200: "y"}, done=97)})
     assert await finished.load(PLACE) == {97: "x", 98: "x", 99: "x", 200: "y"}

@@ -25,7 +25,7 @@ from tests.servers.waiting import eventually
 from tests.unit.rules.records import UUID, venue
 
 
-async def test_a_known_beacon_comes_with_its_campaigns(index: BeaconIndex, built: Writer) -> None:
+async def test_a_known_beacon_is_read_with_its_campaigns(index: BeaconIndex, built: Writer) -> None:
     found = await one(index)
     assert granted(found) == [7]
     assert (found.reference.uuid, found.reference.minor) == (UUID, 2)
@@ -56,7 +56,7 @@ async def test_inactive_ones_say_so(index: BeaconIndex, built: Writer) -> None:
     assert reasons == [Reason.INACTIVE_BEACON, Reason.INACTIVE_VENUE]
 
 
-async def test_a_connector_comes_along_where_a_campaign_wants_it(
+async def test_a_connector_is_read_where_a_campaign_uses_it(
     index: BeaconIndex, built: Writer
 ) -> None:
     await built.put(connector_entry("https://one.example/"))
@@ -68,7 +68,7 @@ async def test_a_connector_comes_along_where_a_campaign_wants_it(
     assert found.url == "https://one.example/"
 
 
-async def test_a_campaign_that_is_gone_is_left_out(index: BeaconIndex, built: Writer) -> None:
+async def test_a_campaign_that_is_deleted_is_left_out(index: BeaconIndex, built: Writer) -> None:
     await built.put(beacon_entry([6, 7]))
     assert granted(await one(index)) == [7]
 
@@ -91,7 +91,7 @@ async def test_many_beacons_in_one_call(index: BeaconIndex, built: Writer) -> No
     assert found[500:] == [None] * 100
 
 
-async def test_what_is_remembered_costs_no_round_trip(
+async def test_cached_beacons_need_no_round_trip(
     index: BeaconIndex, built: Writer, redis: RedisClient
 ) -> None:
     before = await resolve(index, KNOWN, UNKNOWN)
@@ -119,11 +119,11 @@ async def test_without_a_marker_nothing_is_unknown_but_waits(
     field = beacon_field(*KNOWN) if of == "beacon" else campaign_field(7)
     bucket = built.store.keys.of(field)
     await redis.delete(bucket)
-    asked = asyncio.create_task(index.resolve({KNOWN}, 1))
+    resolving = asyncio.create_task(index.resolve({KNOWN}, 1))
     await eventually(lambda: not index.built.is_set(), what="the missing marker is noticed")
-    assert not asked.done()
+    assert not resolving.done()
     await built.rebuild()
     index.built.set()
-    found = (await asyncio.wait_for(asked, 5))[KNOWN]
+    found = (await asyncio.wait_for(resolving, 5))[KNOWN]
     assert found is not None
     assert granted(found) == [7]

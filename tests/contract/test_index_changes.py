@@ -31,13 +31,13 @@ from tests.servers.waiting import eventually
 from tests.unit.rules.records import UUID, venue
 
 
-async def told(
+async def write_and_wait(
     index: BeaconIndex, writer: Writer, puts: dict[str, bytes], removals: Iterable[str] = ()
 ) -> None:
-    """Write, and wait until the engine has heard of it."""
+    """Write, and wait until the engine has received the change."""
     index.cache.known[SENTINEL] = None
     await writer.put(puts | beacon_entry([], SENTINEL.minor), removals)
-    await eventually(lambda: SENTINEL not in index.cache.known, what="the change is heard of")
+    await eventually(lambda: SENTINEL not in index.cache.known, what="the change is received")
 
 
 def watch_of(
@@ -72,7 +72,7 @@ async def running(watch: IndexWatch) -> AsyncIterator[None]:
 async def watched(
     redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
 ) -> AsyncIterator[Writer]:
-    """The same with the watch running, which has looked once."""
+    """The same with a running watch, which has polled once."""
     index.built.clear()
     async with running(watch_of(redis, index, metrics, built.rebuild_if_missing)):
         await asyncio.wait_for(index.built.wait(), 5)
@@ -80,10 +80,10 @@ async def watched(
 
 
 async def test_a_change_message_drops_what_it_names(index: BeaconIndex, watched: Writer) -> None:
-    await told(index, watched, beacon_entry([7], minor=4))
+    await write_and_wait(index, watched, beacon_entry([7], minor=4))
     kept = BeaconKey(UUID, 1, 4)
     first = await resolve(index, KNOWN, kept, UNKNOWN)
-    await told(index, watched, beacon_entry([]))
+    await write_and_wait(index, watched, beacon_entry([]))
     changed, same, unknown = await resolve(index, KNOWN, kept, UNKNOWN)
     assert changed is not None
     assert granted(changed) == []
@@ -91,14 +91,14 @@ async def test_a_change_message_drops_what_it_names(index: BeaconIndex, watched:
     assert unknown is None
 
 
-async def test_a_beacon_that_comes_is_known_and_one_that_goes_unknown(
+async def test_an_added_beacon_is_known_and_a_deleted_one_unknown(
     index: BeaconIndex, watched: Writer
 ) -> None:
     await resolve(index, KNOWN, UNKNOWN)
-    await told(index, watched, beacon_entry([7], minor=3), [beacon_field(*KNOWN)])
-    gone, came = await resolve(index, KNOWN, UNKNOWN)
-    assert gone is None
-    assert came is not None
+    await write_and_wait(index, watched, beacon_entry([7], minor=3), [beacon_field(*KNOWN)])
+    removed, added = await resolve(index, KNOWN, UNKNOWN)
+    assert removed is None
+    assert added is not None
 
 
 @pytest.mark.parametrize("kind", ["campaign", "connector"])
@@ -107,11 +107,11 @@ async def test_a_change_drops_the_beacons_that_depend_on_it(
 ) -> None:
     await watched.put(campaign_entry(7, format="connector", content=None))
     await watched.put(connector_entry("https://one.example/"))
-    await told(index, watched, beacon_entry([], minor=4, venue=venue(company_id=9)))
+    await write_and_wait(index, watched, beacon_entry([], minor=4, venue=venue(company_id=9)))
     other = BeaconKey(UUID, 1, 4)
     await resolve(index, KNOWN, other)
     puts = campaign_entry(7, active=False) if kind == "campaign" else connector_entry("https://2/")
-    await told(index, watched, puts)
+    await write_and_wait(index, watched, puts)
     assert KNOWN not in index.cache.known
     assert other in index.cache.known
 
@@ -119,9 +119,9 @@ async def test_a_change_drops_the_beacons_that_depend_on_it(
 async def test_a_campaign_that_was_missing_drops_its_beacon_when_it_comes(
     index: BeaconIndex, watched: Writer
 ) -> None:
-    await told(index, watched, beacon_entry([7, 8]))
+    await write_and_wait(index, watched, beacon_entry([7, 8]))
     assert granted(await one(index)) == [7]
-    await told(index, watched, campaign_entry(8))
+    await write_and_wait(index, watched, campaign_entry(8))
     assert granted(await one(index)) == [7, 8]
 
 
@@ -139,7 +139,7 @@ async def test_many_changes_at_once(index: BeaconIndex, watched: Writer) -> None
 async def test_a_change_while_it_is_loaded_is_not_remembered(
     index: BeaconIndex, built: Writer
 ) -> None:
-    """The entry was read, then changed, and the change was heard of before the load was done."""
+    """The entry was read, then changed, and the change was received before the load was done."""
     read = index._read
 
     async def slow(fields: list[str]) -> dict[str, bytes | None]:
@@ -164,7 +164,7 @@ async def test_a_rebuild_drops_everything(index: BeaconIndex, watched: Writer) -
     assert granted(await one(index)) == []
 
 
-async def test_what_is_remembered_grows_old(
+async def test_cached_beacons_expire(
     redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
 ) -> None:
     async with running(watch_of(redis, index, metrics, built.rebuild_if_missing, max_age=0.3)):
@@ -181,21 +181,21 @@ async def test_an_index_that_was_never_built_is(
     assert writer.rebuilds == 1
 
 
-async def test_a_flush_heals_and_takes_nothing_for_unknown(
+async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
     index: BeaconIndex, watched: Writer, redis: RedisClient
 ) -> None:
     puts: dict[str, bytes] = {}
     for minor in range(100, 400):
         puts |= beacon_entry([7], minor)
     await watched.put(puts)
-    begun = watched.rebuilds
+    started = watched.rebuilds
     for minor in range(100, 400):
         if minor % 100 == 50:
             await redis.flushall()
         (found,) = await resolve(index, BeaconKey(UUID, 1, minor))
         assert found is not None
         assert granted(found) == [7]
-    assert begun + 1 <= watched.rebuilds <= begun + 3
+    assert started + 1 <= watched.rebuilds <= started + 3
     await eventually(index.built.is_set)
 
 
@@ -203,33 +203,33 @@ async def test_changes_are_followed_after_a_flush(
     index: BeaconIndex, watched: Writer, redis: RedisClient
 ) -> None:
     await one(index)
-    begun = watched.rebuilds
+    started = watched.rebuilds
     await redis.flushall()
-    await eventually(lambda: watched.rebuilds > begun and index.built.is_set())
+    await eventually(lambda: watched.rebuilds > started and index.built.is_set())
     await one(index)
-    await told(index, watched, campaign_entry(7, active=False))
+    await write_and_wait(index, watched, campaign_entry(7, active=False))
     assert granted(await one(index)) == []
 
 
-async def test_a_flush_while_sql_is_away_is_waited_out(
+async def test_a_flush_while_sql_is_down_is_waited_out(
     redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
 ) -> None:
-    """The rebuild says that it cannot and returns; it is asked again, and again."""
-    asked = 0
+    """A rebuild that returns without an index is called again and again."""
+    requested = 0
 
     async def cannot() -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal requested
+        requested += 1
         await asyncio.sleep(0.02)
-        if asked > 5:
+        if requested > 5:
             await built.rebuild_if_missing()
 
     await resolve(index, UNKNOWN)
     async with running(watch_of(redis, index, metrics, cannot)):
-        await eventually(lambda: asked == 1)
+        await eventually(lambda: requested == 1)
         await redis.flushall()
         assert granted(await one(index)) == [7]
-    assert asked > 5
+    assert requested > 5
 
 
 async def test_a_marker_is_in_every_bucket(built: Writer, redis: RedisClient) -> None:

@@ -54,7 +54,7 @@ async def test_an_offset_moves_only_from_the_value_that_is_known(scene: Scene):
 
 
 async def test_a_place_moves_only_from_what_is_known(scene: Scene):
-    """The offset goes with the id of the topic that it is of."""
+    """The offset is stored with the id of its topic."""
     ledger, old, new = scene.ledger, Position(7, "a" * 32), Position(0, "b" * 32)
     assert await move_position(ledger, TOPIC, 3, None, old)
     assert not await move_position(ledger, TOPIC, 3, None, new)
@@ -151,7 +151,7 @@ async def test_devices_are_created_and_added_to(scene: Scene):
     assert (device.create_on, device.update_on) == (NOW, later)
 
 
-async def test_a_company_that_has_gone_is_told(scene: Scene):
+async def test_a_company_that_is_deleted_is_reported(scene: Scene):
     async def add() -> None:
         async with scene.ledger.transaction() as transaction:
             await transaction.add_devices(
@@ -242,7 +242,7 @@ async def test_a_device_counts_once_a_day(scene: Scene):
     assert [(row.devices, row.notifications) for row in rows] == [(3, 2), (1, 0)]
 
 
-async def test_what_is_looked_up(scene: Scene):
+async def test_look_ups(scene: Scene):
     ledger = scene.ledger
     assert await ledger.existing_companies({scene.company.id, 999}) == {scene.company.id}
     assert await ledger.venue_time_zones({scene.venue.id, 999}) == {scene.venue.id: "Europe/Paris"}
@@ -262,10 +262,10 @@ async def devices(scene: Scene) -> dict[str, tuple[int, int]]:
         return {each.udid: (each.nb_beacon, each.nb_campaign) for each in found}
 
 
-async def test_sql_tells_its_time(scene: Scene):
+async def test_sql_returns_its_time(scene: Scene):
     begin = datetime.now(UTC)
     async with scene.ledger.transaction() as transaction:
-        told = [await transaction.now(), await scene.store.now()]
+        times = [await transaction.now(), await scene.store.now()]
     minute = timedelta(minutes=1)
-    assert all(begin - minute < each < datetime.now(UTC) + minute for each in told)
-    assert {each.utcoffset() for each in told} == {timedelta()}
+    assert all(begin - minute < each < datetime.now(UTC) + minute for each in times)
+    assert {each.utcoffset() for each in times} == {timedelta()}

@@ -1,4 +1,4 @@
-"""Continuing at positions of a store other than the group's commits, on both brokers."""
+"""Positions from a store other than the group's commits, on both brokers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -12,7 +12,7 @@ from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.contract.members import ROLE, Seen, member, publish
+from tests.contract.members import ROLE, RecordedValues, member, publish
 from tests.servers.waiting import eventually
 
 Known = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Position]]]
@@ -20,19 +20,19 @@ Places = Mapping[TopicPartition, Position]
 
 
 class Starts:
-    """Gives the positions that the test sets, and records those that it is given."""
+    """Returns the positions that the test sets, and records replaced ones."""
 
     def __init__(self, load: Known) -> None:
         self.load = load
-        self.told: dict[TopicPartition, Position] = {}
+        self.stored: dict[TopicPartition, Position] = {}
 
     async def replace(self, _old: Places, new: Places) -> bool:
-        self.told.update(new)
+        self.stored.update(new)
         return True
 
 
 def at(place: Position | None) -> Starts:
-    """All partitions that hold something go on at `place`."""
+    """Set `place` as the position of all partitions with records."""
 
     async def load(partitions: Collection[TopicPartition]) -> Places:
         return {} if place is None else dict.fromkeys(partitions, place)
@@ -57,7 +57,7 @@ def settings(broker: str, topic_prefix: str) -> Settings:
 
 
 async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
-    """All under one key, so that they are in one partition."""
+    """Publish under one key, so that all records are in one partition."""
     await publish(
         settings, [Outgoing(topic, b"one", b"%06d" % n, []) for n in range(begin, begin + count)]
     )
@@ -67,37 +67,37 @@ def values(begin: int, end: int) -> list[bytes]:
     return [b"%06d" % n for n in range(begin, end)]
 
 
-def has(seen: Seen, count: int) -> bool:
+def has(seen: RecordedValues, count: int) -> bool:
     return len(seen.values) >= count
 
 
-async def test_each_start_is_where_it_is_told(settings: Settings, topic: str) -> None:
+async def test_each_start_is_where_it_is_set(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 100)
     topic_id = None
     for begin in (None, 40, 0, 99):  # whatever the group has committed meanwhile
         starts = at(begin if begin is None else Position(begin, topic_id))
-        seen = Seen()
+        seen = RecordedValues()
         async with member(settings, topic, seen.handle, starts=starts):
             await eventually(partial(has, seen, 100 - (begin or 0)))
         assert seen.values == values(begin or 0, 100)
-        if begin is None:  # all are new: told with the topic's id, in which the others then are
+        if begin is None:  # all are new: stored with the topic's id, which the others then have
             assert {
-                (place.offset, len(place.topic_id or "")) for place in starts.told.values()
+                (place.offset, len(place.topic_id or "")) for place in starts.stored.values()
             } == {(0, 32)}
-            topic_id = next(iter(starts.told.values())).topic_id
+            topic_id = next(iter(starts.stored.values())).topic_id
 
 
 async def test_nothing_is_handled_before_the_answer(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 50)
-    seen, asked, answer = Seen(), asyncio.Event(), asyncio.Event()
+    seen, requested, answer = RecordedValues(), asyncio.Event(), asyncio.Event()
 
     async def load(_: Collection[TopicPartition]) -> Places:
-        asked.set()
+        requested.set()
         await answer.wait()
         return {}
 
     async with member(settings, topic, seen.handle, starts=Starts(load)) as one:
-        await asyncio.wait_for(asked.wait(), 15)
+        await asyncio.wait_for(requested.wait(), 15)
         assert one.consumer.assigned
         assert one.partitions == 0
         assert seen.values == []
@@ -107,64 +107,64 @@ async def test_nothing_is_handled_before_the_answer(settings: Settings, topic: s
 
 async def test_it_can_stop_while_it_waits_for_the_answer(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 5)
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def load(_: Collection[TopicPartition]) -> Places:
-        asked.set()
+        requested.set()
         await asyncio.Event().wait()
         return {}
 
-    async with member(settings, topic, Seen().handle, starts=Starts(load)):
-        await asyncio.wait_for(asked.wait(), 15)
+    async with member(settings, topic, RecordedValues().handle, starts=Starts(load)):
+        await asyncio.wait_for(requested.wait(), 15)
 
 
 @pytest.mark.parametrize("place", [Position(6), Position(3, "0" * 32)])
 async def test_a_topic_that_is_another_one_is_read_from_its_beginning(
     settings: Settings, topic: str, place: Position
 ) -> None:
-    """An offset beyond its end of which nobody knows the topic, or one of another topic."""
+    """An offset beyond the end with an unknown topic id, or of another topic."""
     await publish_numbers(settings, topic, 0, 5)
-    seen, starts = Seen(), at(place)
+    seen, starts = RecordedValues(), at(place)
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(partial(has, seen, 5))
     assert seen.values == values(0, 5)
-    assert {each.offset for each in starts.told.values()} == {0}
+    assert {each.offset for each in starts.stored.values()} == {0}
 
 
-async def test_a_partition_that_has_lost_its_end_goes_on_there(
+async def test_a_partition_that_has_lost_its_end_is_read_from_the_new_end(
     settings: Settings, topic: str
 ) -> None:
     """As after an election that lost records: the topic is the same, its offsets went back."""
     await publish_numbers(settings, topic, 0, 5)
     new = at(None)
-    async with member(settings, topic, Seen().handle, starts=new):
-        await eventually(lambda: new.told)
-    topic_id = next(iter(new.told.values())).topic_id
-    seen, starts = Seen(), at(Position(9, topic_id))
+    async with member(settings, topic, RecordedValues().handle, starts=new):
+        await eventually(lambda: new.stored)
+    topic_id = next(iter(new.stored.values())).topic_id
+    seen, starts = RecordedValues(), at(Position(9, topic_id))
     async with member(settings, topic, seen.handle, starts=starts):
-        await eventually(lambda: starts.told)
+        await eventually(lambda: starts.stored)
         await publish_numbers(settings, topic, 5, 3)
         await eventually(partial(has, seen, 3))
     assert seen.values == values(5, 8)
 
 
-async def test_a_place_that_is_not_true_any_more_is_asked_for_again(
+async def test_a_place_that_is_not_true_any_more_is_requested_again(
     settings: Settings, topic: str
 ) -> None:
     await publish_numbers(settings, topic, 0, 5)
-    asked = 0
+    requested = 0
 
     class Overtaken(Starts):
         async def replace(self, _old: Places, _new: Places) -> bool:
-            nonlocal asked
-            asked += 1
-            return asked > 1
+            nonlocal requested
+            requested += 1
+            return requested > 1
 
-    seen = Seen()
+    seen = RecordedValues()
     starts = Overtaken(at(None).load)
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(partial(has, seen, 5))
-    assert asked == 2
+    assert requested == 2
 
 
 async def test_a_failing_answer_stops_the_run(settings: Settings, topic: str) -> None:
@@ -173,13 +173,13 @@ async def test_a_failing_answer_stops_the_run(settings: Settings, topic: str) ->
     async def load(_: Collection[TopicPartition]) -> Places:
         raise LookupError
 
-    async with member(settings, topic, Seen().handle, starts=Starts(load)) as one:
+    async with member(settings, topic, RecordedValues().handle, starts=Starts(load)) as one:
         assert isinstance(await one.failed(), LookupError)
 
 
 async def test_nothing_is_skipped_where_nothing_is_missing(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 5)
-    metrics, seen = Metrics(), Seen()
+    metrics, seen = Metrics(), RecordedValues()
     async with member(settings, topic, seen.handle, metrics=metrics):
         await eventually(partial(has, seen, 5))
     labels = {"role": ROLE, "cause": "retention"}

@@ -48,7 +48,7 @@ async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
 
 
 async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
-    """Everything on the topic, partition by partition."""
+    """All records of the topic, partition by partition."""
     records: list[ConsumerRecord[bytes, bytes]] = []
     async with AIOKafkaConsumer(bootstrap_servers=broker) as consumer:
         places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
@@ -62,7 +62,7 @@ async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-async def test_a_key_goes_where_java_sends_it(
+async def test_a_key_goes_to_the_partition_of_the_java_client(
     publisher: Publisher, broker: str, topic: str
 ) -> None:
     await publisher.publish([Outgoing(topic, key, b"", []) for key in JAVA_HASHES])
@@ -138,7 +138,7 @@ async def test_several_topics_and_tasks_at_once(
 async def test_a_key_that_is_no_udid_is_not_remembered(
     publisher: Publisher, broker: str, topic: str
 ) -> None:
-    """Dead letters keep their record's key, whoever chose it, and whatever its length."""
+    """Dead letters keep their record's key, also a very long one."""
     before = _hash.cache_info().currsize
     keys = [b"%d" % n + b"k" * 100_000 for n in range(20)]
     await publisher.publish([Outgoing(topic, key, b"", []) for key in keys])
@@ -157,7 +157,7 @@ async def real(kafka_bootstrap: str) -> AsyncIterator[Publisher]:
     await one.close()
 
 
-async def test_what_the_topic_does_not_take_is_named_and_the_rest_published_once(
+async def test_too_large_messages_are_named_and_the_rest_published_once(
     real: Publisher, kafka_bootstrap: str, topic: str
 ) -> None:
     large = [Outgoing(topic, f"{n}".encode(), b"x" * 1_100_000, []) for n in range(6)]
@@ -170,10 +170,10 @@ async def test_what_the_topic_does_not_take_is_named_and_the_rest_published_once
     assert sorted(values) == sorted([*(m.value or b"" for m in around), b"y" * 1_000_000])
 
 
-async def test_a_refusal_is_remembered_and_not_asked_for_again(
+async def test_a_refusal_is_remembered_and_not_requested_again(
     real: Publisher, kafka_bootstrap: str, topic: str
 ) -> None:
-    """Each costs a fresh producer, which everybody who publishes waits for."""
+    """Each costs a new producer, for which all publishers wait."""
     small = [Outgoing(topic, b"k", b"%d" % n, []) for n in range(5)]
     with pytest.raises(MessageTooLargeError):
         await real.publish([*small, Outgoing(topic, b"k", b"x" * 1_100_000, [])])
@@ -222,7 +222,7 @@ async def test_a_topic_with_a_limit_of_its_own(
 
 
 @pytest.mark.timeout(90)
-async def test_a_broker_that_is_away_is_waited_for(
+async def test_a_broker_that_is_down_is_waited_for(
     own_kafka: KafkaServer, topic_prefix: str
 ) -> None:
     topic = f"{topic_prefix}published"
@@ -246,7 +246,7 @@ async def test_a_broker_that_is_away_is_waited_for(
 async def test_a_message_without_a_cause_fails_where_our_clock_is_refused(
     kafka_bootstrap: str, topic: str
 ) -> None:
-    """It has no other time (a detection of `proximity publish`); the publisher goes on."""
+    """A message without another timestamp (`proximity publish`); the publisher still works."""
     settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap)
     record_time = RecordTime(clock=lambda: time.time() + 7200)
     publisher = Publisher.from_settings(settings, record_time=record_time)

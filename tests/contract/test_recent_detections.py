@@ -1,4 +1,4 @@
-"""The detections of the last quarter of an hour, and what becomes of them when Redis is away."""
+"""The detections of the last quarter of an hour, also while Redis is down."""
 
 import asyncio
 from contextlib import suppress
@@ -32,7 +32,7 @@ async def test_a_quarter_of_an_hour_is_added_up(redis: RedisClient) -> None:
         assert 0 < await redis.ttl(key) <= 20 * 60
 
 
-async def test_more_beacons_than_a_call_takes(redis: RedisClient) -> None:
+async def test_more_beacons_than_fit_in_a_call(redis: RedisClient) -> None:
     store = store_on(redis)
     counts = {BeaconMinute(7, beacon, MINUTE): beacon for beacon in range(1, 1201)}
     await store.add(counts)
@@ -55,9 +55,9 @@ async def test_counts_are_written_beside_the_batches(redis: RedisClient, metrics
         await running
 
 
-async def test_a_redis_that_is_away_stops_nobody(metrics: Metrics) -> None:
-    away = connect_redis("redis://127.0.0.1:9/0")
-    counts = RecentCounts(store=store_on(away), metrics=metrics, pause=0.01)
+async def test_recent_counts_survive_an_outage_of_redis(metrics: Metrics) -> None:
+    down = connect_redis("redis://127.0.0.1:9/0")
+    counts = RecentCounts(store=store_on(down), metrics=metrics, pause=0.01)
     counts.note({BeaconMinute(7, 1, MINUTE): 1})
     running = asyncio.create_task(counts.run())
 
@@ -69,4 +69,4 @@ async def test_a_redis_that_is_away_stops_nobody(metrics: Metrics) -> None:
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    await away.aclose()
+    await down.aclose()

@@ -57,7 +57,7 @@ async def test_retention_keeps_the_last_days(scene: Scene):
 async def test_nothing_is_deleted_while_a_clock_is_wrong(
     scene: Scene, server: str, ahead: timedelta
 ):
-    """Of this process, of SQL, of Redis: whichever it is, two of them are far from each other."""
+    """One of the clocks of this process, SQL and Redis is far from the other two."""
     await fill(scene, [TODAY - timedelta(days=40), TODAY])
     wrong = {"redis": NOW + ahead} if server == "redis" else {"ours": NOW + ahead}
     await retention(scene, **wrong).run_once()
@@ -74,8 +74,8 @@ async def test_nothing_is_deleted_while_a_clock_is_wrong(
     assert await count(scene, Reception) == 1
 
 
-async def test_what_guards_against_repeats_is_kept_by_when_it_was_recorded(scene: Scene):
-    """However old or new the detections say that they are."""
+async def test_receptions_are_retained_by_the_time_of_recording(scene: Scene):
+    """Whatever times the detections have."""
     instants = [datetime(1, 1, 1, tzinfo=UTC), NOW, datetime(9999, 12, 31, tzinfo=UTC)]
     ids = [uuid4() for _ in instants]
     async with scene.ledger.transaction() as transaction:
@@ -94,7 +94,7 @@ async def test_what_guards_against_repeats_is_kept_by_when_it_was_recorded(scene
 
 
 async def test_no_trace_is_kept_for_ever(scene: Scene):
-    """Not even one of a day that never comes."""
+    """Also rows of a day that never comes."""
     await fill(scene, [TODAY])
     for far in (NOW + timedelta(days=DAYS_AHEAD + 1), datetime(9999, 12, 31, tzinfo=UTC)):
         async with scene.ledger.transaction() as transaction:
@@ -106,7 +106,7 @@ async def test_no_trace_is_kept_for_ever(scene: Scene):
 
 
 class StoreAt:
-    """A store whose clock stands still."""
+    """A store with a fixed clock."""
 
     def __init__(self, store: RetentionStore, now: datetime) -> None:
         self._store = store
@@ -122,7 +122,7 @@ class StoreAt:
 def retention(
     scene: Scene, *, sql: datetime = NOW, ours: datetime = NOW, redis: datetime = NOW
 ) -> Retention:
-    """Two days are kept. The clocks stand still; that of Redis agrees with ours if not told."""
+    """Two days are kept. The clocks are fixed; the clock of Redis agrees with ours by default."""
     if redis is NOW:
         redis = ours
 

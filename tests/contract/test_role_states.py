@@ -1,4 +1,4 @@
-"""What processes say of their roles, and what becomes of it when they fall silent."""
+"""The reports of processes on their roles, also after they stop reporting."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ async def test_each_process_has_its_say(redis: RedisClient) -> None:
     assert 0 < await redis.ttl("contract:roles") <= 24 * 3600
 
 
-async def test_of_those_that_ended_the_last_word_stays(redis: RedisClient) -> None:
+async def test_the_last_report_of_ended_processes_is_kept(redis: RedisClient) -> None:
     store = store_on(redis)
     now = time.time()
     for instance, age in (("old", 900), ("older", 2000)):
@@ -52,7 +52,7 @@ async def test_of_those_that_ended_the_last_word_stays(redis: RedisClient) -> No
 
 
 class Consumer:
-    """Says how far behind it is."""
+    """A role with a settable lag."""
 
     def __init__(self) -> None:
         self.behind: float | None = None
@@ -93,7 +93,7 @@ async def test_a_role_is_written_about_again_and_again(
         await running
 
 
-async def test_a_redis_that_is_away_stops_no_role(metrics: Metrics) -> None:
+async def test_a_redis_that_is_down_stops_no_role(metrics: Metrics) -> None:
     redis = connect_redis("redis://127.0.0.1:9/0")
     writer = RoleStateWriter(
         store=store_on(redis), roles=[role(Consumer())], failing=list, metrics=metrics, pause=0.01

@@ -107,7 +107,7 @@ async def test_a_record_is_what_aiokafka_makes_of_it(settings: Settings, topic: 
     ]
 
 
-async def test_every_record_up_to_the_end_is_read_once_and_as_often_as_asked(
+async def test_every_record_up_to_the_end_is_read_once_and_as_often_as_requested(
     settings: Settings, topic: str
 ) -> None:
     partitions = await fill(settings, topic, 0, 3000)
@@ -128,7 +128,7 @@ async def test_every_record_up_to_the_end_is_read_once_and_as_often_as_asked(
         assert await read(reader, ends | {first: 0}, ends) == {first: list(range(ends[first]))}
 
 
-async def test_following_gives_what_comes_later_too(settings: Settings, topic: str) -> None:
+async def test_following_returns_later_records_too(settings: Settings, topic: str) -> None:
     partitions = await fill(settings, topic, 0, 100)
     seen: list[bytes] = []
     async with open_topic_reader(settings, missing="skip") as reader:

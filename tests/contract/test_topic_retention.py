@@ -1,4 +1,4 @@
-"""How long the topics keep a message: as the brokers say, where they say it."""
+"""How long the topics keep a message, if the brokers report it."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from catalog.forgetting import TopicRetention
+from catalog.erasure import TopicRetention
 from engine.kafka.topic_retention import RetentionReader, longest_retention
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
@@ -27,13 +27,13 @@ async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str
         topic = NewTopic(f"{topic_prefix}{name}", 1, 1, topic_configs=configs)
         await admin.create_topics([topic])
     await admin.close()
-    told = TopicRetention(is_known=True, longest=timedelta(hours=3))
+    longest = TopicRetention(is_known=True, longest=timedelta(hours=3))
 
-    async def is_told() -> bool:  # a broker may learn of a topic a moment later
-        return await RetentionReader(settings).read() == told
+    async def is_read() -> bool:  # a broker may learn of a topic a moment later
+        return await RetentionReader(settings).read() == longest
 
-    await eventually(is_told, deadline=30)
-    # Kafka is not asked for each person.
+    await eventually(is_read, deadline=30)
+    # Kafka gets no request per person.
     assert (await reader.read()).longest == timedelta()
 
 
@@ -63,5 +63,5 @@ def topic(error: int = 0, **changed: str) -> dict[str, Any]:
         ([{"error_code": 0, "config_entries": []}], UNKNOWN),
     ],
 )
-def test_what_is_said_of_topics(topics: list[dict[str, Any]], expected: TopicRetention):
+def test_the_description_of_topics(topics: list[dict[str, Any]], expected: TopicRetention):
     assert longest_retention(topics) == expected

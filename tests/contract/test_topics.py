@@ -1,4 +1,4 @@
-"""Topics that a command makes: with the partitions and replicas of the settings, or none."""
+"""Topics are created with the partitions and replicas of the settings, or not at all."""
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -25,14 +25,14 @@ async def test_replicas_are_those_of_the_settings(kafka_bootstrap: str, topic_pr
 async def test_more_replicas_than_brokers_are_named(
     kafka_bootstrap: str, topic_prefix: str
 ) -> None:
-    """Rather than topics with fewer replicas than somebody counts on."""
+    """Topics with fewer replicas than configured are not created."""
     settings = load_settings(
         kafka_bootstrap_servers=kafka_bootstrap, topic_replication=3, topic_prefix=topic_prefix
     )
-    told = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
-    with pytest.raises(InvalidReplicationFactorError, match=told):
+    expected = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
+    with pytest.raises(InvalidReplicationFactorError, match=expected):
         await ensure_topics(settings, (f"{topic_prefix}three",))
-    found = {each.what: each for each in await check_kafka(settings)}
+    found = {each.subject: each for each in await check_kafka(settings)}
     missing = found[f"topic {topic_prefix}detections"]
     assert missing.state is State.BAD
-    assert "PROXIMITY_TOPIC_REPLICATION wants 3 brokers, and there are 1" in missing.told
+    assert "PROXIMITY_TOPIC_REPLICATION needs 3 brokers, and there are 1" in missing.result

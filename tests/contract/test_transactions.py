@@ -1,4 +1,4 @@
-"""Publishing in transactions on a real broker: the fence, what a topic does not take, and time."""
+"""Publishing in transactions on a real broker: fencing, refused messages, timestamps."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +30,7 @@ def settings(kafka_bootstrap: str) -> Settings:
 
 @pytest.fixture
 async def source(settings: Settings, topic_prefix: str) -> TopicPartition:
-    """A partition to work on, and a topic to publish to that takes 50 kB."""
+    """A partition to process, and a topic to publish to with messages of at most 50 kB."""
     admin = AIOKafkaAdminClient(bootstrap_servers=settings.kafka_bootstrap_servers)
     await admin.start()
     small = {"max.message.bytes": "50000"}
@@ -44,7 +44,7 @@ async def source(settings: Settings, topic_prefix: str) -> TopicPartition:
 async def owner(
     settings: Settings, source: TopicPartition, topic_prefix: str
 ) -> AsyncIterator[Make]:
-    """Makes the next owner of the partition; closed at the end."""
+    """Creates the next owner of the partition; closed at the end."""
     async with AsyncExitStack() as stack:
 
         async def make(limits: TopicLimits | None = None, timeout_ms: int = 30_000) -> Any:
@@ -71,7 +71,7 @@ async def owner(
 
 @pytest.fixture
 def seen(settings: Settings, topic_prefix: str) -> Make:
-    """What a consumer sees that reads committed, and where the group goes on."""
+    """The records that a consumer reads with read_committed, and the group's offset."""
 
     async def read() -> tuple[list[bytes | None], int | None]:
         async with AIOKafkaConsumer(
@@ -122,7 +122,7 @@ async def test_messages_and_the_offset_are_seen_together(
 async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
     owner: Make, seen: Make, message: Make
 ) -> None:
-    """The last one is no crash: it lives, has something open, and goes on with it."""
+    """The last owner has not crashed: it continues its open transaction."""
     last = await owner()
     await last.publish([message(b"again")])
     next_one = await owner()
@@ -137,7 +137,7 @@ async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
     assert await seen() == ([b"again"], 1)
 
 
-async def test_an_owner_that_has_begun_nothing_is_shut_out_too(
+async def test_an_owner_that_has_started_nothing_is_shut_out_too(
     owner: Make, seen: Make, message: Make
 ) -> None:
     last = await owner()
@@ -150,7 +150,7 @@ async def test_an_owner_that_has_begun_nothing_is_shut_out_too(
     assert await seen() == ([], 2)
 
 
-async def test_what_a_topic_does_not_take_is_known_to_the_next_transaction(
+async def test_the_limit_of_a_topic_is_known_to_the_next_transaction(
     owner: Make, seen: Make, message: Make
 ) -> None:
     limits, large = TopicLimits(), message(b"large" + b"x" * 60_000)
@@ -176,10 +176,10 @@ async def test_what_a_topic_does_not_take_is_known_to_the_next_transaction(
     assert (values, offset) == ([each.value for each in small], 1)
 
 
-async def test_a_transaction_that_takes_too_long_is_lost(
+async def test_a_transaction_that_takes_too_long_is_aborted(
     owner: Make, seen: Make, message: Make
 ) -> None:
-    """The broker looks for them every ten seconds."""
+    """The broker aborts expired transactions every ten seconds."""
     one = await owner(timeout_ms=1000)
     await one.publish([message(b"slowl")])
 

@@ -1,4 +1,4 @@
-"""What the tests of several parts share."""
+"""Fixtures that several parts share."""
 
 import pytest
 from argon2 import PasswordHasher
@@ -7,5 +7,5 @@ from argon2.profiles import CHEAPEST
 
 @pytest.fixture(autouse=True)
 def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A password costs 100 ms and 64 MB on purpose; these tests ask about everything else."""
+    """A password costs 100 ms and 64 MB on purpose; these tests are about everything else."""
     monkeypatch.setattr("catalog.passwords._hasher", PasswordHasher.from_parameters(CHEAPEST))

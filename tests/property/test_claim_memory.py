@@ -19,10 +19,10 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
 ) -> None:
     memory = ClaimMemory(most)
     remembered = [memory.for_assignment() for _ in range(parts)]
-    told: list[dict[tuple[str, int], list[int]]] = [{} for _ in range(parts)]
+    stored: list[dict[tuple[str, int], list[int]]] = [{} for _ in range(parts)]
     for _ in range(events.draw(st.integers(0, 40))):
         number = events.draw(st.integers(0, parts - 1))
-        one, truth = remembered[number], told[number]
+        one, truth = remembered[number], stored[number]
         kind, udid, campaign, at, until = events.draw(EVENTS)
         if kind == "remember":
             one.remember(udid, campaign, at, until)

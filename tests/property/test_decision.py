@@ -34,7 +34,7 @@ ORDER = [
 
 @dataclass(frozen=True)
 class Case:
-    """What a decision looks at."""
+    """The input of a decision."""
 
     known: bool
     venue_active: bool
@@ -82,7 +82,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def refusal(case: Case) -> str | None:
-    """The check that refuses the detection before any campaign is looked at."""
+    """The check that refuses the detection before any campaign is checked."""
     triggers = {
         Zone.FAR: ("far", "near", "immediate"),
         Zone.NEAR: ("near", "immediate"),

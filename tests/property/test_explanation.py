@@ -98,22 +98,22 @@ def test_the_next_moment_is_the_next() -> None:
 
 
 def assert_never(case: Case, each: ExplainedCampaign, data: st.DataObject) -> None:
-    """What time does not mend is named, and if nothing is, no moment that is tried fires."""
+    """Checks that fail at any time are named; if none is, no tried moment fires."""
     assert set(each.blocked_by).isdisjoint(map(Reason, BY_TIME))
     wait = data.draw(st.integers(0, 40 * DAY))
     assert reason_at(case, each, max(case.t, case.now) + wait) != "granted"
 
 
 def reason_at(case: Case, each: ExplainedCampaign, moment: float) -> str:
-    """Asked again at another moment, by explain and as a trigger asks, which the oracle confirms.
+    """At another moment, explain and a trigger decide alike, and the oracle confirms it.
 
-    About the one campaign: asked about all of them, each would look for its own next moment.
+    For one campaign only: each campaign has a next moment of its own.
     """
     at_that = Case(**{**vars(case), "t": moment, "now": moment, "campaigns": (each.campaign,)})
-    asked = question(at_that)
-    (again,) = explain(at_that.target(), asked).campaigns
+    requested = question(at_that)
+    (again,) = explain(at_that.target(), requested).campaigns
     expected = refusal(at_that) or fate(each.campaign, at_that)
-    assert again.reason.value == asked.decide(at_that.target()).reason.value == expected
+    assert again.reason.value == requested.decide(at_that.target()).reason.value == expected
     return expected
 
 

@@ -61,7 +61,7 @@ class PlainQueue:
     in_all=st.sampled_from([1, 3, 7, 8, 14, 16]),
     per_company=st.integers(2, 12),
 )
-def test_the_queue_gives_what_the_plain_one_may(
+def test_the_queue_returns_what_its_model_allows(
     steps: list[tuple[str, int]], waiting: list[int], in_all: int, per_company: int
 ) -> None:
     queue: FairQueue[int] = FairQueue(in_all=in_all, per_company=per_company)
@@ -80,10 +80,10 @@ def test_the_queue_gives_what_the_plain_one_may(
             queue.finish(of)
             plain.running[of] -= 1
         elif step == "hold":
-            queue.hold(of)
+            queue.pause(of)
             plain.held.add(of)
         elif step == "release":
-            queue.release(of)
+            queue.resume(of)
             plain.held.discard(of)
         assert queue.free == plain.free
         assert queue.waiting == sum(map(len, plain.waiting.values()))

@@ -12,8 +12,8 @@ COMPANIES = range(1, 5)
 EVENTS = st.tuples(st.sampled_from(["ask", "end", "give up", "stall"]), st.integers(0, 30))
 
 
-class _Asked:
-    """A turn that was asked for: it waits, it runs, or it is over."""
+class _RequestedTurn:
+    """A requested turn: it waits, it runs, or it is over."""
 
     def __init__(self, turns: FairTurns, company: int, given: list[int]) -> None:
         self.company = company
@@ -32,30 +32,30 @@ class _Asked:
 
 
 class _Scene:
-    """Companies that ask for turns. `given` is the order in which they got them."""
+    """Companies that request turns. `given` is the order in which they got them."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.turns = FairTurns(most, stalled_after=1e6)
-        self.stalled: set[_Asked] = set()
-        self.asked: list[_Asked] = []
+        self.stalled: set[_RequestedTurn] = set()
+        self.requested: list[_RequestedTurn] = []
         self.given: list[int] = []
         self._overtaken: dict[int, Counter[int]] = {}
 
-    def having(self, runs: bool) -> list[_Asked]:
-        return [each for each in self.asked if each.runs == runs]
+    def having(self, runs: bool) -> list[_RequestedTurn]:
+        return [each for each in self.requested if each.runs == runs]
 
     async def happen(self, event: str, number: int) -> None:
         """The event, for one of those that it can happen to; and what follows from it."""
         seen = len(self.given)
         if event == "ask":
             company = COMPANIES[number % len(COMPANIES)]
-            self.asked.append(_Asked(self.turns, company, self.given))
+            self.requested.append(_RequestedTurn(self.turns, company, self.given))
         elif event == "stall":
             self._stall(number)
         elif some := self.having(runs=event == "end"):
             one = some[number % len(some)]
-            self.asked.remove(one)
+            self.requested.remove(one)
             self.stalled.discard(one)
             if event == "end":
                 one.over.set()
@@ -124,7 +124,7 @@ def test_no_company_starves_and_no_turn_is_lost(most: int, events: list[tuple[st
             await scene.happen(event, number)
             scene.check()
         # Whoever still waits has its turn, once the others end theirs.
-        while scene.asked:
+        while scene.requested:
             assert scene.having(runs=True)
             await scene.happen("end", 0)
             scene.check()

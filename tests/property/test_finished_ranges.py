@@ -47,7 +47,7 @@ def test_anybodys_metadata_is_read(offset: int, metadata: str) -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=200))
-def test_what_will_be_finished(records: list[tuple[bool, bool]]) -> None:
+def test_the_predicted_ranges(records: list[tuple[bool, bool]]) -> None:
     """Each record, with gaps between some, is finished, finishing now, or open."""
     tracked, finishing, done_with, offset = OffsetTracker(), [], set(), 10
     for is_finished, is_finishing in records:

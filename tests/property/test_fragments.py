@@ -124,7 +124,7 @@ def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
     zone=st.sampled_from(("immediate", "near", "far")),
     detected_at=st.integers(0, 2**42),
 )
-def test_a_message_is_what_its_type_says(
+def test_a_message_matches_its_type(
     made: list[CampaignSnapshot],
     beacon: BeaconSnapshot,
     connector: ConnectorEntry | None,
@@ -149,7 +149,7 @@ def test_a_message_is_what_its_type_says(
         assert message.key == device.udid.encode()
 
 
-def test_what_is_remembered_of_campaigns_is_bounded() -> None:
+def test_cached_fragments_are_bounded() -> None:
     """Contents of 1 MB each, of which the bound holds a few; each message has its own."""
     composer = Composer(
         topics=Topics.named("p."), lifetime=1, devices=NO_LOOKUP, turn_bytes=0, clock=lambda: NOW

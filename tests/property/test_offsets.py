@@ -8,27 +8,27 @@ from engine.kafka.offsets import OffsetTracker
 
 
 @given(st.data())
-def test_what_is_done_has_no_gap(data: st.DataObject) -> None:
+def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
     gaps = data.draw(st.lists(st.integers(1, 4), max_size=40))
     upcoming = [100 + sum(gaps[: number + 1]) for number in range(len(gaps))]
-    begun: list[int] = []
+    started: list[int] = []
     finished: set[int] = set()
     offsets = OffsetTracker()
-    while upcoming or len(finished) < len(begun):
-        open_ = [offset for offset in begun if offset not in finished]
+    while upcoming or len(finished) < len(started):
+        open_ = [offset for offset in started if offset not in finished]
         if upcoming and (not open_ or data.draw(st.booleans())):
-            begun.append(upcoming.pop(0))
-            offsets.begin(begun[-1])
+            started.append(upcoming.pop(0))
+            offsets.begin(started[-1])
         else:
             done = data.draw(st.sampled_from(open_))
             finished.add(done)
             offsets.finish(done)
-        assert offsets.done == _plainly(begun, finished)
-        assert offsets.unfinished == len(begun) - len(finished)
+        assert offsets.done == _plainly(started, finished)
+        assert offsets.unfinished == len(started) - len(finished)
 
 
 @given(st.lists(st.sets(st.integers(0, 20), min_size=1), max_size=5))
-def test_several_begun_at_once_are_begun_one_after_the_other(batches: list[set[int]]) -> None:
+def test_several_started_at_once_are_started_one_after_the_other(batches: list[set[int]]) -> None:
     one, other = OffsetTracker(), OffsetTracker()
     for number, batch in enumerate(batches):
         offsets = [100 * number + offset for offset in sorted(batch)]
@@ -53,21 +53,21 @@ def test_one_slow_record_does_not_keep_what_finished_behind_it() -> None:
     assert offsets.done == 100_000
 
 
-def _plainly(begun: list[int], finished: set[int]) -> int | None:
+def _plainly(started: list[int], finished: set[int]) -> int | None:
     """The first that is not finished, else behind the last; None before anything is done."""
-    for position, offset in enumerate(begun):
+    for position, offset in enumerate(started):
         if offset not in finished:
             return offset if position else None
-    return begun[-1] + 1 if begun else None
+    return started[-1] + 1 if started else None
 
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.data())
-def test_what_would_be_done_is_what_then_is_done(begun: set[int], data: st.DataObject) -> None:
+def test_the_predicted_done_offset_is_right(started: set[int], data: st.DataObject) -> None:
     """`after` says beforehand what `done` becomes, and which offsets behind it are finished."""
-    offsets, left = OffsetTracker(), set(begun)
-    for offset in sorted(begun):
+    offsets, left = OffsetTracker(), set(started)
+    for offset in sorted(started):
         offsets.begin(offset)
-    for offset in data.draw(st.sets(st.sampled_from(sorted(begun)))):
+    for offset in data.draw(st.sets(st.sampled_from(sorted(started)))):
         offsets.finish(offset)
         left.discard(offset)
     finishing = data.draw(st.sets(st.sampled_from(sorted(left)))) if left else set()
@@ -77,8 +77,8 @@ def test_what_would_be_done_is_what_then_is_done(begun: set[int], data: st.DataO
     left -= finishing
     assert done == offsets.done
     behind = {offset for each in finished for offset in each}
-    first_open = min(left, default=max(begun) + 1)
-    assert behind == set(range(first_open, max(begun) + 1)) - left
+    first_open = min(left, default=max(started) + 1)
+    assert behind == set(range(first_open, max(started) + 1)) - left
 
 
 def test_an_offset_is_finished_once() -> None:
@@ -97,13 +97,13 @@ def test_offsets_ascend() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["open", "finishing", "finished"]))))
-def test_what_will_be_done_is_what_is_done_then(records: list[tuple[int, str]]) -> None:
+def test_the_predicted_ranges_are_right(records: list[tuple[int, str]]) -> None:
     """`after` says beforehand what is to be committed once more records finish."""
-    offsets, begun, finishing = OffsetTracker(), [], []
+    offsets, started, finishing = OffsetTracker(), [], []
     offset = 100
     for gap, state in records:
         offset += gap
-        begun.append(offset)
+        started.append(offset)
         offsets.begin(offset)
         if state == "finished":
             offsets.finish(offset)
@@ -112,10 +112,10 @@ def test_what_will_be_done_is_what_is_done_then(records: list[tuple[int, str]]) 
     done, behind = offsets.after(finishing)
     for each in finishing:
         offsets.finish(each)
-    open_ = [o for (_, state), o in zip(records, begun, strict=True) if state == "open"]
+    open_ = [o for (_, state), o in zip(records, started, strict=True) if state == "open"]
     assert (done, offsets.unfinished) == (offsets.done, len(open_))
-    assert done == _plainly(begun, set(begun) - set(open_))
-    # Offsets between those that were begun are nobody's, and count as finished.
+    assert done == _plainly(started, set(started) - set(open_))
+    # Offsets that were never added, between others, count as finished.
     first_open = open_[0] if open_ else offset
     plain = set(range(first_open + 1, offset + 1)) - set(open_) if open_ else set()
     assert {number for each in behind for number in each} == plain

@@ -47,8 +47,8 @@ class BruteForce:
     async def take_and_read(
         self, requests: Sequence[ClaimRequest], _now: float, devices: Container[str]
     ) -> ClaimAnswers:
-        asked = {each.udid for each in requests}
-        read = {udid: dict(self._newest.get(udid, {})) for udid in asked if udid in devices}
+        requested = {each.udid for each in requests}
+        read = {udid: dict(self._newest.get(udid, {})) for udid in requested if udid in devices}
         answers = [self.take(each) for each in requests]
         return ClaimAnswers(answers, cast(Any, read))
 
@@ -91,7 +91,7 @@ def decoded(
 
 
 def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> set[bytes]:
-    """The ids that must leave: each record asks for each campaign, in their order."""
+    """The ids that must leave: each record requests each campaign, in their order."""
     redis = BruteForce()
     process = Process(redis, 10)
     return {

@@ -87,7 +87,7 @@ def decoded(seen: Seen) -> DecodedDetection:
 
 @settings(max_examples=300)
 @given(visits())
-def test_what_stands_is_what_would_be_decided(visit: Visit) -> None:
+def test_a_standing_decision_equals_a_new_one(visit: Visit) -> None:
     replayed = catalog(visit)
     replay = CatalogReplay(replayed, max_age=MAX_AGE)
     held: defaultdict[str, dict[int, float]] = defaultdict(dict)
@@ -97,9 +97,9 @@ def test_what_stands_is_what_would_be_decided(visit: Visit) -> None:
         for seen in batch:
             known = replayed.beacons.get(seen.key)
             target = None if known is None else known.target
-            came = (seen.at + seen.late) * 1000 / 1000
+            arrived = (seen.at + seen.late) * 1000 / 1000
             claims = held[seen.udid]
-            decision = decide(target, seen.zone, seen.at, came, MAX_AGE, claims)
+            decision = decide(target, seen.zone, seen.at, arrived, MAX_AGE, claims)
             for each in decision.granted:
                 granted.append((seen.udid, seen.at, each.id))
                 if each.delay > 0:

@@ -89,26 +89,26 @@ class Trigger:
 
 @settings(max_examples=150)
 @given(chosen=CAMPAIGNS, events=st.lists(EVENTS, min_size=30, max_size=40))
-def test_what_stands_is_what_would_be_decided(
+def test_a_standing_decision_equals_a_new_one(
     chosen: list[tuple[int, tuple[int, int]]], events: list[Event]
 ) -> None:
     made = tuple(
         campaign(id=number, delay=delay, start_minute=begin, end_minute=end)
         for number, (delay, (begin, end)) in enumerate(chosen, 1)
     )
-    standing, anew = (Trigger(made, ClaimMemory(1000).for_assignment()) for _ in range(2))
+    standing, recreated = (Trigger(made, ClaimMemory(1000).for_assignment()) for _ in range(2))
     now = NOON
     for event in events:
         now += event.step
         if event.kind == "detect":
             detection = detected(event.udid, event.zone, now - event.late)
-            anew.remembered.standing.clear()
+            recreated.remembered.standing.clear()
             found = standing.decide(detection, event.place, now)
-            assert outcome(found) == outcome(anew.decide(detection, event.place, now))
+            assert outcome(found) == outcome(recreated.decide(detection, event.place, now))
             changes = [(each.id, detection.detected_at) for each in found.granted if each.delay > 0]
         else:
             changes = [(event.campaign, now)]
-        for trigger in (standing, anew):
+        for trigger in (standing, recreated):
             trigger.change(event, changes, now)
 
 
@@ -121,7 +121,7 @@ def outcome(decision: Decision) -> tuple[Reason, int, list[tuple[int, Reason]]]:
     return decision.reason, decision.throttled, list(decision.by_campaign)
 
 
-def test_what_stands_ends_with_the_generation_of_its_claims():
+def test_a_standing_decision_ends_with_the_generation_of_its_claims():
     remembered = ClaimMemory(10).for_assignment()
     trigger = Trigger((campaign(id=1, delay=60),), remembered)
     for number in range(100):

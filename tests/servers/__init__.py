@@ -1,6 +1,6 @@
 """Real servers for tests: started lazily, once a run, on free loopback ports, gone with the run.
 
-`fixtures` is the door; its docstring lists what a test can ask for. Environment:
+`fixtures` is the entry; its docstring lists what a test can use. Environment:
 
 PROXIMITY_TEST_KAFKA            host:port of a Kafka to use instead of starting one
 PROXIMITY_TEST_REDIS            redis:// URL to use instead (each test EMPTIES it)

@@ -1,4 +1,4 @@
-"""The fixtures. All are plain (not async); a server starts when the first test asks for it.
+"""The fixtures. All are plain (not async); a server starts for the first test that uses it.
 
 Kafka      kafka_bootstrap       real, shared by the run          (str, host:port)
            embedded_kafka        embedded, one a test             (str, host:port)
@@ -145,7 +145,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for item in session.items
     )
     if wanted and not session.config.option.collectonly and KAFKA not in os.environ:
-        # What is missing is told by the tests that need it.
+        # A missing server is reported by the tests that need it.
         with contextlib.suppress(ServerMissingError):
             jars_directory()
 

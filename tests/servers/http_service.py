@@ -57,7 +57,7 @@ def replying(
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     whole = "\r\n".join([*lines, "", ""]).encode() + raw
 
-    async def answer(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    async def answer(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if after:
             await asyncio.sleep(after)  # the service's own slowness
         writer.write(whole)
@@ -70,19 +70,19 @@ def content(after: float = 0.0, **fields: Any) -> Answer:
     return replying(200, CONTENT | fields, after=after, content_type="application/json")
 
 
-async def hanging(_heard: ReceivedRequest, _writer: asyncio.StreamWriter) -> None:
+async def hanging(_request: ReceivedRequest, _writer: asyncio.StreamWriter) -> None:
     """Never answers."""
     await asyncio.Event().wait()
 
 
-async def resetting(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+async def resetting(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Breaks the connection off."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
-async def hanging_up(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+async def hanging_up(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Closes without a word."""
     writer.close()
 
@@ -90,7 +90,7 @@ async def hanging_up(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> N
 def writing(*pieces: bytes, pause: float = 0.0, close: bool = True) -> Answer:
     """Raw bytes, piece by piece."""
 
-    async def answer(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    async def answer(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
@@ -101,7 +101,7 @@ def writing(*pieces: bytes, pause: float = 0.0, close: bool = True) -> Answer:
     return answer
 
 
-async def endless(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+async def endless(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """A body without an end, as fast as it is read."""
     writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
     while True:
@@ -110,16 +110,16 @@ async def endless(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None
 
 
 # Turns of the loop from an accepted connection to its handler's first step. A handler that is
-# cancelled before it has begun never closes its connection.
+# cancelled before it has started never closes its connection.
 _STEPS_TO_SERVE = 5
 
 
 class HttpService:
-    """A server on loopback. `answer` may be set at any time; `heard` is what has arrived."""
+    """A server on loopback. `answer` may be set at any time; `received` is what has arrived."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.heard: list[ReceivedRequest] = []
+        self.received: list[ReceivedRequest] = []
         self.connections = 0
         self.port = 0
         self.scheme = "http"
@@ -156,9 +156,9 @@ class HttpService:
             ends = (asyncio.IncompleteReadError, asyncio.CancelledError, OSError)
             with contextlib.suppress(*ends):
                 while not writer.is_closing():
-                    heard = await _read(reader)
-                    self.heard.append(heard)
-                    await self.answer(heard, writer)
+                    received = await _read(reader)
+                    self.received.append(received)
+                    await self.answer(received, writer)
         finally:
             self._serving.discard(task)
             writer.transport.abort()

@@ -170,7 +170,7 @@ def _form_cluster(nodes: Sequence[ClusterNode]) -> None:
 
 
 def _follows(client: Redis, primary: str) -> bool:
-    with contextlib.suppress(RedisError):  # it has not heard of that node yet
+    with contextlib.suppress(RedisError):  # it does not know that node yet
         client.execute_command("CLUSTER REPLICATE", primary)
         return True
     return False

@@ -53,24 +53,24 @@ class SchemaRegistryService:
         self.service = HttpService(self._answer)
 
     @property
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         """The paths of all requests, in their order."""
-        return [heard.path for heard in self.service.heard]
+        return [received.path for received in self.service.received]
 
     def url(self, user: str = "") -> str:
         """For SCHEMA_REGISTRY_URL."""
         return f"{self.service.scheme}://{user}127.0.0.1:{self.service.port}"
 
-    async def _answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await (self.instead or self._reply(heard))(heard, writer)
+    async def _answer(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        await (self.instead or self._reply(received))(received, writer)
 
-    def _reply(self, heard: ReceivedRequest) -> Answer:
-        if self.authorization not in (None, heard.headers.get("authorization")):
+    def _reply(self, received: ReceivedRequest) -> Answer:
+        if self.authorization not in (None, received.headers.get("authorization")):
             return replying(401, {"error_code": 401, "message": "Unauthorized"})
-        found = self._found(urlsplit(heard.target).path)
+        found = self._found(urlsplit(received.target).path)
         if found is None:
             return replying(404, _NOT_FOUND)
-        form = parse_qs(urlsplit(heard.target).query).get("format", [None])[0]
+        form = parse_qs(urlsplit(received.target).query).get("format", [None])[0]
         kind = "application/vnd.schemaregistry.v1+json"
         return replying(200, json.dumps(found.answer(form)).encode(), content_type=kind)
 

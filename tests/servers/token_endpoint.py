@@ -61,20 +61,20 @@ class TokenEndpointService:
         return self.service.url(PATH)
 
     @property
-    def asked(self) -> list[ReceivedRequest]:
+    def requested(self) -> list[ReceivedRequest]:
         """All requests, in their order."""
-        return self.service.heard
+        return self.service.received
 
-    async def _answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await (self.instead or self._reply(heard))(heard, writer)
+    async def _answer(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        await (self.instead or self._reply(received))(received, writer)
 
-    def _reply(self, heard: ReceivedRequest) -> Answer:
-        form = {name: values[0] for name, values in parse_qs(heard.body.decode()).items()}
-        if heard.method != "POST" or heard.target != PATH:
+    def _reply(self, received: ReceivedRequest) -> Answer:
+        form = {name: values[0] for name, values in parse_qs(received.body.decode()).items()}
+        if received.method != "POST" or received.target != PATH:
             return replying(404, b"<html>")
         if form.get("grant_type") != "client_credentials":
             return replying(400, {"error": "unsupported_grant_type"})
-        if _login(heard) != (CLIENT, SECRET):
+        if _login(received) != (CLIENT, SECRET):
             return replying(401, {"error": "invalid_client", "error_description": SECRET})
         now = time.time()
         claims = {"sub": CLIENT, "iat": int(now), "exp": math.ceil(now + self.seconds)}
@@ -84,8 +84,8 @@ class TokenEndpointService:
         return replying(200, answer, content_type="application/json")
 
 
-def _login(heard: ReceivedRequest) -> tuple[str, ...]:
-    encoded = heard.headers.get("authorization", "").removeprefix("Basic ")
+def _login(received: ReceivedRequest) -> tuple[str, ...]:
+    encoded = received.headers.get("authorization", "").removeprefix("Basic ")
     return tuple(unquote_plus(part) for part in base64.b64decode(encoded).decode().split(":"))
 
 

@@ -1,1 +1,1 @@
-"""The pages, a module an area; each names its addresses in PAGES."""
+"""The pages: one module per area, with its routes in PAGES."""

@@ -1,11 +1,11 @@
-"""The form of a campaign: what is typed there, as the interface takes it, and the other way."""
+"""Converts a campaign between the form of a page and the form of the interface."""
 
 from datetime import timedelta
 from typing import Any
 
 from api.console.forms import PostedForm
-from api.console.moments import begin_of_day, read_moment
-from api.console.pages.places import named
+from api.console.pages.venue_records import comma_separated
+from api.console.times import parse_time, start_of_day
 from catalog.models import WEEKDAYS
 
 _TEXTS = (
@@ -24,7 +24,7 @@ _YEAR = timedelta(days=365)
 
 
 def new_campaign(today: Any) -> dict[str, Any]:
-    """What the form of a new campaign begins with."""
+    """The initial values of the form for a new campaign."""
     texts = dict.fromkeys(_TEXTS, "")
     return {
         **texts,
@@ -44,15 +44,15 @@ def new_campaign(today: Any) -> dict[str, Any]:
 
 
 def stored_campaign(record: dict[str, Any]) -> dict[str, Any]:
-    """A campaign as the form shows it."""
-    days = {f"{name}_day": str(read_moment(record[name]).date()) for name in ("start", "end")}
+    """The values of the form for a stored campaign."""
+    days = {f"{name}_day": str(parse_time(record[name]).date()) for name in ("start", "end")}
     return record | days
 
 
-def given_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
-    """What was typed, as the interface takes it.
+def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
+    """The submitted campaign, as the body of a request to the interface.
 
-    A day that was not changed stays the instant that it was, with the offset it was written in.
+    If a date was not changed, its stored instant is sent again, with the stored offset.
     """
     return {
         **form.texts(_TEXTS),
@@ -60,16 +60,16 @@ def given_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
         **{day: form.is_on(day) for day in WEEKDAYS},
         "active": form.is_on("active"),
         "beacons": form.numbers("beacons"),
-        "tags": [{"name": name} for name in named(form.text("tags"))],
+        "tags": [{"name": name} for name in comma_separated(form.text("tags"))],
     }
 
 
-def typed_campaign(form: PostedForm, given: dict[str, Any]) -> dict[str, Any]:
-    """What was typed, for the form to show it again."""
-    kept = {name: form.text(name) for name in ("start", "end", "start_day", "end_day")}
-    return given | kept | {"beacons": [{"id": number} for number in given["beacons"]]}
+def redisplayed_campaign(form: PostedForm, values: dict[str, Any]) -> dict[str, Any]:
+    """The submitted values, to show the form again with the faults."""
+    dates = {name: form.text(name) for name in ("start", "end", "start_day", "end_day")}
+    return values | dates | {"beacons": [{"id": number} for number in values["beacons"]]}
 
 
 def _instant(form: PostedForm, name: str, zone: str) -> str:
     stored, day = form.text(name), form.text(f"{name}_day")
-    return stored if day and stored.startswith(f"{day}T") else begin_of_day(day, zone)
+    return stored if day and stored.startswith(f"{day}T") else start_of_day(day, zone)

@@ -1,73 +1,73 @@
-"""Devices: one is found by its udid; its record, its traces, its last decisions."""
+"""Devices: the search by udid, the record, its traces, its last decisions."""
 
 from starlette.responses import Response
 
+from api.console.context import PageContext
 from api.console.errors import RefusedError
 from api.console.pages.listing import record_page
-from api.console.visit import Visit
 
 _TRACES = 50
 
 
-async def show_list(visit: Visit) -> Response:
-    """The company's devices, or the one that was looked for."""
-    wanted = visit.query("udid").strip()
-    found = await record_page(visit, "/crm", udid=wanted)
-    if wanted and len(found.records) == 1:
-        return visit.leave(f"/devices/{found.records[0]['id']}")
-    return visit.page("devices.html", found=found, wanted=wanted)
+async def show_list(context: PageContext) -> Response:
+    """Show the company's devices, or redirect to the device with the given udid."""
+    udid = context.query("udid").strip()
+    found = await record_page(context, "/crm", udid=udid)
+    if udid and len(found.records) == 1:
+        return context.redirect(f"/devices/{found.records[0]['id']}")
+    return context.page("devices.html", found=found, udid=udid)
 
 
-async def show_one(visit: Visit) -> Response:
-    """The record and its traces; the decisions are asked of Redis and come by themselves."""
-    detail = await visit.interface.read(f"/crm/{visit.number('id')}", limit=_TRACES)
+async def show_one(context: PageContext) -> Response:
+    """Show the record and its traces. The decisions, from Redis, are loaded after the page."""
+    detail = await context.interface.get(f"/crm/{context.path_number('id')}", limit=_TRACES)
     (device,) = detail["device"]
-    return visit.page("device.html", device=device, detail=detail, most=_TRACES)
+    return context.page("device.html", device=device, detail=detail, most=_TRACES)
 
 
-async def decisions(visit: Visit) -> Response:
-    """What became of its last detections."""
-    found = await visit.interface.call("GET", f"/crm/{visit.number('id')}/decisions")
-    return visit.page(
+async def decisions(context: PageContext) -> Response:
+    """Show the decisions on the device's last detections."""
+    found = await context.interface.call("GET", f"/crm/{context.path_number('id')}/decisions")
+    return context.page(
         "part_decisions.html",
         found.status,
-        found=found.body if found.is_good else [],
-        message="" if found.is_good else found.message,
+        found=found.body if found.is_success else [],
+        message="" if found.is_success else found.message,
     )
 
 
-async def mark(visit: Visit) -> Response:
-    """Set the test flag, or take it away."""
-    path = f"/crm/{visit.number('id')}"
-    reply = await visit.interface.call("PUT", path, {"test": visit.form.is_on("test")})
-    if not reply.is_good:
+async def set_test_flag(context: PageContext) -> Response:
+    """Set or clear the test flag."""
+    path = f"/crm/{context.path_number('id')}"
+    reply = await context.interface.call("PUT", path, {"test": context.form.is_on("test")})
+    if not reply.is_success:
         raise RefusedError(reply.status, reply.message)
-    return visit.leave(f"/devices/{visit.number('id')}")
+    return context.redirect(f"/devices/{context.path_number('id')}")
 
 
-async def show_held(visit: Visit) -> Response:
-    """What is stored about a person, with the button that deletes it."""
-    path = f"/crm/{visit.number('id')}"
-    (device,) = (await visit.interface.read(path, limit=1))["device"]
-    held = await visit.interface.read(f"{path}/held")
-    return visit.page("held.html", device=device, held=held)
+async def show_held_data(context: PageContext) -> Response:
+    """Show how much data is stored about the device's person, with a button that deletes it."""
+    path = f"/crm/{context.path_number('id')}"
+    (device,) = (await context.interface.get(path, limit=1))["device"]
+    held = await context.interface.get(f"{path}/held")
+    return context.page("held_data.html", device=device, held=held)
 
 
-async def forget(visit: Visit) -> Response:
-    """Delete it, and say how much it was, and what Kafka keeps."""
-    if not visit.form.is_on("sure"):
-        return await show_held(visit)
-    reply = await visit.interface.call("DELETE", f"/crm/{visit.number('id')}")
-    if not reply.is_good:
+async def erase(context: PageContext) -> Response:
+    """Delete the data. Show how much was deleted, and until when Kafka keeps messages."""
+    if not context.form.is_on("sure"):
+        return await show_held_data(context)
+    reply = await context.interface.call("DELETE", f"/crm/{context.path_number('id')}")
+    if not reply.is_success:
         raise RefusedError(reply.status, reply.message)
-    return visit.page("forgotten.html", held=reply.body)
+    return context.page("erased.html", held=reply.body)
 
 
 PAGES = (
     ("GET", "/devices", show_list),
     ("GET", "/devices/{id:int}", show_one),
     ("GET", "/devices/{id:int}/decisions", decisions),
-    ("POST", "/devices/{id:int}/test", mark),
-    ("GET", "/devices/{id:int}/held", show_held),
-    ("POST", "/devices/{id:int}/forget", forget),
+    ("POST", "/devices/{id:int}/test", set_test_flag),
+    ("GET", "/devices/{id:int}/held", show_held_data),
+    ("POST", "/devices/{id:int}/forget", erase),
 )

@@ -1,27 +1,27 @@
-"""Would it fire? The explain operation's answer for a beacon, a time, a device."""
+"""Explains whether a campaign fires for a beacon, a time and a device."""
 
 from typing import Any
 
 from starlette.responses import Response
 
-from api.console.moments import at_wall
-from api.console.visit import Visit
+from api.console.context import PageContext
+from api.console.times import local_time
 
 
-async def explain(visit: Visit) -> Response:
-    """The checks in their order, and when it would fire next."""
-    form = visit.form
+async def explain(context: PageContext) -> Response:
+    """Show the checks in their order, and the next time at which the campaign would fire."""
+    form = context.form
     question: dict[str, Any] = {}
     if form.text("at"):
-        question["at"] = at_wall(form.text("at"), form.text("zone"))
+        question["at"] = local_time(form.text("at"), form.text("zone"))
     if form.text("beacon"):
         question["beacon"] = form.number("beacon")
     for name in ("proximity", "udid"):
         if form.text(name):
             question[name] = form.text(name)
-    where = f"/lieu/{visit.number('id')}/campaign/{visit.number('uid')}/explain"
-    reply = await visit.interface.call("POST", where, question)
-    return visit.page("part_explained.html", reply.status, reply=reply)
+    path = f"/lieu/{context.path_number('id')}/campaign/{context.path_number('uid')}/explain"
+    reply = await context.interface.call("POST", path, question)
+    return context.page("part_explained.html", reply.status, reply=reply)
 
 
 PAGES = (("POST", "/venues/{id:int}/campaigns/{uid:int}/explain", explain),)

@@ -1,34 +1,36 @@
-"""Decisions as they happen: the page asks once a second while somebody looks at it."""
+"""The live page: it polls for new decisions once a second while it is visible."""
 
 from starlette.responses import JSONResponse, Response
 
-from api.console.visit import Visit
+from api.console.context import PageContext
 from rules.model import Reason
 
 _FILTERS = ("after", "lieu", "campaign", "reason")
 _VENUES = 500
 
 
-async def show(visit: Visit) -> Response:
-    """The frame; the script fills it."""
-    venues = await visit.interface.read("/region", limit=_VENUES) if visit.may_read("venue") else []
-    return visit.page(
+async def show(context: PageContext) -> Response:
+    """Show the empty page, which the script fills."""
+    venues = (
+        await context.interface.get("/region", limit=_VENUES) if context.may_read("venue") else []
+    )
+    return context.page(
         "live.html",
         venues=venues,
         reasons=[reason.value for reason in Reason],
-        allowed=visit.may_read("live decision"),
+        allowed=context.may_read("live decision"),
     )
 
 
-async def feed(visit: Visit) -> Response:
-    """What is new, as the operation answers it, with each reason in words."""
-    query = {name: visit.query(name) for name in _FILTERS}
-    reply = await visit.interface.call("GET", "/realtime/decisions", query=query)
-    if reply.is_good:
+async def feed(context: PageContext) -> Response:
+    """New decisions as JSON, as the operation answers them, with translated reasons."""
+    query = {name: context.query(name) for name in _FILTERS}
+    reply = await context.interface.call("GET", "/realtime/decisions", query=query)
+    if reply.is_success:
         for decision in reply.body["decisions"]:
-            decision["reason_text"] = visit.words.get(f"reason_{decision['reason']}")
+            decision["reason_text"] = context.texts.get(f"reason_{decision['reason']}")
             for each in decision["campaigns"]:
-                each["outcome_text"] = visit.words.get(f"reason_{each['outcome']}")
+                each["outcome_text"] = context.texts.get(f"reason_{each['outcome']}")
     return JSONResponse(reply.body, reply.status)
 
 

@@ -1,56 +1,58 @@
-"""The first page: the last 30 days and hours, what does not send now, and what did not fire. Its
-parts come one by one."""
+"""The overview: figures of the last 30 days and hours, silent campaigns, reasons of refusals.
+
+The parts of the page are loaded one by one.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.responses import Response
 
-from api.console.moments import in_zone, shown_zone, written_moment
-from api.console.pages.campaign_state import state_of
-from api.console.pages.plots import first_hour, last_days, plot_of, plot_of_hours
-from api.console.visit import Visit
+from api.console.context import PageContext
+from api.console.pages.campaign_state import campaign_state
+from api.console.pages.plots import daily_plot, first_hour, hourly_plot, last_days
+from api.console.times import display_zone, format_time, in_zone
 from api.permissions import services_of
 
 _DAYS = 30
 _FIGURES = ("detections", "visits", "notifications")
 _LARGEST = 8
-_CAMPAIGNS_ASKED = 20
-_VENUES_ASKED = 20
+_MOST_CAMPAIGNS = 20
+_MOST_VENUES = 20
 _CAMPAIGNS_OF_REASON = 3
 
 
-async def show(visit: Visit) -> Response:
-    """The frame of the page, at once."""
-    return visit.page("overview.html", days=_DAYS)
+async def show(context: PageContext) -> Response:
+    """Show the page without its parts."""
+    return context.page("overview.html", days=_DAYS)
 
 
-async def figures(visit: Visit) -> Response:
-    """Today, the last 30 days, and their plot."""
-    found = await visit.interface.read("/statistics/days", **last_days(visit, _DAYS))
-    last = found[-1] if found and found[-1]["day"] >= _today(visit) else None
+async def figures(context: PageContext) -> Response:
+    """Show the figures of today and of the last 30 days, with a plot."""
+    found = await context.interface.get("/statistics/days", **last_days(context, _DAYS))
+    last = found[-1] if found and found[-1]["day"] >= _today(context) else None
     total = {name: sum(each[name] for each in found) for name in _FIGURES}
-    plot = plot_of(found, _FIGURES, visit.words)
-    return visit.page("part_figures.html", today=last, total=total, plot=plot, days=_DAYS)
+    plot = daily_plot(found, _FIGURES, context.texts)
+    return context.page("part_figures.html", today=last, total=total, plot=plot, days=_DAYS)
 
 
-async def hours(visit: Visit) -> Response:
-    """Yesterday and today by hour, by the clocks of the venues where these agree."""
-    now = await _here(visit)
+async def hours(context: PageContext) -> Response:
+    """Show yesterday and today by hour, in the venues' local time if they all have the same."""
+    now = await _local_now(context)
     begin = first_hour(now)
-    found = await visit.interface.read("/statistics/hours", **_utc_days(begin, now))
-    plot = plot_of_hours(found, ("detections", "notifications"), visit.words, now)
-    return visit.page("part_hours.html", plot=plot, zone=shown_zone(written_moment(now)))
+    found = await context.interface.get("/statistics/hours", **_utc_days(begin, now))
+    plot = hourly_plot(found, ("detections", "notifications"), context.texts, now)
+    return context.page("part_hours.html", plot=plot, zone=display_zone(format_time(now)))
 
 
-async def reasons(visit: Visit) -> Response:
-    """What did not fire today and in the last 30 days, by reason, each with a few campaigns."""
-    now = services_of(visit.request).clock()
+async def reasons(context: PageContext) -> Response:
+    """Show refusals of today and of the last 30 days by reason, each with a few campaigns."""
+    now = services_of(context.request).clock()
     first = now - timedelta(days=_DAYS - 1)
-    asked = "/statistics/reasons"
-    found = await visit.interface.read(asked, limit=_CAMPAIGNS_OF_REASON, **_utc_days(first, now))
-    today = await visit.interface.read(asked, limit=0, **_utc_days(now, now))
-    return visit.page(
+    path = "/statistics/reasons"
+    found = await context.interface.get(path, limit=_CAMPAIGNS_OF_REASON, **_utc_days(first, now))
+    today = await context.interface.get(path, limit=0, **_utc_days(now, now))
+    return context.page(
         "part_reasons.html",
         found=[each for each in found if each["reason"] != "granted"],
         today={each["reason"]: each["count"] for each in today},
@@ -58,13 +60,13 @@ async def reasons(visit: Visit) -> Response:
     )
 
 
-async def _here(visit: Visit) -> datetime:
-    """Now, by the clocks of the venues if all have the same."""
+async def _local_now(context: PageContext) -> datetime:
+    """The present time: the venues' local time if they all have the same, else UTC."""
     venues = []
-    if visit.may_read("venue"):
-        venues = await visit.interface.read("/region", limit=_VENUES_ASKED)
+    if context.may_read("venue"):
+        venues = await context.interface.get("/region", limit=_MOST_VENUES)
     zones = {venue.get("time_zone") or "UTC" for venue in venues}
-    return in_zone(services_of(visit.request).clock(), zones.pop() if len(zones) == 1 else "UTC")
+    return in_zone(services_of(context.request).clock(), zones.pop() if len(zones) == 1 else "UTC")
 
 
 def _utc_days(first: datetime, last: datetime) -> dict[str, str]:
@@ -74,34 +76,34 @@ def _utc_days(first: datetime, last: datetime) -> dict[str, str]:
     }
 
 
-async def largest(visit: Visit) -> Response:
-    """Campaigns by notifications, or beacons by visits."""
-    kind = "campaign" if visit.request.path_params["kind"] == "campaigns" else "beacon"
-    found = await visit.interface.read(
-        "/statistics/totals", kind=kind, limit=_LARGEST, **last_days(visit, _DAYS)
+async def largest(context: PageContext) -> Response:
+    """Show the largest campaigns by notifications, or beacons by visits."""
+    kind = "campaign" if context.request.path_params["kind"] == "campaigns" else "beacon"
+    found = await context.interface.get(
+        "/statistics/totals", kind=kind, limit=_LARGEST, **last_days(context, _DAYS)
     )
-    return visit.page("part_largest.html", found=found, kind=kind)
+    return context.page("part_largest.html", found=found, kind=kind)
 
 
-async def silent(visit: Visit) -> Response:
-    """Campaigns that do not send now, each with what stands in the way."""
+async def silent(context: PageContext) -> Response:
+    """Show campaigns that do not send now, each with the reason."""
     found: list[dict[str, Any]] = []
-    asked = 0
-    for venue in await visit.interface.read("/region", limit=_VENUES_ASKED):
-        left = _CAMPAIGNS_ASKED - asked
-        if left <= 0:
+    checked = 0
+    for venue in await context.interface.get("/region", limit=_MOST_VENUES):
+        remaining = _MOST_CAMPAIGNS - checked
+        if remaining <= 0:
             break
-        where = f"/lieu/{venue['id']}/campaign"
-        for campaign in await visit.interface.read(where, limit=left):
-            asked += 1
-            state = await state_of(visit, venue["id"], campaign["id"])
+        path = f"/lieu/{venue['id']}/campaign"
+        for campaign in await context.interface.get(path, limit=remaining):
+            checked += 1
+            state = await campaign_state(context, venue["id"], campaign["id"])
             if not state.sends:
                 found.append({"venue": venue, "campaign": campaign, "state": state})
-    return visit.page("part_silent.html", found=found, asked=asked, most=_CAMPAIGNS_ASKED)
+    return context.page("part_silent.html", found=found, checked=checked, most=_MOST_CAMPAIGNS)
 
 
-def _today(visit: Visit) -> str:
-    return str(services_of(visit.request).clock().date())
+def _today(context: PageContext) -> str:
+    return str(services_of(context.request).clock().date())
 
 
 PAGES = (

@@ -1,4 +1,4 @@
-"""The plan of a venue as a drawing: how large it is, and where each beacon stands."""
+"""Computes the drawing of a venue's plan: its size, its grid, and the positions of beacons."""
 
 import math
 import re
@@ -13,7 +13,7 @@ _CIRCLES_A_SIDE = 14
 
 
 class PlacedBeacon(NamedTuple):
-    """A beacon on the plan. `colour` is empty where the console's own is used."""
+    """A beacon on the plan. If `colour` is empty, the console's own is used."""
 
     record: dict[str, Any]
     x: int
@@ -22,7 +22,7 @@ class PlacedBeacon(NamedTuple):
 
 
 class RecentCircle(NamedTuple):
-    """How much a beacon detected lately. `radius` is 0 where it has no place on the plan."""
+    """A beacon's recent detections. `radius` is 0 if the beacon has no position on the plan."""
 
     name: str
     detections: int
@@ -32,8 +32,11 @@ class RecentCircle(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """In the units of the venue's positions. `image` is empty where none can be shown; an image
-    elsewhere is not loaded, so that no other site learns of the visit."""
+    """A plan, in the units of the venue's positions.
+
+    `image` is empty if there is none that can be shown. An image on another site is not loaded, so
+    that the other site does not see the request.
+    """
 
     left: int
     top: int
@@ -45,24 +48,24 @@ class Plan(NamedTuple):
     image_is_elsewhere: bool
     beacons: list[PlacedBeacon]
 
-    def lines_across(self) -> range:
-        """Where lines go from top to bottom."""
+    def vertical_lines(self) -> range:
+        """The x positions of the vertical grid lines."""
         return range(self.left - self.left % self.step, self.left + self.width, self.step)
 
-    def lines_down(self) -> range:
-        """Where lines go from left to right."""
+    def horizontal_lines(self) -> range:
+        """The y positions of the horizontal grid lines."""
         return range(self.top - self.top % self.step, self.top + self.height, self.step)
 
 
-def plan_of(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
-    """As large as the venue, or as what is in it where that is more."""
+def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
+    """The plan of a venue. It is large enough for beacons outside of the venue's size."""
     placed = [
         PlacedBeacon(each, each["x"], each["y"], _colour(each["color"]))
         for each in beacons
         if each["x"] is not None and each["y"] is not None
     ]
-    left, right = _reach(venue["width"], [each.x for each in placed])
-    top, bottom = _reach(venue["height"], [each.y for each in placed])
+    left, right = _extent(venue["width"], [each.x for each in placed])
+    top, bottom = _extent(venue["height"], [each.y for each in placed])
     width, height = right - left, bottom - top
     image = venue["image"] if _IMAGE.fullmatch(venue["image"]) else ""
     longest = max(width, height)
@@ -71,10 +74,10 @@ def plan_of(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
     return Plan(left, top, width, height, dot, step, image, elsewhere, placed)
 
 
-def circles_of(
+def detection_circles(
     plan: Plan, beacons: list[dict[str, Any]], detections: dict[int, int]
 ) -> list[RecentCircle]:
-    """The most detections first; the area of a circle goes by them."""
+    """A circle per beacon, the most detections first; its area is proportional to them."""
     places = {each.record["id"]: each for each in plan.beacons}
     most = max(detections.values(), default=1)
     room = max(plan.width, plan.height) / _CIRCLES_A_SIDE
@@ -91,7 +94,7 @@ def circles_of(
 
 
 def _step(longest: int) -> int:
-    """1, 2, 5, 10, 20, 50 and so on: the first that makes few lines."""
+    """The distance of grid lines: the first of 1, 2, 5, 10, 20, 50 ... that makes few lines."""
     step, places = 1, 0
     while longest / step > _LINES_A_SIDE:
         places += 1
@@ -99,8 +102,8 @@ def _step(longest: int) -> int:
     return step
 
 
-def _reach(size: int | None, positions: list[int]) -> tuple[int, int]:
-    """From where to where; room for a dot where something stands at the edge or beyond it."""
+def _extent(size: int | None, positions: list[int]) -> tuple[int, int]:
+    """The extent of an axis, with room for the dot of a beacon at the edge or beyond it."""
     beyond = 1 if positions else 0
     end = max([size or 0, *(each + beyond for each in positions)])
     return min([0, *(each - beyond for each in positions if each <= 0)]), end or _EMPTY_SIDE

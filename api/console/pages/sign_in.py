@@ -5,6 +5,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from api.console.context import PageContext
 from api.console.forms import read_form
 from api.console.interface import InterfaceClient, InterfaceReply
 from api.console.rendering import rendered
@@ -15,30 +16,29 @@ from api.console.session import (
     refuse_other_sites,
     set_cookie,
 )
-from api.console.visit import Visit
-from api.console.words import COOKIE, LANGUAGES, PageWords, words_for
+from api.console.translations import COOKIE, LANGUAGES, Translations, translations_for
 from api.permissions import services_of
 
 _YEAR = 365 * 24 * 3600
 
 
 async def show(request: Request) -> Response:
-    """The form."""
+    """Show the form."""
     values = {"message": "", "email": ""}
-    return rendered("sign_in.html", words_for(request), values)
+    return rendered("sign_in.html", translations_for(request), values)
 
 
 async def sign_in(request: Request) -> Response:
-    """POST /v2/auth with what was typed; its session becomes the cookie."""
+    """Sign in with POST /v2/auth, and put the session into the cookie."""
     refuse_other_sites(request)
     form = await read_form(request, services_of(request).limits)
     email = form.text("email")
     credentials = {"email": email, "password": form.text("password")}
     reply = await InterfaceClient(request).call("POST", "/auth", credentials)
-    if not reply.is_good:
-        words = words_for(request)
-        values = {"message": _said(reply, words), "email": email}
-        return rendered("sign_in.html", words, values, reply.status)
+    if not reply.is_success:
+        texts = translations_for(request)
+        values = {"message": _error_text(reply, texts), "email": email}
+        return rendered("sign_in.html", texts, values, reply.status)
     granted = reply.body["session"]
     answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
     session = SessionCookie(granted["email"], granted["token"])
@@ -47,7 +47,7 @@ async def sign_in(request: Request) -> Response:
 
 
 async def choose_language(request: Request) -> Response:
-    """Remember the language that was chosen."""
+    """Store the chosen language in a cookie."""
     refuse_other_sites(request)
     form = await read_form(request, services_of(request).limits)
     answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
@@ -60,17 +60,17 @@ async def choose_language(request: Request) -> Response:
     return answer
 
 
-async def sign_out(visit: Visit) -> Response:
-    """End the session, everywhere."""
-    await visit.interface.call("DELETE", "/auth")
-    answer = visit.leave("/sign-in")
+async def sign_out(context: PageContext) -> Response:
+    """End the session in every process."""
+    await context.interface.call("DELETE", "/auth")
+    answer = context.redirect("/sign-in")
     delete_cookie(answer)
     return answer
 
 
-def _said(reply: InterfaceReply, words: PageWords) -> str:
+def _error_text(reply: InterfaceReply, texts: Translations) -> str:
     if reply.status == HTTPStatus.NOT_FOUND:
-        return words("sign_in_wrong")
+        return texts("sign_in_wrong")
     return reply.message
 
 

@@ -1,14 +1,14 @@
-"""Venues: the list, the plan with what is in it, the record."""
+"""Venues: the list, the plan with beacons and geofences, the form."""
 
 from typing import Any
 
 from starlette.responses import Response
 
+from api.console.context import PageContext
 from api.console.errors import RefusedError
 from api.console.interface import InterfaceReply
 from api.console.pages.listing import record_page
-from api.console.pages.plan import circles_of, plan_of
-from api.console.visit import Visit
+from api.console.pages.plan import detection_circles, venue_plan
 
 _ON_THE_PLAN = 500
 _NAMED = 12
@@ -23,102 +23,104 @@ _NEW = {
 }
 
 
-async def show_list(visit: Visit) -> Response:
-    """The company's venues."""
-    return visit.page("venues.html", found=await record_page(visit, "/region"))
+async def show_list(context: PageContext) -> Response:
+    """Show the company's venues."""
+    return context.page("venues.html", found=await record_page(context, "/region"))
 
 
-async def show_plan(visit: Visit) -> Response:
-    """A venue with its beacons where they are, and its geofences."""
-    where = f"/region/{visit.number('id')}"
-    read = visit.interface.read
-    venue = await read(where)
+async def show_plan(context: PageContext) -> Response:
+    """Show a venue's plan with its beacons, and its geofences."""
+    path = f"/region/{context.path_number('id')}"
+    get = context.interface.get
+    venue = await get(path)
     beacons: list[dict[str, Any]] = []
-    if visit.may_read("beacon"):
-        beacons = await read(f"{where}/beacon", limit=_ON_THE_PLAN + 1)
-    return visit.page(
+    if context.may_read("beacon"):
+        beacons = await get(f"{path}/beacon", limit=_ON_THE_PLAN + 1)
+    return context.page(
         "venue.html",
         venue=venue,
-        plan=plan_of(venue, beacons[:_ON_THE_PLAN]),
+        plan=venue_plan(venue, beacons[:_ON_THE_PLAN]),
         beacons=beacons[:_ON_THE_PLAN],
         has_more=len(beacons) > _ON_THE_PLAN,
         most=_ON_THE_PLAN,
-        geofences=await read(f"{where}/geofencing", limit=_ON_THE_PLAN),
-        may_place=visit.may_write("beacon"),
-        with_recent=visit.may_read("statistics") and bool(beacons),
-        may_edit=visit.may_write("venue"),
+        geofences=await get(f"{path}/geofencing", limit=_ON_THE_PLAN),
+        may_place=context.may_write("beacon"),
+        with_recent=context.may_read("statistics") and bool(beacons),
+        may_edit=context.may_write("venue"),
     )
 
 
-async def show_recent(visit: Visit) -> Response:
-    """What its beacons detected within the last minutes, as circles and in words."""
-    number = visit.number("id")
-    recent = await visit.interface.read(f"/statistics/region/{number}/recent")
-    where = f"/region/{number}"
-    venue = await visit.interface.read(where)
-    beacons = await visit.interface.read(f"{where}/beacon", limit=_ON_THE_PLAN)
-    plan = plan_of(venue, beacons)
+async def show_recent(context: PageContext) -> Response:
+    """Show the beacons' detections of the last minutes, as circles and as text."""
+    number = context.path_number("id")
+    recent = await context.interface.get(f"/statistics/region/{number}/recent")
+    path = f"/region/{number}"
+    venue = await context.interface.get(path)
+    beacons = await context.interface.get(f"{path}/beacon", limit=_ON_THE_PLAN)
+    plan = venue_plan(venue, beacons)
     counts = {each["id"]: each["detections"] for each in recent["beacons"]}
-    return visit.page(
+    return context.page(
         "part_recent.html",
         plan=plan,
-        circles=circles_of(plan, beacons, counts),
+        circles=detection_circles(plan, beacons, counts),
         total=sum(counts.values()),
         most=_NAMED,
         since=recent["since"],
     )
 
 
-async def show_new(visit: Visit) -> Response:
-    """The form of a new venue."""
-    return _form(visit, _NEW)
+async def show_new(context: PageContext) -> Response:
+    """Show the form for a new venue."""
+    return _form(context, _NEW)
 
 
-async def show_form(visit: Visit) -> Response:
-    """The form of a venue."""
-    return _form(visit, await visit.interface.read(f"/region/{visit.number('id')}"))
+async def show_form(context: PageContext) -> Response:
+    """Show the form of a venue."""
+    return _form(context, await context.interface.get(f"/region/{context.path_number('id')}"))
 
 
-async def create(visit: Visit) -> Response:
-    """POST what was typed."""
-    given = _given(visit)
-    reply = await visit.interface.call("POST", "/region", given)
-    if reply.is_good:
-        return visit.leave(f"/venues/{reply.body['id']}")
-    return _form(visit, given, reply)
+async def create(context: PageContext) -> Response:
+    """Create a venue from the form."""
+    values = _submitted(context)
+    reply = await context.interface.call("POST", "/region", values)
+    if reply.is_success:
+        return context.redirect(f"/venues/{reply.body['id']}")
+    return _form(context, values, reply)
 
 
-async def save(visit: Visit) -> Response:
-    """PUT what was typed."""
-    number = visit.number("id")
-    given = _given(visit)
-    reply = await visit.interface.call("PUT", f"/region/{number}", given)
-    if reply.is_good:
-        return visit.leave(f"/venues/{number}")
-    return _form(visit, given | {"id": number}, reply)
+async def save(context: PageContext) -> Response:
+    """Save the form of a venue."""
+    number = context.path_number("id")
+    values = _submitted(context)
+    reply = await context.interface.call("PUT", f"/region/{number}", values)
+    if reply.is_success:
+        return context.redirect(f"/venues/{number}")
+    return _form(context, values | {"id": number}, reply)
 
 
-async def remove(visit: Visit) -> Response:
-    """Delete it, with all that is in it."""
-    reply = await visit.interface.call("DELETE", f"/region/{visit.number('id')}")
-    if not reply.is_good:
+async def remove(context: PageContext) -> Response:
+    """Delete a venue with its beacons, geofences and campaigns."""
+    reply = await context.interface.call("DELETE", f"/region/{context.path_number('id')}")
+    if not reply.is_success:
         raise RefusedError(reply.status, reply.message)
-    return visit.leave("/venues")
+    return context.redirect("/venues")
 
 
-def _form(visit: Visit, given: dict[str, Any], refusal: InterfaceReply | None = None) -> Response:
-    return visit.page(
+def _form(
+    context: PageContext, values: dict[str, Any], refusal: InterfaceReply | None = None
+) -> Response:
+    return context.page(
         "venue_form.html",
         200 if refusal is None else refusal.status,
-        given=given,
+        values=values,
         faults={} if refusal is None else refusal.fields,
         message="" if refusal is None else refusal.message,
-        may_write=visit.may_write("venue"),
+        may_write=context.may_write("venue"),
     )
 
 
-def _given(visit: Visit) -> dict[str, Any]:
-    form = visit.form
+def _submitted(context: PageContext) -> dict[str, Any]:
+    form = context.form
     return {
         **form.texts(("name", "address", "image", "time_zone")),
         "active": form.is_on("active"),

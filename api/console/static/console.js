@@ -1,12 +1,12 @@
 "use strict";
-// What several pages need: fields that depend on others, lists that submit, pictures as data.
+// Shared by several pages: fields that depend on others, lists that submit, images as data URLs.
 (() => {
   const current = document.querySelector("nav [aria-current]");
   if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.clientWidth / 2;
 
   const each = (selector, work) => document.querySelectorAll(selector).forEach(work);
 
-  // The content field of the chosen format alone is shown; the others keep what is typed.
+  // Only the content field of the chosen format is shown; hidden fields keep their values.
   const format = document.getElementById("format");
   const showFormat = () => each("[data-format]", (part) => { part.hidden = part.dataset.format !== format.value; });
   if (format) {
@@ -21,7 +21,7 @@
 
   each("select[data-submits]", (list) => list.addEventListener("change", () => list.form.requestSubmit()));
 
-  // Parts that are shown anew every few seconds, while somebody looks.
+  // Parts that are loaded again every few seconds, while the page is visible.
   each("[data-again]", (part) => setInterval(() => {
     if (!document.hidden) htmx.trigger(part, "again");
   }, Number(part.dataset.again) * 1000));

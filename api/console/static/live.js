@@ -1,5 +1,5 @@
 "use strict";
-// Asks once a second for decisions while somebody looks, and keeps the newest few.
+// Polls for decisions once a second while the page is visible, and keeps the newest few.
 (() => {
   const rows = document.getElementById("live-rows"), filters = document.getElementById("live-filters");
   const state = document.getElementById("live-state"), button = document.getElementById("live-pause");
@@ -7,23 +7,23 @@
   const most = Number(rows.dataset.most);
   let after = "", isPaused = false, missed = 0, generation = 0;
 
-  const say = (kind, text) => {
+  const showState = (kind, text) => {
     state.className = `state ${kind}`;
     state.textContent = text;
   };
 
   const cell = (row, text, name) => {
-    const made = row.insertCell();
-    if (name) made.className = name;
-    made.textContent = text;
-    return made;
+    const added = row.insertCell();
+    if (name) added.className = name;
+    added.textContent = text;
+    return added;
   };
 
   const mark = (place, text, isGood) => {
-    const made = document.createElement("span");
-    made.className = isGood ? "state good" : "state";
-    made.textContent = text;
-    place.replaceChildren(made);
+    const label = document.createElement("span");
+    label.className = isGood ? "state good" : "state";
+    label.textContent = text;
+    place.replaceChildren(label);
   };
 
   const add = (decision) => {
@@ -36,7 +36,7 @@
     missed += decision.left_out;
   };
 
-  const ask = async () => {
+  const poll = async () => {
     const mine = generation;
     const query = new URLSearchParams(new FormData(filters));
     if (after) query.set("after", after);
@@ -44,8 +44,8 @@
     if (answer && answer.redirected) location.reload();
     if (mine !== generation) return;
     if (!answer || !answer.ok) {
-      const told = answer ? await answer.json().catch(() => ({})) : {};
-      say("off", told.message || state.dataset.failed);
+      const error = answer ? await answer.json().catch(() => ({})) : {};
+      showState("off", error.message || state.dataset.failed);
       return;
     }
     const found = await answer.json();
@@ -54,20 +54,20 @@
     while (rows.rows.length > most) rows.deleteRow(-1);
     document.getElementById("live-nothing").hidden = rows.rows.length > 0;
     if (missed) leftOut.textContent = leftOut.dataset.text.replace("{count}", missed.toLocaleString());
-    if (!isPaused && !document.hidden) say("good", state.dataset.watching);
+    if (!isPaused && !document.hidden) showState("good", state.dataset.watching);
   };
 
-  const turn = async () => {
-    if (!isPaused && !document.hidden) await ask();
-    else say("waiting", state.dataset.paused);
-    setTimeout(turn, 1000);
+  const pollRepeatedly = async () => {
+    if (!isPaused && !document.hidden) await poll();
+    else showState("waiting", state.dataset.paused);
+    setTimeout(pollRepeatedly, 1000);
   };
 
   button.addEventListener("click", () => {
     isPaused = !isPaused;
     button.setAttribute("aria-pressed", String(isPaused));
     button.textContent = isPaused ? button.dataset.resume : button.dataset.pause;
-    if (isPaused) say("waiting", state.dataset.paused);
+    if (isPaused) showState("waiting", state.dataset.paused);
   });
   filters.addEventListener("submit", (event) => event.preventDefault());
   filters.addEventListener("change", () => {
@@ -75,5 +75,5 @@
     after = "";
     rows.replaceChildren();
   });
-  turn();
+  pollRepeatedly();
 })();

@@ -1,9 +1,9 @@
 "use strict";
-// Moves beacons on the plan, with the pointer or the arrow keys, and saves where they are left.
+// Moves beacons on the plan with the pointer or the arrow keys, and saves their new positions.
 (() => {
   const plan = document.getElementById("plan");
   if (!plan || !plan.dataset.places) return;
-  const said = document.getElementById("plan-said");
+  const status = document.getElementById("plan-status");
 
   const show = (dot, x, y) => {
     dot.dataset.nowX = x;
@@ -27,15 +27,15 @@
       if (cell) cell.textContent = `${x}, ${y}`;
       const name = dot.querySelector("title").textContent;
       dot.setAttribute("aria-label", `${name}, x ${x}, y ${y}`);
-      said.textContent = `${name}: ${plan.dataset.saved} x ${x}, y ${y}`;
+      status.textContent = `${name}: ${plan.dataset.saved} x ${x}, y ${y}`;
     } else {
-      const told = answer ? await answer.json().catch(() => ({})) : {};
-      said.textContent = told.message || String(answer ? answer.status : "");
+      const error = answer ? await answer.json().catch(() => ({})) : {};
+      status.textContent = error.message || String(answer ? answer.status : "");
     }
     show(dot, dot.dataset.x, dot.dataset.y);
   };
 
-  const placeOf = (event) => {
+  const positionOf = (event) => {
     const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(plan.getScreenCTM().inverse());
     return [Math.round(point.x), Math.round(point.y)];
   };
@@ -47,7 +47,7 @@
       dot.focus();
     });
     dot.addEventListener("pointermove", (event) => {
-      if (dot.hasPointerCapture(event.pointerId)) show(dot, ...placeOf(event));
+      if (dot.hasPointerCapture(event.pointerId)) show(dot, ...positionOf(event));
     });
     dot.addEventListener("pointerup", () => save(dot));
     dot.addEventListener("keydown", (event) => {

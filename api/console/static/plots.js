@@ -1,12 +1,12 @@
 "use strict";
-// Draws the figures by day or by hour that stand in data-plot, in the page's own colours.
+// Draws the figures in the attribute data-plot, by day or by hour, in the colours of the page.
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   const COLOURS = { detections: "--soft", visits: "--wait", notifications: "--accent" };
 
   const draw = (place) => {
-    // (Hours are those of a wall clock, written as if it were in UTC.)
+    // (Hours are in local time, written as if they were in UTC.)
     const { label, days, hours, series } = JSON.parse(place.dataset.plot);
     const times = days || hours;
     const strokes = series.map((each) => colour(COLOURS[each.name]));

@@ -1,8 +1,8 @@
 "use strict";
-// Draws the plots of a long run: lines over the minutes since its begin, and a mark a restart.
+// Draws the plots of a long run: lines by the minutes since its start, and a mark for each restart.
 (() => {
   const HEIGHT = 240;
-  // Okabe and Ito: told apart by people who see few colours.
+  // The palette of Okabe and Ito, which colour-blind people can distinguish.
   const COLOURS = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#8c8c8c",
   ];

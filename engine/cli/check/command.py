@@ -36,10 +36,10 @@ def check(
     found = asyncio.run(_check_all(settings))
     if json:
         for each in found:
-            echo_json(each._asdict())
+            echo_json(each.as_json())
     else:
-        rows = [(each.state.value, each.part, each.what, each.told) for each in found]
-        lines = (f"{state:7}  {part}: {what}: {told}" for state, part, what, told in rows)
+        rows = [(each.state.value, each.part, each.subject, each.result) for each in found]
+        lines = (f"{state:7}  {part}: {subject}: {result}" for state, part, subject, result in rows)
         print_rows(_HEADER, rows, narrow=lines)
     faults = sum(each.state.value == "bad" for each in found)
     if faults:

@@ -18,29 +18,37 @@ class State(StrEnum):
 class Finding(NamedTuple):
     """The result of one check.
 
-    `part` is the server or the area, `what` the subject of the check; `told` is the result, with
-    advice if something is wrong.
+    `part` is the server or the area. `result` has advice if something is wrong.
     """
 
     part: str
-    what: str
+    subject: str
     state: State
-    told: str
+    result: str
+
+    def as_json(self) -> dict[str, str]:
+        """The fields by the names that `--json` prints."""
+        return {
+            "part": self.part,
+            "what": self.subject,
+            "state": self.state.value,
+            "told": self.result,
+        }
 
 
-def ok(part: str, what: str, told: str) -> Finding:
+def ok(part: str, subject: str, result: str) -> Finding:
     """The subject is as it should be."""
-    return Finding(part, what, State.OK, told)
+    return Finding(part, subject, State.OK, result)
 
 
-def warning(part: str, what: str, told: str) -> Finding:
+def warning(part: str, subject: str, result: str) -> Finding:
     """The subject works, but needs attention."""
-    return Finding(part, what, State.WARNING, told)
+    return Finding(part, subject, State.WARNING, result)
 
 
-def bad(part: str, what: str, told: str) -> Finding:
+def bad(part: str, subject: str, result: str) -> Finding:
     """The subject prevents the engine from working."""
-    return Finding(part, what, State.BAD, told)
+    return Finding(part, subject, State.BAD, result)
 
 
 def check_clock(part: str, theirs: float, before: float, after: float) -> Finding:
@@ -52,5 +60,5 @@ def check_clock(part: str, theirs: float, before: float, after: float) -> Findin
     if abs(skew) <= _SKEW_NOTED:
         return ok(part, "clock", "as this machine's")
     direction = "ahead of" if skew > 0 else "behind"
-    result = bad if abs(skew) > _SKEW_TOO_LARGE else warning
-    return result(part, "clock", f"{abs(skew):.1f} s {direction} this machine's: see to NTP")
+    finding = bad if abs(skew) > _SKEW_TOO_LARGE else warning
+    return finding(part, "clock", f"{abs(skew):.1f} s {direction} this machine's: check NTP")

@@ -62,39 +62,41 @@ async def check_groups(settings: Settings) -> list[Finding]:
 
 async def _check(settings: Settings, role: str) -> Finding:
     group = role_group(settings, role)
-    what = f"group {group}"
+    subject = f"group {group}"
     try:
         state = await _state(settings, group)
     except (IncompatibleBrokerVersion, NotImplementedError):
-        return ok(_PART, what, "rights are not told")
+        return ok(_PART, subject, "the broker does not report rights")
     except (KafkaError, OSError, TimeoutError) as error:
-        return bad(_PART, what, f"its coordinator does not answer ({type(error).__name__})")
-    return _finding(what, state)
+        return bad(_PART, subject, f"its coordinator does not answer ({type(error).__name__})")
+    return _finding(subject, state)
 
 
-def _finding(what: str, state: GroupState) -> Finding:
+def _finding(subject: str, state: GroupState) -> Finding:
     if state.error == _FORBIDDEN:
-        return bad(_PART, what, "this login may not see it")
+        return bad(_PART, subject, "this login may not see it")
     if state.error in _TRANSIENT:
-        return warning(_PART, what, "no broker coordinates it: look at __consumer_offsets")
+        return warning(_PART, subject, "no broker coordinates it: check __consumer_offsets")
     if state.error:
-        return bad(_PART, what, f"error {state.error}")
+        return bad(_PART, subject, f"error {state.error}")
     if state.rights.has(READ) is False:
-        return bad(_PART, what, "this login may see it, and not read it")
-    return ok(_PART, what, "read" if state.rights.has(READ) else "rights are not told")
+        return bad(_PART, subject, "this login may see it, and not read it")
+    return ok(
+        _PART, subject, "read" if state.rights.has(READ) else "the broker does not report rights"
+    )
 
 
 async def _state(settings: Settings, group: str) -> GroupState:
     """The group's state, once a broker coordinates it or the time is up."""
     give_up = asyncio.get_running_loop().time() + _WAIT_SECONDS
     while True:
-        state = await _ask(settings, group)
+        state = await _describe(settings, group)
         if state.error not in _TRANSIENT or asyncio.get_running_loop().time() > give_up:
             return state
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _ask(settings: Settings, group: str) -> GroupState:
+async def _describe(settings: Settings, group: str) -> GroupState:
     async with any_broker(settings) as broker:
         found = await broker.send(FindCoordinatorRequest(group, _GROUP))
     if found.error_code:

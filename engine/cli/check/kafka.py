@@ -17,7 +17,7 @@ from engine.kafka.cluster_metadata import (
     WRITE,
     ClusterState,
     TopicState,
-    ask_cluster,
+    fetch_cluster_state,
 )
 from engine.kafka.diagnosis import diagnose
 from engine.kafka.topics import Topics
@@ -30,9 +30,9 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     """Check Kafka. Bounded by the deadlines of the requests and of `diagnose`."""
     topics = Topics.of(settings)
     try:
-        cluster = await ask_cluster(settings, topics.all())
+        cluster = await fetch_cluster_state(settings, topics.all())
     except NotImplementedError:  # aiokafka raises it if the broker lacks the version of a request
-        old = "these brokers are older than Kafka 2.3, and do not tell what this login may do"
+        old = "these brokers are older than Kafka 2.3, and do not report what this login may do"
         return [warning(_PART, "reachable", f"{settings.kafka_bootstrap_servers}; {old}")]
     except (KafkaError, OSError, TimeoutError) as error:
         found = await asyncio.to_thread(diagnose, settings)
@@ -56,26 +56,30 @@ def _topics(settings: Settings, topics: Topics, cluster: ClusterState) -> Iterat
         elif state.error == FORBIDDEN:
             yield bad(_PART, f"topic {name}", "this login may not see it")
         elif state.error or state.leaderless:
-            why = f"error {state.error}" if state.error else f"{state.leaderless} without a leader"
-            yield bad(_PART, f"topic {name}", f"{state.partitions} partitions, {why}")
+            cause = (
+                f"error {state.error}" if state.error else f"{state.leaderless} without a leader"
+            )
+            yield bad(_PART, f"topic {name}", f"{state.partitions} partitions, {cause}")
         else:
             yield _rights(topics, name, state)
 
 
 def _missing(settings: Settings, name: str, cluster: ClusterState) -> Finding:
-    what, partitions = f"topic {name}", f"with {settings.topic_partitions} partitions"
+    subject, partitions = f"topic {name}", f"with {settings.topic_partitions} partitions"
     if cluster.rights.has(CREATE) is False:
-        return bad(_PART, what, f"missing, and this login may not create it: make it, {partitions}")
+        return bad(
+            _PART, subject, f"missing, and this login may not create it: make it, {partitions}"
+        )
     if settings.topic_replication > cluster.brokers:
         setting, replicas = variable_name("topic_replication"), settings.topic_replication
-        why = f"{setting} wants {replicas} brokers, and there are {cluster.brokers}"
-        return bad(_PART, what, f"missing, and cannot be created: {why}")
-    return warning(_PART, what, f"missing: `run` creates it {partitions}")
+        cause = f"{setting} needs {replicas} brokers, and there are {cluster.brokers}"
+        return bad(_PART, subject, f"missing, and cannot be created: {cause}")
+    return warning(_PART, subject, f"missing: `run` creates it {partitions}")
 
 
 def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
     # Only `publish` writes detections, and only your pipeline writes authentications.
-    wanted = {
+    operations = {
         **dict.fromkeys(topics.all_detections, (READ,)),
         topics.authentications: (READ,),
         topics.notifications: (READ, WRITE),
@@ -83,10 +87,14 @@ def _rights(topics: Topics, name: str, state: TopicState) -> Finding:
         topics.dead_letters: (WRITE,),
     }[name]
     words = {READ: "read", WRITE: "write"}
-    lacking = [words[each] for each in wanted if state.rights.has(each) is False]
+    lacking = [words[each] for each in operations if state.rights.has(each) is False]
     count = f"{state.partitions} partition{'s' * (state.partitions != 1)}"
     if lacking:
         return bad(_PART, f"topic {name}", f"{count}; this login may not {' nor '.join(lacking)}")
     is_known = state.rights.has(READ) is not None
-    rights = " and ".join(words[each] for each in wanted) if is_known else "rights are not told"
+    rights = (
+        " and ".join(words[each] for each in operations)
+        if is_known
+        else "the broker does not report rights"
+    )
     return ok(_PART, f"topic {name}", f"{count}, {rights}")

@@ -18,8 +18,8 @@ _PART = "Redis"
 _FORBIDDEN = warning(
     _PART,
     "setup",
-    "this user may not ask INFO: version, memory, eviction and persistence are not looked at, "
-    "and the processes cannot watch them",
+    "this user may not use INFO: version, memory, eviction and persistence are not checked, "
+    "and the processes cannot monitor them",
 )
 _OLDEST = (6, 2)
 _FULL = 0.8

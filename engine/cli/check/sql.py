@@ -69,8 +69,8 @@ async def _rights(session: AsyncSession) -> Finding:
     lacking = []
     for table in sorted(Base.metadata.tables):
         for right in _RIGHTS.split(", "):
-            ask = text("SELECT has_table_privilege(current_user, :table, :right)")
-            if not await session.scalar(ask, {"table": table, "right": right}):
+            query = text("SELECT has_table_privilege(current_user, :table, :right)")
+            if not await session.scalar(query, {"table": table, "right": right}):
                 lacking.append(f"{right} on {table}")
     # The recorder creates the day partitions of the traces.
     create = text("SELECT has_schema_privilege(current_user, current_schema(), 'CREATE')")

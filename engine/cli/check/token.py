@@ -7,7 +7,7 @@ from engine.kafka.login_token import TokenEndpoint, shown_endpoint
 from engine.kafka.token_provider import token_client
 from engine.process.settings import Settings
 
-_PART, _WHAT = "Kafka", "token"
+_PART, _SUBJECT = "Kafka", "token"
 
 
 async def check_token(settings: Settings) -> list[Finding]:
@@ -18,5 +18,5 @@ async def check_token(settings: Settings) -> list[Finding]:
     try:
         token = await TokenEndpoint(client).fetch()
     except LoginTokenError as error:
-        return [bad(_PART, _WHAT, error.args[0])]
-    return [ok(_PART, _WHAT, f"{shown_endpoint(client.url)}, good for {token.seconds:g} s")]
+        return [bad(_PART, _SUBJECT, error.args[0])]
+    return [ok(_PART, _SUBJECT, f"{shown_endpoint(client.url)}, good for {token.seconds:g} s")]

@@ -28,7 +28,7 @@ async def check_transactions(settings: Settings) -> list[Finding]:
         return []
     try:
         async with any_broker(settings) as broker:
-            return [await _ask(broker, ids, first) for ids, first in _ids(settings)]
+            return [await _request(broker, ids, first) for ids, first in _ids(settings)]
     except (IncompatibleBrokerVersion, NotImplementedError):
         return [bad(_PART, "transactional ids", "these brokers know no transactions")]
     except (KafkaError, OSError, TimeoutError) as error:
@@ -44,14 +44,14 @@ def _ids(settings: Settings) -> Iterator[tuple[str, str]]:
         yield f"transactional ids {group}-{topic}-*", transactional_id(group, topic, 0)
 
 
-async def _ask(broker: Any, ids: str, first: str) -> Finding:
+async def _request(broker: Any, ids: str, first: str) -> Finding:
     answer = await broker.send(InitProducerIdRequest(first, _NO_TIME))
     return _finding(ids, answer.error_code)
 
 
-def _finding(what: str, error: int) -> Finding:
+def _finding(subject: str, error: int) -> Finding:
     if error == _TIME_REFUSED:
-        return ok(_PART, what, "write")
+        return ok(_PART, subject, "write")
     if error == _FORBIDDEN:
-        return bad(_PART, what, "this login may not write them, as exactly_once does")
-    return warning(_PART, what, f"rights are not told (error {error})")
+        return bad(_PART, subject, "this login may not write them, as exactly_once does")
+    return warning(_PART, subject, f"the broker does not report rights (error {error})")

@@ -1,1 +1,1 @@
-"""Looking at dead letters, and putting them back where they came from."""
+"""`proximity dead-letters`: lists dead letters, and replays them to their original topics."""

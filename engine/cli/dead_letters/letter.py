@@ -1,4 +1,4 @@
-"""A dead letter as it is read from its topic, and whether it can be put back."""
+"""Reads a dead letter from its topic, and checks whether it can be replayed."""
 
 import base64
 from collections.abc import AsyncGenerator
@@ -91,8 +91,8 @@ def read_letter(record: ConsumerRecord[bytes, bytes]) -> Letter:
 async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[list[Letter], None]:
     """The letters that the partitions of `starts` have now, in lists of one partition each.
 
-    A start that a partition does not have (it was deleted, or the topic was made anew) is its
-    beginning. Raises KafkaError, and TimeoutError when nothing comes for the deadline.
+    A start that a partition does not have (it was deleted, or the topic was recreated) is its
+    beginning. Raises KafkaError, and TimeoutError if no record arrives within the deadline.
     """
     ranges = await reader.ranges(starts)
     begins = {

@@ -171,7 +171,7 @@ async def replayed_by(
             try:
                 found = await admin.list_consumer_group_offsets(group, partitions=partitions)
             except KafkaError as error:
-                # A new cluster first answers that the group has no coordinator yet.
+                # A new cluster answers at first that the group has no coordinator.
                 if not error.retriable:
                     raise
             else:

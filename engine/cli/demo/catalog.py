@@ -15,7 +15,7 @@ from catalog.database import Database, open_database
 from catalog.index.catalog_reader import beacon_fields, campaign_fields
 from catalog.index.entries import BeaconEntry, decode_beacon, decode_campaign
 from catalog.models import WEEKDAYS
-from engine.cli.catalog_loading import update_index, write_catalog
+from engine.cli.catalog_loader import update_index, write_catalog
 from engine.cli.demo.reasons import DemoCampaign
 from engine.process.settings import Settings
 from rules.model import CampaignSnapshot

@@ -23,7 +23,7 @@ class EngineFigures:
     """
 
     detections: dict[str, int] = field(default_factory=dict)
-    held_back: int = 0
+    throttled: int = 0
     latency: Buckets = field(default_factory=list)
 
     @property
@@ -61,7 +61,7 @@ def read_figures(text: str) -> EngineFigures:
     latency = families["proximity_detection_to_notification_seconds"]
     return EngineFigures(
         detections=_by_label(families["proximity_detections"], "reason"),
-        held_back=decisions.get("throttled", 0),
+        throttled=decisions.get("throttled", 0),
         latency=sorted(
             (float(sample.labels["le"]), sample.value)
             for sample in latency.samples

@@ -18,7 +18,7 @@ _ENV, _DETECTIONS = "env", "you.jsonl"
 _WIDTH = 80
 _NEXT = (
     "What next:",
-    "  {command} demo --serve     it keeps running, for you to look around",
+    "  {command} demo --serve     keep the demo running, to explore it",
     "  {command} publish --help   your own detections, JSON or CSV",
     "  {command} run --help       on your own Kafka, Redis and PostgreSQL",
 )
@@ -36,10 +36,10 @@ class RunningDemo(NamedTuple):
 
 def command() -> str:
     """The command `proximity` as the user types it in this directory."""
-    beside = Path(sys.executable).with_name("proximity")
-    if not beside.is_file():
+    installed = Path(sys.executable).with_name("proximity")
+    if not installed.is_file():
         return f"{shlex.quote(sys.executable)} -m engine.cli"
-    shown = os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
+    shown = os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
     return shlex.quote(shown)
 
 
@@ -75,8 +75,8 @@ def instructions(demo: RunningDemo, directory: Path) -> list[str]:
     with_file = ("--env-file", str(env_file(directory)))
     tries = (
         ("Walk in yourself:", ("publish", str(directory / _DETECTIONS), "--now")),
-        ("What came of it:", ("notifications", "tail", "--udid", "you", "--from-beginning")),
-        ("What SQL has counted, and whether that is right:", ("statistics",)),
+        ("The notifications:", ("notifications", "tail", "--udid", "you", "--from-beginning")),
+        ("The counts in SQL, and a check of them:", ("statistics",)),
         ("", ("verify",)),
     )
     lines = [

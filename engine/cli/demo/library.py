@@ -48,7 +48,7 @@ async def library_service() -> AsyncIterator[str]:
 async def _answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
     headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
     if scope["path"] != PATH or headers.get("x-library-key") != KEY.encode():
-        await _reply(send, 403, {"message": "the library knows its callers by x-library-key"})
+        await _reply(send, 403, {"message": "the header x-library-key is missing or wrong"})
         return
     call = msgspec.json.decode(await _body(receive))
     await _reply(send, 200, loans(call["device"]["udid"]))

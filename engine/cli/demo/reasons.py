@@ -36,12 +36,12 @@ class DemoCampaign(NamedTuple):
     beacons: Sequence[BeaconSnapshot]
 
 
-def why_silent(silent: DemoCampaign, at: float) -> str:
+def silence_reason(silent: DemoCampaign, at: float) -> str:
     """Why a campaign sent nothing around `at` (epoch s), by the rules' own verdict."""
     campaign, beacons = silent
     reason = Schedule(campaign).verdict(at).reason
     if reason is not None:
-        return _why_closed(campaign, reason, at)
+        return _closed_reason(campaign, reason, at)
     if not beacons:
         return "it is aimed at no beacon"
     active = [beacon for beacon in beacons if beacon.active]
@@ -54,7 +54,7 @@ def why_silent(silent: DemoCampaign, at: float) -> str:
     return f"no phone came {reach.name.lower()} enough to its beacons"
 
 
-def _why_closed(campaign: CampaignSnapshot, reason: Reason, at: float) -> str:
+def _closed_reason(campaign: CampaignSnapshot, reason: Reason, at: float) -> str:
     zone = None if campaign.time_zone is None else ZoneInfo(campaign.time_zone)
     here = datetime.fromtimestamp(at, zone)
     if reason is Reason.INACTIVE:

@@ -108,7 +108,7 @@ class WalkReplay:
             return all(recorded.get(tp, 0) >= end for tp, end in ends.items())
 
         for is_done in (are_decided, self._receiver.has_all, are_recorded):
-            while not await is_done():  # noqa: ASYNC110  # other servers' state, asked for
+            while not await is_done():  # noqa: ASYNC110  # other servers' state has no event
                 await asyncio.sleep(_POLL)
 
     async def _results(self, took: float, database: Database) -> DemoResults:

@@ -96,12 +96,12 @@ async def run_demo(console: Console, seconds: float, directory: Path | None) -> 
         async with replay.receiving() as receiver:
             print_summary(console, await while_running(running, replay.run(console, seconds)))
             if directory is None:
-                _print_whole(console, next_steps())
+                _print_unwrapped(console, next_steps())
                 return
             email = document["companies"][0]["accounts"][0]["email"]
             demo = RunningDemo(settings, metrics_port, api_port, email, password)
             write_files(settings, directory)
-            _print_whole(console, instructions(demo, directory))
+            _print_unwrapped(console, instructions(demo, directory))
             receiver.on_notification = partial(_print_notification, console)
             with contextlib.suppress(asyncio.CancelledError):
                 await while_running(running, asyncio.Event().wait())
@@ -112,7 +112,7 @@ def _print(console: Console, *lines: str) -> None:
         console.print(line, highlight=False, markup=False)
 
 
-def _print_whole(console: Console, lines: Iterable[str]) -> None:
+def _print_unwrapped(console: Console, lines: Iterable[str]) -> None:
     """Print without wrapping, because users paste these lines."""
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
@@ -121,7 +121,7 @@ def _print_notification(console: Console, value: bytes) -> None:
     notification = read_notification(value)
     if notification is not None:
         width = console.width if console.is_terminal else None
-        _print_whole(console, [one_line(notification, width=width)])
+        _print_unwrapped(console, [one_line(notification, width=width)])
 
 
 class BackgroundService:
@@ -207,5 +207,5 @@ async def while_running(
 
 
 async def _until_ready(port: int) -> None:
-    while not await is_ready(port):  # noqa: ASYNC110  # another server's state, asked over HTTP
+    while not await is_ready(port):  # noqa: ASYNC110  # a server's state has no event
         await asyncio.sleep(_POLL)

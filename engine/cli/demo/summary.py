@@ -10,7 +10,7 @@ from rich.text import Text
 
 from catalog.plain_text import for_terminal
 from engine.cli.demo.figures import EngineFigures
-from engine.cli.demo.reasons import WORDS, DemoCampaign, why_silent
+from engine.cli.demo.reasons import WORDS, DemoCampaign, silence_reason
 from engine.cli.demo.screen import latency_words
 from rules.model import Reason
 
@@ -57,7 +57,7 @@ def print_summary(console: Console, results: DemoResults) -> None:
     total = sum(results.sends.values())
     _print_lines(
         console,
-        f"{total:,} notifications; {figures.held_back:,} times a campaign was held back by its "
+        f"{total:,} notifications; {figures.throttled:,} times a campaign was held back by its "
         "delay.",
         f"From detection to notification: {latency_words(figures)}.",
         f"SQL has counted {results.recorded[0]:,} detections of active beacons and "
@@ -102,7 +102,7 @@ def notification_rows(results: DemoResults) -> list[tuple[str, str, str]]:
 def silent_campaign_rows(results: DemoResults) -> list[tuple[str, str, str]]:
     """Rows of the campaigns that did not fire, with the reason."""
     return [
-        ("0", each.campaign.name, why_silent(each, results.at))
+        ("0", each.campaign.name, silence_reason(each, results.at))
         for each in results.campaigns
         if not results.sends.get(each.campaign.id)
     ]

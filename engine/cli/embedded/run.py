@@ -42,7 +42,7 @@ async def embedded_settings(
     if settings.delivery != "at_least_once":
         raise ServerStartError(
             f"{PREFIX}DELIVERY={settings.delivery} needs a real Kafka: the embedded broker shows "
-            "consumers what a transaction has given up"
+            "consumers the messages of aborted transactions"
         )
     async with EmbeddedServers() as servers:
         database = settings.database_url.get_secret_value()
@@ -80,7 +80,7 @@ def _write(path: Path, lines: list[str]) -> None:
 
 
 async def forget_offsets(database_url: str) -> None:
-    """Delete the offsets that a database has of an embedded broker, whose topics are gone.
+    """Delete the offsets that a database has of an embedded broker, whose topics are lost.
 
     Offsets without the mark are of a real broker and stay: the recorder then reports that they do
     not fit. Raises SQLAlchemyError or OSError.

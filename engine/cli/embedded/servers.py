@@ -51,7 +51,7 @@ class EmbeddedBroker:
             await asyncio.to_thread(self._producer.list_topics, name, _DEADLINE_SECONDS)
 
     def close(self) -> None:
-        """Stop the broker, whose topics are then gone. Safe to call twice."""
+        """Stop the broker, whose topics are then lost. Safe to call twice."""
         self._producer.close()
 
 

@@ -25,8 +25,8 @@ class Selection(NamedTuple):
         """Whether the notification is selected."""
         campaign = notification.campaign
         names = (str(campaign.id), campaign.name.casefold())
-        wanted = self.campaign is None or self.campaign.casefold() in names
-        return wanted and self.udid in (None, notification.device.udid)
+        is_campaign = self.campaign is None or self.campaign.casefold() in names
+        return is_campaign and self.udid in (None, notification.device.udid)
 
 
 def read_notification(value: bytes | None) -> Notification | None:

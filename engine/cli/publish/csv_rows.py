@@ -80,7 +80,7 @@ _REQUIRED = ("uuid", "major", "minor", "udid")
 class CsvRows:
     """Reads the header, then rows; an empty cell is an absent field, a row is one line.
 
-    `recorded` asks for the time in detected_at, which every row must then have.
+    With `recorded` every row must have detected_at.
     """
 
     def __init__(self, *, recorded: bool = False) -> None:

@@ -175,8 +175,8 @@ def _duration(text: str, option: str) -> int:
     try:
         return parse_delay(text)
     except ValueError as error:
-        told = str(error).replace("a cache delay", "a duration")
-        raise typer.BadParameter(told, param_hint=option) from None
+        text = str(error).replace("a cache delay", "a duration")
+        raise typer.BadParameter(text, param_hint=option) from None
 
 
 def _refuse_unwritable(*files: Path | None) -> None:

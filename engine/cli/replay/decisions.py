@@ -27,11 +27,11 @@ from rules.model import Reason, Zone
 from rules.outcome import Decision
 
 _QUARTER = 900  # seconds
-_MOST_STANDING = 100_000  # devices
+_MOST_REUSABLE = 100_000  # devices
 _OF_ITS_AGE = (Reason.STALE, Reason.FUTURE)
 
 
-class _Standing(msgspec.Struct, gc=False):
+class _ReusableDecision(msgspec.Struct, gc=False):
     """A decision that is valid for a device's detections of one beacon and zone.
 
     It grants nothing from `since` up to, not including, `until`; `cell` counts the detections.
@@ -61,7 +61,7 @@ class CatalogReplay:
         self._shift = shift
         # Not bounded, because a forgotten claim would be granted again.
         self._remembered = ClaimMemory(sys.maxsize).for_assignment()
-        self._standing: dict[str, _Standing] = {}
+        self._reusable: dict[str, _ReusableDecision] = {}
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
         """Decide detections and take the claims of the grants. Returns the grants and counts all
@@ -69,22 +69,24 @@ class CatalogReplay:
 
         Detections of the warm-up are not `counted`: they take claims, but nothing is returned.
         """
-        standing_of, max_age, shift = self._standing.get, self._max_age, self._shift
+        reusable_of, max_age, shift = self._reusable.get, self._max_age, self._shift
         count, granting = int(counted), list[Grant]()
         for detection in detections:
-            at, came = detection.detected_at, detection.record.timestamp
-            now = at if came < 0 else came / 1000 + shift  # in a file NaN: never too old
-            standing = standing_of(detection.message.device.udid)
+            at, arrived_at = detection.detected_at, detection.record.timestamp
+            now = (
+                at if arrived_at < 0 else arrived_at / 1000 + shift
+            )  # in a file NaN: never too old
+            reusable = reusable_of(detection.message.device.udid)
             if (
-                standing is not None
-                and standing.since <= at < standing.until
-                and standing.key is detection.key
-                and standing.zone is detection.zone
+                reusable is not None
+                and reusable.since <= at < reusable.until
+                and reusable.key is detection.key
+                and reusable.zone is detection.zone
                 and not (at < now - max_age or at > now + max_age)
             ):
-                standing.cell.count += count
+                reusable.cell.count += count
             else:
-                granting += self._decide_anew(detection, now, count)
+                granting += self._decide_fresh(detection, now, count)
         self._make_room()
         if not counted:
             return []
@@ -93,7 +95,7 @@ class CatalogReplay:
             self.reached[grant.campaign.id].add(grant.udid)
         return granting
 
-    def _decide_anew(self, detection: DecodedDetection, now: float, count: int) -> list[Grant]:
+    def _decide_fresh(self, detection: DecodedDetection, now: float, count: int) -> list[Grant]:
         udid, at = detection.message.device.udid, detection.detected_at
         beacon = self.catalog.beacons.get(detection.key)
         target = None if beacon is None else beacon.target
@@ -103,19 +105,19 @@ class CatalogReplay:
         cell = self.tally.cell(beacon, decision, quarter)
         cell.count += count
         if decision.granted and beacon is not None:
-            self._standing.pop(udid, None)
+            self._reusable.pop(udid, None)
             grants = grants_of(detection, beacon, decision)
             self._claim(grants)
             return grants
         since, until = _period_of(beacon, decision, at, held)
         since, until = max(since, quarter * _QUARTER), min(until, (quarter + 1) * _QUARTER)
-        self._standing[udid] = _Standing(detection.key, detection.zone, since, until, cell)
+        self._reusable[udid] = _ReusableDecision(detection.key, detection.zone, since, until, cell)
         return []
 
     def _make_room(self) -> None:
         """Forget remembered decisions, and the cells that count them, before they are too many."""
-        if self.tally.is_full or len(self._standing) > _MOST_STANDING:
-            self._standing.clear()
+        if self.tally.is_full or len(self._reusable) > _MOST_REUSABLE:
+            self._reusable.clear()
             self.tally.forget_cells()
 
     def _claim(self, grants: Iterable[Grant]) -> None:

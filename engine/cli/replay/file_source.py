@@ -46,7 +46,7 @@ class FileSource:
         self.read = 0
         self._source = source
         self._reader: LineReader | None = CsvRows(recorded=True) if form is Format.CSV else None
-        self._begun = form is Format.CSV
+        self._has_begun = form is Format.CSV
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class FileSource:
         raise InputFaultError(f"{place}: detected_at is missing, and its time is needed here")
 
     def _records(self, first: int, lines: list[bytes]) -> list[FileRecord]:
-        if not self._begun:
+        if not self._has_begun:
             self._begin(first, lines)
         reader = self._reader
         if reader is None:
@@ -96,7 +96,7 @@ class FileSource:
         first = next((line for line in lines if line.strip()), b"")
         if not first:
             return
-        self._begun = True
+        self._has_begun = True
         if first.lstrip().startswith(b"["):
             self._reader = JsonArray(recorded=True)
             for _ in range(number - 1):  # blank lines of earlier blocks, so that numbers are right

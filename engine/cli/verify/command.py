@@ -72,7 +72,7 @@ class _Report:
         self.count = self.explained = 0
         self._json = json
         self._limit = limit
-        self._kept: list[Difference] = []
+        self._first: list[Difference] = []
 
     def add(self, difference: "Difference") -> None:
         """Count a difference, and show or keep it."""
@@ -80,17 +80,17 @@ class _Report:
         self.explained += difference.may_be_edit
         if self._json:
             echo_json(difference.as_json())
-        elif len(self._kept) < self._limit:
-            self._kept.append(difference)
+        elif len(self._first) < self._limit:
+            self._first.append(difference)
 
     def show(self) -> None:
         """Print the collected differences as a table."""
-        if not self._kept:
+        if not self._first:
             return
         header = ("company", "device", "udid", "figure", "topics", "SQL", "")
-        print_wrapped_table(header, map(_cells, self._kept), width_of_file=_WIDTH_OF_A_FILE)
-        if self.count > len(self._kept):
-            typer.echo(f"the first {len(self._kept):,} are shown (--limit)")
+        print_wrapped_table(header, map(_cells, self._first), width_of_file=_WIDTH_OF_A_FILE)
+        if self.count > len(self._first):
+            typer.echo(f"the first {len(self._first):,} are shown (--limit)")
 
 
 def _cells(each: "Difference") -> tuple[str, ...]:

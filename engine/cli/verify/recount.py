@@ -110,7 +110,7 @@ class DeviceCounts(msgspec.Struct):
 class Recount:
     """Counts the records of one share of the devices, one by one.
 
-    `kept` is the time of which SQL still has every trace row; `read` gives the detections of a
+    `retained` is the time of which SQL still has every trace row; `read` gives the detections of a
     record, as DetectionDecoder does.
     """
 
@@ -118,14 +118,14 @@ class Recount:
         self,
         catalog: RecountCatalog,
         *,
-        kept: Interval,
+        retained: Interval,
         read: Callable[[Record], Iterable[DecodedDetection]],
         share: DeviceShare,
     ) -> None:
         self.devices: dict[CompanyDevice, DeviceCounts] = {}
         self.unknown_beacons: Counter[str] = Counter()
         self._catalog = catalog
-        self._kept = kept
+        self._retained = retained
         self._read = read
         self._share = share
         self._seen: set[bytes] = set()
@@ -165,7 +165,7 @@ class Recount:
         self._seen.add(message.id.bytes)
         counts = self._counts_of(company_id, udid)
         counts.notifications += 1
-        counts.receptions += self._kept.has(detected_at)
+        counts.receptions += self._retained.has(detected_at)
 
     def add_authentication(self, record: Record) -> None:
         """Count a record of `authentications`."""
@@ -187,7 +187,7 @@ class Recount:
 
     def _has_a_row(self, at: float, record: Record) -> bool:
         """Whether a row is written: not if its time is more than a day after its record's."""
-        return self._kept.has(at) and at <= record.timestamp / 1000 + _DAY
+        return self._retained.has(at) and at <= record.timestamp / 1000 + _DAY
 
     def _counts_of(self, company_id: int, udid: str) -> DeviceCounts:
         key = (company_id, udid)

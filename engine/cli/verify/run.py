@@ -21,7 +21,7 @@ from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 
 _DAY = 86_400.0
-_GONE = OffsetRange(0, 0)
+_DELETED = OffsetRange(0, 0)
 
 
 class RecordedRange(NamedTuple):
@@ -95,7 +95,7 @@ async def verify(
         present = await reader.ranges(positions.keys() & set(await partitions_of(settings, names)))
         topic_ids = await reader.topic_ids(names)
         ranges = {
-            tp: _recorded_range(tp, position, present.get(tp, _GONE), topic_ids.get(tp.topic))
+            tp: _recorded_range(tp, position, present.get(tp, _DELETED), topic_ids.get(tp.topic))
             for tp, position in sorted(positions.items())
         }
         progress.expect(sum(each.records for each in ranges.values()) * passes)
@@ -148,14 +148,14 @@ class _Verification:
     async def run(self, passes: int) -> VerifyFindings:
         """All passes, one share of the devices after the other."""
         catalog = await self.snapshot.catalog()
-        kept = self._kept(await self.snapshot.now())
+        retained = self._retained(await self.snapshot.now())
         for number in range(passes):
-            await self._pass(catalog, kept, DeviceShare(number, passes))
+            await self._pass(catalog, retained, DeviceShare(number, passes))
         # Each pass has read all records.
         records, malformed = self.records // passes, self.malformed // passes
         return VerifyFindings(self.replaced, self.ranges, records, malformed, self.devices)
 
-    def _kept(self, now: float) -> Interval:
+    def _retained(self, now: float) -> Interval:
         """The time whose rows are compared.
 
         Rows of the first day of the retention may be deleted at any time, and rows of future days
@@ -163,17 +163,17 @@ class _Verification:
         """
         return Interval(max(0.0, now - (self.settings.trace_retention - 1) * _DAY), now + _DAY)
 
-    async def _pass(self, catalog: RecountCatalog, kept: Interval, share: DeviceShare) -> None:
+    async def _pass(self, catalog: RecountCatalog, retained: Interval, share: DeviceShare) -> None:
         recount = Recount(
             catalog,
-            kept=kept,
+            retained=retained,
             read=lambda record: self.decoders[record.topic].read(record),
             share=share,
         )
         await self._read_into(recount)
         traces = self.settings.trace == "all"  # else not every detection has a row
         comparison = Comparison(recount, partial=self._partial_figures(), traces=traces)
-        async for recorded in self.snapshot.devices(share, kept, traces):
+        async for recorded in self.snapshot.devices(share, retained, traces):
             self.devices += 1
             for difference in comparison.differences(recorded):
                 self.on_difference(difference)

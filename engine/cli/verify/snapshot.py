@@ -70,11 +70,11 @@ class SqlSnapshot:
         )
 
     async def devices(
-        self, share: DeviceShare, kept: Interval, traces: bool
+        self, share: DeviceShare, retained: Interval, traces: bool
     ) -> AsyncIterator[RecordedDevice]:
-        """The devices of a share; their traces from the time that is `kept`."""
+        """The devices of a share; their traces from the time that is `retained`."""
         detections, receptions, authentications = (
-            _counts(table, kept) for table in (DetectionTrace, Reception, AuthenticationTrace)
+            _counts(table, retained) for table in (DetectionTrace, Reception, AuthenticationTrace)
         )
         query = select(
             Device.id,
@@ -134,9 +134,9 @@ async def open_snapshot(database: Database) -> AsyncIterator[SqlSnapshot]:
             yield SqlSnapshot(connection)
 
 
-def _counts(table: type[TraceTable], kept: Interval) -> Subquery:
+def _counts(table: type[TraceTable], retained: Interval) -> Subquery:
     """The number of rows from that time, by device."""
-    since, until = (datetime.fromtimestamp(instant, UTC) for instant in kept)
+    since, until = (datetime.fromtimestamp(instant, UTC) for instant in retained)
     query = select(table.device_id, func.count().label("rows"))
     query = query.where(table.create_on >= since, table.create_on < until)
     return query.group_by(table.device_id).subquery()

@@ -9,7 +9,7 @@
 --         then two for each report: purpose (tell, ask, passed, failed, leave);
 --         outcomes since the last report, oldest first, 1 for a failure and 0 for none
 -- RETURNS three for each report: 1 if open, 1 if the reporter is the prober, ms to wait before the
---         next question
+--         next request
 --
 -- A value is a hash: w the last outcomes, u open until (epoch ms; absent when closed), p the
 -- prober, l the end of the prober's lease (epoch ms).

@@ -98,8 +98,8 @@ class RegisteredFormat:
             return _unframed(report.value, "the value")
         id_, indexes = _unframed(header, f"header {SCHEMA_HEADER}")
         if bool(indexes) != self._indexed:
-            wanted = "the indexes of a type" if self._indexed else "nothing"
-            raise ValueError(f"in header {SCHEMA_HEADER} {wanted} must follow the schema's id")
+            expected = "the indexes of a type" if self._indexed else "nothing"
+            raise ValueError(f"in header {SCHEMA_HEADER} {expected} must follow the schema's id")
         return _Framed(id_, indexes + report.value)
 
     def _decoder(self, id_: SchemaId) -> Decode:
@@ -131,8 +131,8 @@ def _unframed(framed: bytes, what: str) -> _Framed:
     return _Framed(UUID(bytes=name) if framed[0] == _GUID else _NUMBER.unpack(name)[0], rest)
 
 
-def _refusing(why: str) -> Decode:
+def _refusing(cause: str) -> Decode:
     def refuse(_message: bytes) -> object:
-        raise ValueError(why)
+        raise ValueError(cause)
 
     return refuse

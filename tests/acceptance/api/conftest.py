@@ -13,7 +13,7 @@ from tests.servers.schema import make_schema
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """Migrated, with the account."""
+    """A migrated database with the account."""
     await make_schema(database_url)
     opened = open_database(database_url)
     await make_account(opened)
@@ -23,7 +23,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def processes(database_url: str, redis_url: str, tmp_path: Path) -> Iterator[Rig]:
-    """Starts them; ends what is left of them."""
+    """Starts processes, and stops those that still run at the end."""
     rig = api_rig(tmp_path, database_url, redis_url)
     yield rig
     rig.close()
@@ -31,5 +31,5 @@ def processes(database_url: str, redis_url: str, tmp_path: Path) -> Iterator[Rig
 
 @pytest.fixture
 async def served(database: Database, processes: Rig) -> ApiProcess:
-    """One that is ready."""
+    """A process that is ready."""
     return await ApiProcess(processes).until_ready()

@@ -17,7 +17,7 @@ PASSWORD = "change-me-please"
 
 
 class ApiProcess:
-    """A running one. `url` is its base, without /v2."""
+    """A running process. `url` is its base, without /v2."""
 
     def __init__(self, rig: Rig, **settings: str) -> None:
         metrics_port = free_ports()
@@ -32,7 +32,7 @@ class ApiProcess:
         return self
 
     async def sign_in(self) -> dict[str, str]:
-        """Headers of a new session of the account."""
+        """The headers of a new session of the account."""
         async with httpx.AsyncClient(base_url=self.url) as client:
             body = {"email": EMAIL, "password": PASSWORD}
             answer = await client.post("/v2/auth", json=body)
@@ -40,7 +40,7 @@ class ApiProcess:
 
 
 async def make_account(database: Database, **other: Any) -> None:
-    """The account that `sign_in` uses, which may do everything."""
+    """The account that `sign_in` uses, with all permissions."""
     values: dict[str, Any] = {
         "company": "Harbour Mall",
         "email": EMAIL,

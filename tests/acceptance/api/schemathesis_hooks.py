@@ -1,4 +1,4 @@
-"""Completes generated requests by what a schema cannot say. Loaded by schemathesis itself.
+"""Completes generated requests with data that a schema cannot express. Loaded by schemathesis.
 
 Only requests that the schema allows are touched, and only where they are about several fields at
 once (an end after its start, the content that a format names) or about records that must be there.
@@ -26,7 +26,7 @@ _CONTENT = {"template": "a template", "url": "https://www.example.com/", "html":
 
 @schemathesis.hook
 def before_load_schema(_context: Any, raw_schema: dict[str, Any]) -> None:
-    """Each word of each list is tried; of the 600 time zones these stand for all."""
+    """Every enumerated value is tried; these few time zones stand for all 600."""
     zone = raw_schema["components"]["schemas"]["VenueInput"]["properties"]["time_zone"]
     if "PROXIMITY_TEST_FULL" not in os.environ:
         zone["enum"] = [name for name in zone["enum"] if name in _ZONES]
@@ -55,7 +55,7 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
 
 
 def _lead_nowhere() -> None:
-    """Generated urls lead to other people's servers: what is tried is a closed port of our own."""
+    """Generated urls lead to other people's servers, so a closed local port is used instead."""
     body = {"name": "c", "url": "http://127.0.0.1:9/", "method": "POST", "auth": "header"}
     httpx.put(
         f"{os.environ['TRIED_URL']}/v2/connector",
@@ -86,7 +86,7 @@ def _complete(body: dict[str, Any]) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """Without NUL characters, in whatever depth."""
+    """The value without NUL characters, at any depth."""
     if isinstance(value, str):
         return value.replace("\0", "")
     if isinstance(value, list):

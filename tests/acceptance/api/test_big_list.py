@@ -20,7 +20,7 @@ _NUMBERS = {
 
 
 async def fill(database: Database, count: int) -> None:
-    """So many devices of the first company, with ids from 1 on."""
+    """Insert devices of the first company, with ids from 1 on."""
     numbers = _NUMBERS[database.dialect].format(count=count)
     async with database.engine.begin() as connection:
         await connection.execute(
@@ -34,7 +34,7 @@ async def fill(database: Database, count: int) -> None:
 
 
 def peak_memory(process_id: int) -> int:
-    """The most that the process has had resident, in KiB."""
+    """The peak resident memory of the process, in KiB."""
     with open(f"/proc/{process_id}/status", encoding="ascii") as status:  # noqa: PTH123
         (line,) = [line for line in status if line.startswith("VmHWM")]
     return int(line.split()[1])

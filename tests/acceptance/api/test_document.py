@@ -28,7 +28,7 @@ if not FULL:
 
 @pytest.fixture
 async def device(database: Database) -> None:
-    """The first one, and one to be deleted."""
+    """The first record, and one to be deleted."""
     now = datetime.now(UTC)
     async with database.write.begin() as session:
         company = await session.scalar(select(Company))

@@ -1,4 +1,4 @@
-"""The process of the interface: it starts, serves, finishes requests in hand, and ends with 0."""
+"""The process of the interface: it starts, serves, finishes requests, and exits with 0."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ async def test_it_serves_and_ends_well(served: ApiProcess):
     assert '"event": "starting"' in served.command.output
 
 
-async def test_a_request_in_hand_is_finished(served: ApiProcess):
+async def test_a_request_in_flight_is_finished(served: ApiProcess):
     headers = await served.sign_in()
     async with httpx.AsyncClient(base_url=served.url) as client:
 

@@ -1,4 +1,4 @@
-"""A session that is ended stops at every process within a second."""
+"""A session that ends is refused by every process within a second."""
 
 import time
 

@@ -17,7 +17,7 @@ class Account(NamedTuple):
     reasons: dict[str, Counter[str]]
 
     def declined(self, company: str) -> set[str]:
-        """Those of which nothing came."""
+        """Calls without an outcome."""
         published = {each["id"] for each in self.notifications.get(company, ())}
         return set(self.calls[company]) - published - set(self.letters.get(company, ()))
 

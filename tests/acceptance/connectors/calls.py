@@ -1,4 +1,4 @@
-"""Records of connector-calls as the trigger writes them, put on the topic by hand."""
+"""Publishes records of connector-calls, as the trigger writes them."""
 
 import json
 import time
@@ -59,7 +59,7 @@ def _no_parameters() -> str:
 
 
 async def publish(bootstrap: str, topic: str, values: Iterable[ConnectorCall | bytes]) -> None:
-    """Put them on the topic, by device."""
+    """Publish the calls, keyed by device."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer:
         for value in values:
             raw = value if isinstance(value, bytes) else msgspec.json.encode(value)
@@ -69,5 +69,5 @@ async def publish(bootstrap: str, topic: str, values: Iterable[ConnectorCall | b
 
 
 def bodies(records: Iterable[Any]) -> list[dict[str, Any]]:
-    """What records say."""
+    """The decoded records."""
     return [json.loads(record.value or b"") for record in records]

@@ -1,4 +1,4 @@
-"""Companies with a connector each, and a web service that treats each company as it is told to."""
+"""Companies with a connector each, and a web service whose behaviour is set for each company."""
 
 import json
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Customer:
 
 
 class Customers:
-    """A world of such companies. One that is named `x` is served at /x."""
+    """A world of such companies. The company `x` is served at /x."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -80,23 +80,23 @@ class Customers:
         return self.of[name]
 
     def encrypt(self, text: str) -> str:
-        """As the catalog stores it."""
+        """The parameters in the form in which the catalog stores them."""
         return self._cipher.encrypt(text)
 
 
 def by_path(answers: Mapping[str, Answer]) -> Answer:
     """A service whose answer depends on the path."""
 
-    async def answer(heard: ReceivedRequest, writer: Any) -> None:
-        await answers[heard.path.strip("/")](heard, writer)
+    async def answer(received: ReceivedRequest, writer: Any) -> None:
+        await answers[received.path.strip("/")](received, writer)
 
     return answer
 
 
 def times(service: HttpService, path: str) -> dict[str, list[float]]:
-    """When each call of a path was heard, by its id."""
-    heard: dict[str, list[float]] = {}
-    for each in service.heard:
+    """When each call of a path was received, by its id."""
+    received: dict[str, list[float]] = {}
+    for each in service.received:
         if each.path == f"/{path}":
-            heard.setdefault(each.id, []).append(each.at)
-    return heard
+            received.setdefault(each.id, []).append(each.at)
+    return received

@@ -1,4 +1,4 @@
-"""Customers whose services answer, decline, lie, fail and hang, and what each call leads to."""
+"""Customers whose services answer, decline, fail and hang, and the outcome of each call."""
 
 import ssl
 from datetime import UTC, datetime
@@ -39,16 +39,16 @@ def first_busy_then_content() -> Answer:
     """429 with a Retry-After to each call's first try."""
     seen: set[str] = set()
 
-    async def answer(heard: ReceivedRequest, writer: Any) -> None:
-        first = heard.id not in seen
-        seen.add(heard.id)
-        await (replying(429, retry_after="1") if first else content())(heard, writer)
+    async def answer(received: ReceivedRequest, writer: Any) -> None:
+        first = received.id not in seen
+        seen.add(received.id)
+        await (replying(429, retry_after="1") if first else content())(received, writer)
 
     return answer
 
 
 def answers(elsewhere: str) -> dict[str, Answer]:
-    """By company. Unless it says otherwise, each is called by POST."""
+    """Services by company. Each is called by POST unless stated otherwise."""
     return {
         "content": content(),
         "defaults": replying(200, {"format": "url", "url": "https://example.org/a"}),

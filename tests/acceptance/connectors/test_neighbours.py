@@ -1,4 +1,4 @@
-"""One company's service hangs for good; another's answers in 20 ms, and its guests do not wait."""
+"""One company's service hangs; another's answers in 20 ms, and its devices do not wait."""
 
 import asyncio
 import json
@@ -30,14 +30,14 @@ TICK = 0.01
 
 
 class Latencies:
-    """Reads notifications as they come: seconds from detection to arrival, by device."""
+    """Reads notifications as they arrive: seconds from detection to arrival, by device."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @asynccontextmanager
     async def reading(self, bootstrap: str, topic: str) -> AsyncIterator["Latencies"]:
-        """Within the context."""
+        """Read within the context."""
         async with AIOKafkaConsumer(
             topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest"
         ) as consumer:
@@ -55,7 +55,7 @@ class Latencies:
             self.seconds.setdefault(udid, now - float(udid.rpartition(" ")[2]))
 
     def percentile(self, share: float) -> float:
-        """So large a share of them is not above it."""
+        """The quantile of the latencies."""
         ordered = sorted(self.seconds.values())
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -102,14 +102,17 @@ async def test_a_hanging_service_delays_no_other(
     with capsys.disabled():
         print(f"\n{sent} notifications at {RATE}/s beside a service that hangs: {figures}")
     assert samples.by("connector_calls", "outcome")["published"] == sent
-    asked = Counter(heard.path for heard in service.heard)
-    assert asked["/quick"] == sent
-    assert 0 < asked["/hangs"] < 32 * 3 + SECONDS, "the breaker spares it"
+    requested = Counter(received.path for received in service.received)
+    assert requested["/quick"] == sent
+    assert 0 < requested["/hangs"] < 32 * 3 + SECONDS, "the breaker spares it"
     assert latencies.percentile(0.99) < P99
 
 
 async def _detections(topics: TopicSet, hangs: Customer, quick: Customer) -> int:
-    """RATE detections a second of each; how many. A device's name ends with when it was seen."""
+    """Publish RATE detections a second for each company and return their number.
+
+    Each udid ends with the time of sending.
+    """
     numbers = count()
     begin, sent = time.monotonic(), 0
     async with topics.publishing() as send:

@@ -1,4 +1,4 @@
-"""The connector while a server is away, and when it is told to stop."""
+"""The connector while a server is down, and when it is stopped."""
 
 import asyncio
 import json
@@ -67,14 +67,16 @@ async def test_sql_that_stops_stops_no_call(
         await publish(kafka_bootstrap, topic, more)
         await until_published(call_topics, 5)
         await connector.stop()
-    told = {heard.json["device"]["udid"]: heard.json["device"] for heard in service.heard}
-    assert {udid: device["test"] for udid, device in told.items()} == {
+    sent_devices = {
+        received.json["device"]["udid"]: received.json["device"] for received in service.received
+    }
+    assert {udid: device["test"] for udid, device in sent_devices.items()} == {
         "known": False,
         "test phone": True,
         "stranger": False,
         "later": None,
     }
-    assert told["known"]["id_connector"] == 4711
+    assert sent_devices["known"]["id_connector"] == 4711
     devices = {body["device"]["udid"]: body["device"] for body in published}
     assert devices["known"]["id_connector"] == 4711
     assert devices["known"]["id"] > 0
@@ -103,8 +105,8 @@ async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
     sqlite_url: str,
     topic_prefix: str,
 ) -> None:
-    async def by_path(heard: ReceivedRequest, writer: Any) -> None:
-        await (replying(404) if heard.path == "/fails" else content())(heard, writer)
+    async def by_path(received: ReceivedRequest, writer: Any) -> None:
+        await (replying(404) if received.path == "/fails" else content())(received, writer)
 
     await make_schema(sqlite_url)
     topic = call_topics.name("connector-calls")
@@ -143,10 +145,10 @@ async def _takes(server: RedisServer, prefix: str, one: Any) -> bool:
 async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
     rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, sqlite_url: str
 ) -> None:
-    """One call of many hangs; the next process neither repeats what was finished nor loses one."""
+    """One call of many hangs; the next process repeats no finished call and loses none."""
 
-    async def by_path(heard: ReceivedRequest, writer: Any) -> None:
-        await (hanging if heard.path == "/hangs" else content(after=0.2))(heard, writer)
+    async def by_path(received: ReceivedRequest, writer: Any) -> None:
+        await (hanging if received.path == "/hangs" else content(after=0.2))(received, writer)
 
     await make_schema(sqlite_url)
     topic = call_topics.name("connector-calls")
@@ -158,9 +160,11 @@ async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
         await publish(kafka_bootstrap, topic, calls)
         await until_published(call_topics, 100)
         await first.stop()
-        asked_before = {heard.id for heard in service.heard if heard.path != "/hangs"}
+        requested_before = {
+            received.id for received in service.received if received.path != "/hangs"
+        }
         published_before = {body["id"] for body in bodies(await call_topics.read("notifications"))}
-        assert published_before == asked_before, "what was in flight was finished"
+        assert published_before == requested_before, "what was in flight was finished"
         assert len(published_before) < 300
         assert await call_topics.lag() == 301, "nothing is committed past the call that hangs"
         second = rig.start(
@@ -189,7 +193,7 @@ async def test_records_that_are_no_calls_and_calls_that_are_old(
         await publish(kafka_bootstrap, topic, [*broken, odd, old, good])
         await call_topics.until_done()
         await connector.stop()
-        assert [heard.id for heard in service.heard] == [good.id]
+        assert [received.id for received in service.received] == [good.id]
     letters = await call_topics.read("dead-letters")
     reasons = Counter(dict(letter.headers)["reason"].decode() for letter in letters)
     assert reasons == {"malformed_json": 3, "invalid_field": 4, "connector_stale": 1}

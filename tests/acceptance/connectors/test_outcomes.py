@@ -94,9 +94,9 @@ async def test_each_outcome(
     assert decided["no_connector"] == DEVICES  # of the company that has none: no call, no letter
     _check_accounts(accounts, set(customers.of) - {"none"})
     _check_requests(service)
-    assert elsewhere.heard == []
-    assert len(good.heard) == DEVICES
-    assert good.heard[0].headers["host"] == f"localhost:{good.port}"
+    assert elsewhere.received == []
+    assert len(good.received) == DEVICES
+    assert good.received[0].headers["host"] == f"localhost:{good.port}"
     _check_notifications(accounts)
     _check_metrics(samples, accounts)
     assert all(f'"reason": "{reason}"' in logs for reason in REASONS.values() if reason)
@@ -124,12 +124,12 @@ def _check_accounts(accounts: Account, companies: set[str]) -> None:
 def _check_requests(service: HttpService) -> None:
     tries = {
         path: {len(at) for at in times(service, path).values()}
-        for path in {heard.path.strip("/") for heard in service.heard}
+        for path in {received.path.strip("/") for received in service.received}
     }
     assert tries == {path: {TRIED_AGAIN.get(path, 1)} for path in tries}
     for first, second in times(service, "busy").values():
         assert second - first >= 0.99
-    post = next(heard for heard in service.heard if heard.path == "/content")
+    post = next(received for received in service.received if received.path == "/content")
     assert (post.method, post.headers["x-token"]) == ("POST", TOKEN)
     assert post.headers["user-agent"].startswith("proximity-engine/")
     body = post.json
@@ -145,17 +145,17 @@ def _check_requests(service: HttpService) -> None:
         "model": None,
         "test": False,
     }
-    get = next(heard for heard in service.heard if heard.path == "/asked-by-get")
+    get = next(received for received in service.received if received.path == "/asked-by-get")
     assert (get.method, get.body) == ("GET", b"")
     assert [name for name, _ in get.query] == [
         *("own", "id", "campaign", "venue", "beacon", "uuid", "major", "minor"),
         *("proximity", "udid", "id_connector", "detected_at", "x-token"),
     ]
-    signed = next(heard for heard in service.heard if heard.path == "/signed")
+    signed = next(received for received in service.received if received.path == "/signed")
     assert signed.query == [("x-token", TOKEN)]
     assert "x-token" not in signed.headers
-    told = {name: signed.headers[name] for name in signed.headers if name.startswith("webhook-")}
-    assert told == dict(
+    shown = {name: signed.headers[name] for name in signed.headers if name.startswith("webhook-")}
+    assert shown == dict(
         signature_headers(
             secret=SIGNING_SECRET,
             id_=signed.id,
@@ -227,25 +227,25 @@ async def _check_claims(
 async def _check_past_calls(
     accounts: Account, customers: Customers, redis_url: str, prefix: str
 ) -> None:
-    """Each company is told of its own calls, and of nothing that a device or a service said."""
+    """Each company sees its own calls only, without data of devices and services."""
     redis = connect_redis(redis_url)
-    told = {}
+    shown = {}
     for name, customer in customers.of.items():
         company_id, now = customer.company.id, time.time()
         history = await read_call_history(redis, prefix, company_id, now=now, deadline=5.0)
-        told[name] = history.calls
+        shown[name] = history.calls
     await redis.aclose()
-    assert {name: {call.id for call in calls} for name, calls in told.items()} == {
+    assert {name: {call.id for call in calls} for name, calls in shown.items()} == {
         name: set(accounts.calls.get(name, ())) for name in customers.of
     }
-    outcomes = {name: {call.outcome for call in calls} for name, calls in told.items()}
+    outcomes = {name: {call.outcome for call in calls} for name, calls in shown.items()}
     for name in accounts.calls:
         expected = "declined" if name in DECLINED else REASONS.get(name) or "published"
         assert outcomes[name] == {expected}, name
-    tries = {name: {call.tries for call in calls} for name, calls in told.items()}
+    tries = {name: {call.tries for call in calls} for name, calls in shown.items()}
     assert {name: tries[name] for name in TRIED_AGAIN} == {n: {t} for n, t in TRIED_AGAIN.items()}
     assert tries["unreadable"] == {0}
-    statuses = {name: {call.status for call in calls} for name, calls in told.items()}
+    statuses = {name: {call.status for call in calls} for name, calls in shown.items()}
     for name, status in {
         "unavailable": 503,
         "declines": 204,
@@ -253,9 +253,9 @@ async def _check_past_calls(
         "hangs": None,
     }.items():
         assert statuses[name] == {status}, name
-    assert all(0.3 <= (call.seconds or 0) < 30 for call in told["slow"])
-    assert all(call.detail == "no reply in time; 3 tries" for call in told["hangs"])
-    words = " ".join(call.detail for calls in told.values() for call in calls)
+    assert all(0.3 <= (call.seconds or 0) < 30 for call in shown["slow"])
+    assert all(call.detail == "no reply in time; 3 tries" for call in shown["hangs"])
+    words = " ".join(call.detail for calls in shown.values() for call in calls)
     assert not any(
         f"{name} {number}" in words for name in customers.of for number in range(DEVICES)
     )

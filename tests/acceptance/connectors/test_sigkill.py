@@ -76,13 +76,15 @@ async def test_kills_under_load(
     assert letters == {name: expected[name] for name in ("fails", "resets")}
     assert accounts.declined("declines") == expected["declines"]
     _check_repeats(accounts.notifications, expected)
-    asked = {heard.id for heard in service.heard}
-    assert asked <= set().union(*expected.values())
-    assert asked >= expected["quick"] | expected["slow"] | expected["declines"] | expected["fails"]
+    requested = {received.id for received in service.received}
+    assert requested <= set().union(*expected.values())
+    assert (
+        requested >= expected["quick"] | expected["slow"] | expected["declines"] | expected["fails"]
+    )
 
 
 def _check_repeats(notifications: dict, expected: dict[str, set[str]]) -> None:
-    """A kill repeats what was under way, not what was finished behind a call that waited."""
+    """A kill repeats the calls in flight, not those that finished after a waiting call."""
     sent = sum(map(len, notifications.values()))
     distinct = len(expected["quick"]) + len(expected["slow"])
     assert sent - distinct <= 0.1 * distinct, (sent, distinct)

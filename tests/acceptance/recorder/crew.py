@@ -14,7 +14,7 @@ Check = Callable[[], Awaitable[bool]]
 
 
 class Crew:
-    """`size` recorders. `count` tells how many records are recorded, `is_done` whether all are
+    """`size` recorders. `count` returns how many records are recorded, `is_done` whether all are
     that have been published so far.
     """
 
@@ -34,7 +34,7 @@ class Crew:
             await member.until_ready()
 
     async def disturb(self) -> None:
-        """Do something bad to one of them, after it has worked for a random while."""
+        """Kill, freeze or restart one recorder, after it has worked for a random time."""
         disturbances = [self._kill, self._kill, self._restart]
         if len(self.members) > 1:
             disturbances += [self._join, self._freeze]
@@ -44,23 +44,23 @@ class Crew:
         await disturb(self._dice.randrange(len(self.members)))
 
     async def until_progress(self, records: int) -> None:
-        """Wait until so many more are recorded, or all there are."""
+        """Wait until so many more records are recorded, or all of them."""
         before = await self._count()
         await eventually(
-            lambda: self._has_come_to(before + records), deadline=_DEADLINE, what="progress"
+            lambda: self._has_reached(before + records), deadline=_DEADLINE, what="progress"
         )
 
     async def renew(self) -> None:
-        """One after the other stops, and another one comes."""
+        """Replace each recorder, one after the other."""
         for number in range(len(self.members)):
             await self._restart(number)
 
     async def stop(self) -> None:
-        """SIGTERM; all must end well."""
+        """Stop all recorders with SIGTERM; each must exit with 0."""
         for member in self.members:
             await member.stop()
 
-    async def _has_come_to(self, records: int) -> bool:
+    async def _has_reached(self, records: int) -> bool:
         for member in self.members:
             assert member.process.poll() is None, member.output
         return await self._count() >= records or await self._is_done()
@@ -75,14 +75,14 @@ class Crew:
         self.members[number] = self._rig.recorder()
 
     async def _join(self, number: int) -> None:
-        """One more comes, works for a while, and is killed: two rebalances."""
+        """Start another recorder and kill it after a while: two rebalances."""
         await self.members[number].until_ready()
-        guest = self._rig.recorder()
-        await guest.until_ready()
-        guest.kill()
+        other_member = self._rig.recorder()
+        await other_member.until_ready()
+        other_member.kill()
 
     async def _freeze(self, number: int) -> None:
-        """It stands still until the others have its partitions; then it goes on, unknowing."""
+        """Freeze a recorder until the others own its partitions; then resume it."""
         frozen = self.members[number]
         other = self.members[number - 1]
         await self.until_ready()

@@ -26,7 +26,7 @@ class Spot(NamedTuple):
 
 
 class Estate(NamedTuple):
-    """Everything, with its ids. `keys` are those of applications, by company."""
+    """The catalog with its ids. `keys` are api keys of applications, by company."""
 
     spots: list[Spot]
     keys: dict[str, int]

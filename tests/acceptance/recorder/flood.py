@@ -1,4 +1,4 @@
-"""Makes very many records and counts what they add up to."""
+"""Generates very many records and computes the expected figures."""
 
 import random
 import uuid
@@ -31,17 +31,17 @@ class Message(NamedTuple):
     topic: str
     key: bytes
     value: bytes
-    came_ms: int
+    arrived_ms: int
 
 
 class Print:
-    """How many rows, and a sum over what stands in them, in any order."""
+    """The number of rows, and a checksum of their values that does not depend on their order."""
 
     def __init__(self) -> None:
         self.rows = self.sum = 0
 
     def add(self, *content: object) -> None:
-        """One more row."""
+        """Add a row."""
         self.rows += 1
         self.sum += zlib.crc32(repr(content).encode())
 
@@ -89,7 +89,7 @@ class Flood:
         self._sent: list[Message] = []
 
     def detections(self, count: int) -> Iterator[Message]:
-        """So many detections, a few of them malformed or of beacons that nobody knows."""
+        """Generate detections, a few of them malformed or of unknown beacons."""
         for _ in range(count):
             fate = self._dice.random()
             if fate < 0.005:
@@ -98,7 +98,7 @@ class Flood:
                 yield self._detection(unknown=fate < 0.015)
 
     def notifications(self, count: int) -> Iterator[Message]:
-        """So many notifications, one in ten a repeat of an earlier one."""
+        """Generate notifications; one in ten repeats an earlier one."""
         for _ in range(count):
             fate = self._dice.random()
             if fate < 0.1 and self._sent:
@@ -110,7 +110,7 @@ class Flood:
                 yield self._notification()
 
     def authentications(self, count: int) -> Iterator[Message]:
-        """So many authentications, some with a key that opens nothing."""
+        """Generate authentications, some with an invalid key."""
         for _ in range(count):
             udid = self._udid()
             key = self._dice.choice([*self._estate.keys, "no key"])
@@ -127,7 +127,7 @@ class Flood:
         dice, udid = self._dice, self._udid()
         spot = dice.choice(self._places[int(udid.split()[1])])
         zone, at = dice.choice(ZONES), self._instant()
-        came = self._comes(at)
+        arrived = self._arrival(at)
         body: dict[str, Any] = {
             "uuid": UUID,
             "major": 2 if unknown else 1,
@@ -137,15 +137,15 @@ class Flood:
             "detected_at": at,
         }
         if spot.counts and not unknown:
-            self._expect_detection(spot, udid, zone, at, came)
-        return Message("detections", udid.encode(), orjson.dumps(body), came)
+            self._expect_detection(spot, udid, zone, at, arrived)
+        return Message("detections", udid.encode(), orjson.dumps(body), arrived)
 
-    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, came: int) -> None:
+    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, arrived: int) -> None:
         device = (spot.company, udid)
         self.expected.nb_beacon[device] += 1
         self.expected.detections[device].add(spot.venue, spot.beacon, zone, at)
         refs = iter((("venue", spot.venue), ("beacon", spot.beacon)))
-        if _has_a_day("detections", at, came, spot):
+        if _has_a_day("detections", at, arrived, spot):
             self.expected.note_figures(_day(at, spot), refs, 0, udid)
 
     def _notification(self) -> Message:
@@ -153,22 +153,22 @@ class Flood:
         spot = dice.choice(self._places[int(udid.split()[1])])
         number = str(uuid.UUID(int=dice.getrandbits(128), version=4))
         at = self._instant() // 1000 * 1000  # as the trigger writes it: whole seconds
-        came = self._comes(at)
+        arrived = self._arrival(at)
         value = orjson.dumps(_notification(number, spot, udid, at))
-        message = Message("notifications", udid.encode(), value, came)
+        message = Message("notifications", udid.encode(), value, arrived)
         self._sent.append(message)
         self.expected.nb_campaign[spot.company, udid] += 1
         self.expected.receptions[number] = (spot.company, udid, spot.campaign)
         refs = iter((("venue", spot.venue), ("beacon", spot.beacon), ("campaign", spot.campaign)))
-        if _has_a_day("notifications", at, came, spot):
+        if _has_a_day("notifications", at, arrived, spot):
             self.expected.note_figures(_day(at, spot), refs, 1, udid)
         return message
 
     def _udid(self) -> str:
         return f"phone {self._dice.randrange(len(self._places))}"
 
-    def _comes(self, at: int) -> int:
-        """When the record of a detection comes: mostly at once, sometimes on another day."""
+    def _arrival(self, at: int) -> int:
+        """The timestamp of a detection's record: mostly at once, sometimes on another day."""
         if self._dice.random() < 0.8:
             return min(at + self._dice.randrange(200_000), self._now_ms)
         return self._dice.randrange(at, self._now_ms + 1)
@@ -177,8 +177,8 @@ class Flood:
         return self._now_ms - self._dice.randrange(2 * _DAY_MS)
 
 
-def _has_a_day(topic: str, at: int, came: int, spot: Spot) -> bool:
-    return came - at <= FRESH_MS[topic] or _day(at, spot) == _day(came, spot)
+def _has_a_day(topic: str, at: int, arrived: int, spot: Spot) -> bool:
+    return arrived - at <= FRESH_MS[topic] or _day(at, spot) == _day(arrived, spot)
 
 
 def _day(at_ms: int, spot: Spot) -> date:

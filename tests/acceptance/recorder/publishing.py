@@ -12,7 +12,7 @@ _MOST_QUEUED = 200_000
 
 
 async def publish(bootstrap: str, prefix: str, messages: Iterable[Message]) -> int:
-    """Publish them all, each once, keyed as a pipeline would; how many they were."""
+    """Publish all messages once, keyed as a pipeline would. Returns their number."""
     return await asyncio.to_thread(_publish, bootstrap, prefix, messages)
 
 
@@ -33,8 +33,8 @@ def _publish(bootstrap: str, prefix: str, messages: Iterable[Message]) -> int:
         }
     )
     count = 0
-    for topic, key, value, came_ms in messages:
-        producer.produce(prefix + topic, value, key, on_delivery=delivered, timestamp=came_ms)
+    for topic, key, value, arrived_ms in messages:
+        producer.produce(prefix + topic, value, key, on_delivery=delivered, timestamp=arrived_ms)
         count += 1
         if len(producer) > _MOST_QUEUED:
             producer.flush(_DEADLINE)

@@ -1,4 +1,4 @@
-"""A recorder that was away for long catches up in bounded memory.
+"""A recorder that was down for long catches up in bounded memory.
 
 With PROXIMITY_TEST_FULL=1 a million detections wait for it.
 """
@@ -15,7 +15,7 @@ from catalog.database import open_database
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
 from tests.acceptance.recorder.publishing import publish
-from tests.acceptance.recorder.written import assert_written, recorded
+from tests.acceptance.recorder.sql_figures import assert_written, recorded
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.waiting import eventually
@@ -56,6 +56,6 @@ async def test_catching_up(
 
 
 def _peak_mib(pid: int) -> int:
-    """The most memory that the process has had at once."""
+    """The peak memory of the process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) // 1024

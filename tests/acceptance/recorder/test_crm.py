@@ -54,9 +54,9 @@ def messages(begin: datetime) -> list[Message]:
     came = int(begin.timestamp() * 1000)
     found = [Message("authentications", UDID.encode(), json.dumps(signed_in).encode(), came)]
     for second, zone in enumerate(ZONES, 1):
-        heard = {"uuid": UUID, "major": 1, "minor": 1, "proximity": zone, "device": DEVICE}
-        heard |= {"detected_at": _written(begin + timedelta(seconds=second)), "ip": "192.0.2.8"}
-        found.append(Message("detections", UDID.encode(), json.dumps(heard).encode(), came))
+        received = {"uuid": UUID, "major": 1, "minor": 1, "proximity": zone, "device": DEVICE}
+        received |= {"detected_at": _written(begin + timedelta(seconds=second)), "ip": "192.0.2.8"}
+        found.append(Message("detections", UDID.encode(), json.dumps(received).encode(), came))
     return found
 
 
@@ -92,8 +92,8 @@ async def test_the_interface_shows_what_was_recorded(
 
         listed = await eventually(device, deadline=30, what="three detections, four notifications")
         detail = (await client.get(f"/v2/crm/{listed['id']}")).json()
-    said = {key: listed[key] for key in DEVICE}
-    assert said == DEVICE
+    fields = {key: listed[key] for key in DEVICE}
+    assert fields == DEVICE
     assert detail["device"] == [listed]
     assert [(each["create_on"], each["ip"]) for each in detail["auth"]] == [
         (_written(begin), "192.0.2.7")
@@ -113,7 +113,7 @@ async def test_the_interface_shows_what_was_recorded(
 async def a_bare_detection_is_completed(
     kafka_bootstrap: str, topics: TopicSet, device_id: int
 ) -> None:
-    """The push sender has its address, though the detection names nothing but the udid."""
+    """The notification has the push token, although the detection has only the udid."""
     bare = {"uuid": UUID, "major": 1, "minor": 1, "proximity": "near", "device": {"udid": UDID}}
     sent = 4
 

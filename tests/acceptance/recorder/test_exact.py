@@ -1,4 +1,4 @@
-"""Recorders killed, frozen and moved about, SQL stopped: every figure is exact in the end.
+"""Recorders are killed, frozen and rebalanced, SQL is stopped: every figure is exact in the end.
 
 With PROXIMITY_TEST_FULL=1 a million detections and fifty thousand notifications in twenty rounds;
 else a tenth of that in five. PROXIMITY_TEST_SEED chooses other disturbances.
@@ -20,7 +20,7 @@ from tests.acceptance.recorder.crew import Crew
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
 from tests.acceptance.recorder.publishing import publish
-from tests.acceptance.recorder.written import assert_written, recorded
+from tests.acceptance.recorder.sql_figures import assert_written, recorded
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.postgres import PostgresServer, create_database
@@ -69,7 +69,7 @@ class Scene:
     async def play(
         self, url: str, recorders: int, *, outages: dict[int, Callable[[Crew], AsyncIterator[None]]]
     ) -> None:
-        """All rounds; `outages` by the round in which they happen. Then compare."""
+        """Run all rounds, with `outages` by round, and compare the figures."""
         size = self._size
         await self._topics.create()
         estate = await build_estate(url)
@@ -98,7 +98,7 @@ class Scene:
         assert await self._verified() == 0
 
     async def _publish(self, flood: Flood) -> None:
-        """The records of one round, while other things happen."""
+        """Publish the records of one round, with disturbances."""
         for make, count in (
             (flood.authentications, self._size.authentications),
             (flood.notifications, self._size.notifications),
@@ -128,7 +128,7 @@ async def opened(url: str) -> AsyncIterator[Database]:
 
 
 async def _stopped(server: PostgresServer, crew: Crew) -> AsyncIterator[None]:
-    """PostgreSQL is stopped; every recorder says so and lives on; it comes back."""
+    """PostgreSQL is stopped: every recorder reports it and continues when PostgreSQL is back."""
     await asyncio.to_thread(server.stop)
     for member in crew.members:
         await eventually(partial(_is_without_sql, member), deadline=45, what="not ready")

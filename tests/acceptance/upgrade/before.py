@@ -1,4 +1,4 @@
-"""What an earlier version left behind, put into the servers of a test as if it had run today."""
+"""Restores the recorded state of an earlier version in a test's servers, as if it had run today."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ class Before:
 
 
 def continuing(rig: Rig, servers: Mapping[str, str]) -> None:
-    """Settings with which this version goes on where the earlier one stopped."""
+    """Settings with which this version continues from the state of the earlier one."""
     rig.environment |= {
         **servers,
         "REDIS_PREFIX": REDIS,

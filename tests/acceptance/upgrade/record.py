@@ -36,7 +36,7 @@ LATER = ["device 0", *(f"device {number}" for number in range(12, 15))]
 
 
 async def play(release: Release, servers: dict[str, str], directory: Path) -> None:
-    """What happens before the upgrade."""
+    """The events before the upgrade."""
     bootstrap = servers["KAFKA_BOOTSTRAP_SERVERS"]
     settings = servers | {
         "TOPIC_PREFIX": TOPICS,
@@ -56,8 +56,8 @@ async def play(release: Release, servers: dict[str, str], directory: Path) -> No
         assert await rig.start("catalog", "load", str(CATALOG)).ended() == 0
         every_role = rig.start("run")
         await every_role.until_ready()
-        await devices.hear(*EARLIER)
-        await devices.hear("device 1", minor=9)
+        await devices.detect(*EARLIER)
+        await devices.detect("device 1", minor=9)
         await devices.send_junk("junk 1", "junk 2")
         await devices.open_application(*EARLIER[:3])
 
@@ -68,17 +68,17 @@ async def play(release: Release, servers: dict[str, str], directory: Path) -> No
         await eventually(recorded, deadline=DEADLINE, what="all is recorded")
         await every_role.stop()
         trigger = rig.trigger()
-        await devices.hear(*WAITING)
+        await devices.detect(*WAITING)
         await topics.until_done()
         await trigger.stop()
-        await devices.hear(*LATER)
+        await devices.detect(*LATER)
         await devices.send_junk("junk 3")
     finally:
         rig.close()
 
 
 async def record(release: Release, directory: Path) -> None:
-    """Run the release on servers of its own, and write down what it left."""
+    """Run the release on its own servers, and write its state into files."""
     with (
         started(KafkaServer) as kafka,
         started(RedisServer) as redis,

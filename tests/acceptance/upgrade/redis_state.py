@@ -1,4 +1,4 @@
-"""Every key of a Redis as a line of JSON, with what it has left to live; and back again."""
+"""Converts between the keys of a Redis and lines of JSON, including the time to live."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def dump(url: str) -> str:
 
 
 def load(text: str, url: str) -> None:
-    """Write them into an empty Redis."""
+    """Write the keys into an empty Redis."""
     with Redis.from_url(url, encoding="latin-1", decode_responses=True) as client:
         for line in map(json.loads, text.splitlines()):
             _write(client, line["key"], line["type"], line["value"])

@@ -13,7 +13,7 @@ _ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Release:
-    """The last commit of a section of CHANGELOG.md. `folder` is what it left behind."""
+    """The last commit of a section of CHANGELOG.md. `folder` has its recorded state."""
 
     name: str
     commit: str
@@ -23,7 +23,7 @@ class Release:
         return Path(__file__).parent / "left_by" / self.name
 
     def check_out(self, directory: Path) -> Path:
-        """Its sources, in `directory`. Raises ServerMissingError where history lacks them."""
+        """Extract the sources into `directory`. Raises ServerMissingError without that history."""
         done = subprocess.run(
             ["git", "archive", "--format=tar", self.commit],
             cwd=_ROOT,

@@ -1,4 +1,4 @@
-"""What devices and customers do in these tests, whatever version runs."""
+"""The devices and the customer's service of these tests, the same for every version."""
 
 import json
 from datetime import UTC, datetime
@@ -13,7 +13,10 @@ UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 SECRET_KEY = "a passphrase for tests"
 CATALOG = Path(__file__).parent / "catalog.json"
 SERVICE_PORT = 18_999  # of the customer's service in what was recorded
-WELCOME, ASK = "Welcome", "Ask"  # a campaign with its content, and one of the customer's service
+WELCOME, CONNECTOR = (
+    "Welcome",
+    "Ask",
+)  # a campaign with its content, and one of the customer's service
 
 
 def reply() -> Answer:
@@ -28,12 +31,12 @@ class Devices:
         self._bootstrap = bootstrap
         self._prefix = prefix
 
-    async def hear(self, *udids: str, minor: int = 1) -> None:
-        """Each device stands at a beacon now, where both campaigns are (minor 1), or none (9)."""
+    async def detect(self, *udids: str, minor: int = 1) -> None:
+        """Publish a detection of each device. Beacon 1 has both campaigns, beacon 9 has none."""
         await self._publish("detections", [(udid, detection(udid, minor)) for udid in udids])
 
     async def send_junk(self, *udids: str) -> None:
-        """Detections that cannot be read."""
+        """Publish detections that cannot be decoded."""
         await self._publish("detections", [(udid, {"minor": "none"}) for udid in udids])
 
     async def open_application(self, *udids: str) -> None:
@@ -52,7 +55,7 @@ class Devices:
 
 
 def detection(udid: str, minor: int) -> dict[str, Any]:
-    """A detection now."""
+    """A detection with the present time."""
     return {
         "uuid": UUID,
         "major": 1,

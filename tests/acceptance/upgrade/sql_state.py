@@ -1,4 +1,4 @@
-"""A PostgreSQL database as the statements that make it; and back again."""
+"""Converts between a PostgreSQL database and SQL statements."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ def dump(url: str) -> str:
 
 
 def load(text: str, url: str) -> None:
-    """Into an empty database."""
+    """Run the statements in an empty database."""
     options = ["--quiet", "--set=ON_ERROR_STOP=1", "--no-psqlrc", "--dbname", url]
     _run(_program("psql"), *options, given=text)
 

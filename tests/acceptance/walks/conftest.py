@@ -1,4 +1,4 @@
-"""The fixtures of the interface's tests serve the account holder, too."""
+"""The fixtures of the interface's tests, for the account holder too."""
 
 from tests.acceptance.api.conftest import database, processes, served
 

@@ -1,4 +1,4 @@
-"""An account holder at the interface: HTTP, a session, and bodies of requests."""
+"""An account holder's client of the interface: HTTP, a session, and request bodies."""
 
 from typing import Any, Self
 
@@ -8,7 +8,7 @@ UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 
 
 class Holder:
-    """Speaks to the interface at `url`. Every answer's status is looked at."""
+    """A client of the interface at `url`. It checks the status of every answer."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -21,7 +21,7 @@ class Holder:
         await self._client.aclose()
 
     async def sign_in(self, email: str, password: str, status: int = 200) -> Any:
-        """A session from here on."""
+        """Sign in, and use the session from now on."""
         body = {"email": email, "password": password}
         answer = await self.call("POST", "/auth", body, status=status)
         if status == httpx.codes.OK:
@@ -30,34 +30,34 @@ class Holder:
         return answer
 
     async def call(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
-        """The answer's JSON."""
+        """Call an operation. Returns the JSON of the answer."""
         answer = await self._client.request(method, path, json=body)
         assert answer.status_code == status, (method, path, answer.status_code, answer.text)
         return answer.json()
 
     async def get(self, path: str) -> Any:
-        """A record or a list."""
+        """Read a record or a list."""
         return await self.call("GET", path)
 
     async def post(self, path: str, body: Any) -> Any:
-        """A new record."""
+        """Create a record."""
         return await self.call("POST", path, body, status=201)
 
     async def text(self, path: str, accept: str) -> str:
-        """The same in another form."""
+        """Read with another media type."""
         answer = await self._client.get(path, headers={"accept": accept})
         assert answer.headers["content-type"].startswith(accept)
         return answer.text
 
 
 def beacon(minor: int) -> dict[str, Any]:
-    """A body."""
+    """The body of a beacon."""
     triple = {"uuid": UUID, "major": 9, "minor": minor}
     return {"name": f"beacon {minor}", **triple, "active": True, "proximity": "near"}
 
 
 def campaign(form: str, **other: Any) -> dict[str, Any]:
-    """A body of a campaign that runs always."""
+    """The body of a campaign that is always open."""
     return {
         "name": f"by {form}",
         "title": "Hello",

@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 def steps() -> Iterator[Step]:
-    """Those of the page, but for how the servers are started."""
+    """The commands of the page, except those that start servers."""
     blocks = [match.groups() for match in _BLOCK.finditer(PAGE)]
     for place, (kind, text) in enumerate(blocks):
         if kind == "sh" and not text.startswith("proximity "):
@@ -32,7 +32,7 @@ def steps() -> Iterator[Step]:
 
 
 def run_script(script: str) -> "subprocess.CompletedProcess[str]":
-    """Run by bash, to its end."""
+    """Run a command in bash, to its end."""
     return subprocess.run(
         ["bash", "-eu", "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
@@ -48,7 +48,7 @@ def operations_of(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def known(answer: Any, shown: Any) -> Any:
-    """The answer, with the page's word for whatever the page says differs each time."""
+    """The answer, with the page's values for fields that differ each time."""
     if isinstance(shown, str) and _VARIES.fullmatch(shown) and isinstance(answer, str | float):
         return shown
     if isinstance(answer, dict) and isinstance(shown, dict):

@@ -65,10 +65,10 @@ async def test_the_answers_are_those_of_the_page(walked: list[tuple[Step, Any]])
 
 async def test_every_operation_is_walked_through(served: ApiProcess):
     async with httpx.AsyncClient(base_url=served.url) as client:
-        told = (await client.get("/openapi.json")).json()
+        document = (await client.get("/openapi.json")).json()
     operations = {
         (method.upper(), re.sub(r"\{\w+\}", "*", path.removeprefix("/v2")))
-        for path, methods in told["paths"].items()
+        for path, methods in document["paths"].items()
         for method in methods
     }
     assert {operation for step in steps() for operation in operations_of(step)} == operations
@@ -77,8 +77,8 @@ async def test_every_operation_is_walked_through(served: ApiProcess):
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_generated_client_signs_in_and_manages_a_venue(served: ApiProcess) -> None:
     async with httpx.AsyncClient() as http:
-        told = (await http.get(f"{served.url}/openapi.json")).text
-    client = OpenAPI.loads(f"{served.url}/openapi.json", told)
+        document = (await http.get(f"{served.url}/openapi.json")).text
+    client = OpenAPI.loads(f"{served.url}/openapi.json", document)
     call = client._
 
     envelope = await call.authenticate(data={"email": EMAIL, "password": PASSWORD})
@@ -102,7 +102,7 @@ async def test_a_generated_client_signs_in_and_manages_a_venue(served: ApiProces
 def operator(
     tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
 ) -> Iterator[User]:
-    """Who runs the servers that the account holder works on."""
+    """The operator of the account holder's servers."""
     opened = {"CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8"}
     with user(tmp_path, topic_prefix, kafka_bootstrap, redis_url, postgres_url, **opened) as made:
         made("migrate")
@@ -166,13 +166,13 @@ async def set_up_a_connector(holder: Holder, customers: HttpService) -> None:
     fields = {"name": "Offers", "method": "POST", "auth": "header", "url": customers.url("/offer")}
     stolen = [{"key": "Idempotency-Key", "value": "mine"}]
     refused = {"parameters": json.dumps(stolen)}
-    told = await holder.call("PUT", "/connector", fields | refused, status=400)
-    assert "Idempotency-Key".lower() in told["fields"]["parameters"].lower()
+    document = await holder.call("PUT", "/connector", fields | refused, status=400)
+    assert "Idempotency-Key".lower() in document["fields"]["parameters"].lower()
     key = [{"key": "x-api-key", "value": "abc"}]
     await holder.call("PUT", "/connector", fields | {"parameters": json.dumps(key)})
     trial = await holder.call("POST", "/connector/test")
     assert (trial["outcome"], trial["notification"]["title"]) == ("published", "Just for you")
-    assert customers.heard[-1].headers["x-api-key"] == "abc"
+    assert customers.received[-1].headers["x-api-key"] == "abc"
     assert (await holder.get("/connector/calls"))["calls"] == []
 
 
@@ -182,18 +182,18 @@ async def see_it_fire(operator: User, holder: Holder, customers: HttpService) ->
     # (In a thread: the company's service answers in this loop.)
     await asyncio.to_thread(operator, "publish", written)
     tail = ("notifications", "tail", "--from-beginning", "--count", "2", "--udid", "visitor")
-    came = {
+    arrived = {
         each["campaign"]["name"]: each for each in await asyncio.to_thread(operator.rows, *tail)
     }
-    assert came["by url"]["url"] == "https://harbour.example/today"
-    assert came["by connector"]["title"] == "Just for you"
-    assert customers.heard[-1].json["device"]["udid"] == "visitor"
+    assert arrived["by url"]["url"] == "https://harbour.example/today"
+    assert arrived["by connector"]["title"] == "Just for you"
+    assert customers.received[-1].json["device"]["udid"] == "visitor"
 
     async def called() -> bool:
         calls = (await holder.get("/connector/calls"))["calls"]
         return [each["outcome"] for each in calls] == ["published"]
 
-    await eventually(called, what="the call is told")
+    await eventually(called, what="the call is listed")
 
 
 async def read_the_figures(holder: Holder, venue: int) -> None:
@@ -228,7 +228,7 @@ async def see_that_it_keeps_up(holder: Holder, venue: int) -> None:
             ("trigger", "connector", "recorder"), "up_to_date"
         )
 
-    await eventually(all_keep_up, deadline=30, what="every role has said that it keeps up")
+    await eventually(all_keep_up, deadline=30, what="every role has reported that it is up to date")
 
     async def counted() -> Any:
         return (await holder.get(f"/statistics/region/{venue}/recent"))["beacons"]
@@ -243,8 +243,8 @@ async def forget_the_visitor(holder: Holder) -> None:
     # (The broker of the tests keeps its topics for ever.)
     assert (held["detections"], held["kafka"]) == (1, "unbounded")
     assert held["keys"] >= 3  # two claims, the last decisions
-    gone = await holder.call("DELETE", f"/crm/{visitor['id']}")
-    assert (gone["detections"], gone["keys"]) == (held["detections"], held["keys"])
+    deletion = await holder.call("DELETE", f"/crm/{visitor['id']}")
+    assert (deletion["detections"], deletion["keys"]) == (held["detections"], held["keys"])
     assert await holder.get("/crm") == []
 
 
@@ -261,8 +261,8 @@ async def others_are_refused(holder: Holder, venue: int) -> None:
         await guard.sign_in("guard@harbour.example", PASSWORD)
         await other.sign_in("owner@other.example", PASSWORD)
         assert len(await guard.get(f"/region/{venue}/beacon")) == 1
-        told = await guard.call("POST", f"/region/{venue}/beacon", beacon(minor=2), status=403)
-        assert told["message"] == "needs level 2 in the permission area beacon"
+        document = await guard.call("POST", f"/region/{venue}/beacon", beacon(minor=2), status=403)
+        assert document["message"] == "needs level 2 in the permission area beacon"
         assert await other.get("/region") == []
         for figures in ("", "/hours", "/reasons"):
             assert await other.get(f"/statistics{figures}") == []
@@ -282,5 +282,5 @@ async def leave(holder: Holder) -> None:
         await elsewhere.sign_in(EMAIL, PASSWORD, status=404)
         await elsewhere.sign_in(EMAIL, change["new_password"])
     await holder.call("DELETE", "/auth")
-    told = await holder.call("GET", "/profile", status=401)
-    assert told["message"] == "no session"
+    document = await holder.call("GET", "/profile", status=401)
+    assert document["message"] == "no session"

@@ -61,33 +61,33 @@ def test_the_file_of_settings_that_the_readme_makes(tmp_path: Path) -> None:
     load_settings(tmp_path / "proximity.env")
 
 
-# What no server has to be asked for is wrong usage: 2.
+# A fault that is found without a server is wrong usage: 2.
 WRONG = [
     (2, {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "PROXIMITY_KAFKA_SASL_USERNAME is required by"),
     (2, {"KAFKA_SASL_USERNAME": "me"}, "PROXIMITY_KAFKA_SASL_USERNAME has no effect with"),
     (2, {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_CAFILE": "/no.pem"}, "CAFILE: /no.pem: No "),
     (2, {"KAFKA_BOOTSTRAP_SERVERS": "localhost:abc"}, "'localhost:abc': a port is a number"),
     (2, {"METRICS_PRT": "1"}, "no setting has this name; did you mean PROXIMITY_METRICS_PORT?"),
-    (1, {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, "127.0.0.1:1 refuses connections: look at"),
+    (1, {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, "127.0.0.1:1 refuses connections: check"),
     (1, {"KAFKA_SECURITY_PROTOCOL": "SSL"}, "speaks plain text: set PROXIMITY_KAFKA_SECURITY_P"),
 ]
 
 
 def test_wrong_settings_are_one_line_each(engineer: User) -> None:
-    def told(wrong: tuple[int, dict[str, str], str]) -> str:
+    def printed(wrong: tuple[int, dict[str, str], str]) -> str:
         return engineer("publish", EXAMPLE, status=wrong[0], **wrong[1])
 
     with ThreadPoolExecutor(2) as executor:
-        said = list(executor.map(told, WRONG))
-    for (_, _, expected), output in zip(WRONG, said, strict=True):
+        printed_lines = list(executor.map(printed, WRONG))
+    for (_, _, expected), output in zip(WRONG, printed_lines, strict=True):
         assert expected in output
         assert output.count("\n") == 1, output
         assert output.startswith("proximity: ")
 
 
-def test_what_a_serving_demo_prints_can_be_pasted() -> None:
-    with serving() as (process, said):
-        last = said[said.index("Still running") :]
+def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
+    with serving() as (process, printed_lines):
+        last = printed_lines[printed_lines.index("Still running") :]
         assert [line for line in last.splitlines() if len(line) > WIDTH] == []
         found = re.findall(r"^    (\S.*?(?: \\\n.*)?)$", last, re.MULTILINE)
         publish, tail, statistics, verify = found
@@ -101,14 +101,14 @@ def test_what_a_serving_demo_prints_can_be_pasted() -> None:
         assert "compared 7 devices" in checked.stderr or "compared 6 devices" in checked.stderr
         # Each is shown here as it comes, too.
         assert process.stdout is not None
-        came = [process.stdout.readline() for _ in range(4)]
-        assert all("-> you: " in line for line in came)
-        look_at_the_interface(last)
+        arrived = [process.stdout.readline() for _ in range(4)]
+        assert all("-> you: " in line for line in arrived)
+        open_the_interface(last)
 
 
-def look_at_the_interface(said: str) -> None:
-    docs = re.search(r"interface  (http://\S+)/docs", said)
-    account = re.search(r"(\S+@\S+) with the password (\S+)", said)
+def open_the_interface(printed_lines: str) -> None:
+    docs = re.search(r"interface  (http://\S+)/docs", printed_lines)
+    account = re.search(r"(\S+@\S+) with the password (\S+)", printed_lines)
     assert docs is not None
     assert account is not None
     with httpx.Client(base_url=docs[1], trust_env=False, timeout=30) as client:
@@ -116,11 +116,11 @@ def look_at_the_interface(said: str) -> None:
         credentials = {"email": account[1], "password": account[2]}
         session = client.post("/v2/auth", json=credentials).json()["session"]
         assert session["email"] == account[1]
-        look_at_the_console(said, client, credentials)
+        open_the_console(printed_lines, client, credentials)
 
 
-def look_at_the_console(said: str, client: httpx.Client, credentials: dict[str, str]) -> None:
-    site = re.search(r"console    (http://\S+)/console\n", said)
+def open_the_console(printed_lines: str, client: httpx.Client, credentials: dict[str, str]) -> None:
+    site = re.search(r"console    (http://\S+)/console\n", printed_lines)
     assert site is not None
     origin = {"origin": site[1]}
     entrance = f"{site[1]}/console/sign-in"
@@ -177,22 +177,22 @@ def refuse_what_the_engine_would_refuse(engineer: User) -> None:
         ("bad.csv", "uuid,major,minor,rssi,udid\nf7826da6,1,1,-60,never\n", "bad.csv:2: uuid 'f78"),
         ("pretty.json", json.dumps(good, indent=2), "pretty.json:1: the line ends within a detec"),
     ):
-        told = engineer("publish", engineer.write(name, content), status=1)
-        assert expected in told
-        assert told.count("\n") == 1, told
+        printed = engineer("publish", engineer.write(name, content), status=1)
+        assert expected in printed
+        assert printed.count("\n") == 1, printed
 
 
 async def publish_what_is_no_detection(engineer: User) -> None:
-    """As a pipeline with a fault does: it goes aside, and the partition goes on."""
+    """A faulty record becomes a dead letter, and the partition continues."""
     after = {"uuid": UUID, "major": 1, "minor": 1, "rssi": -60, "device": {"udid": "after"}}
     lines = f"not JSON at all\n{json.dumps(after | {'major': 70_000})}\n{json.dumps(after)}\n"
     engineer("publish", engineer.write("strange.jsonl", lines), "--as-is")
     engineer("notifications", "tail", "--from-beginning", "--count", "1", "--udid", "after")
 
     def listed() -> str:
-        told = engineer("dead-letters", "list")
-        return told if told.splitlines()[-1].startswith("2 dead letters: ") else ""
+        printed = engineer("dead-letters", "list")
+        return printed if printed.splitlines()[-1].startswith("2 dead letters: ") else ""
 
-    told = await eventually(listed, deadline=30, what="both are dead letters")
-    assert re.search(r" malformed_json .* not JSON at all", told), told
-    assert re.search(r" invalid_field .*`\$\.major`", told), told
+    printed = await eventually(listed, deadline=30, what="both are dead letters")
+    assert re.search(r" malformed_json .* not JSON at all", printed), printed
+    assert re.search(r" invalid_field .*`\$\.major`", printed), printed

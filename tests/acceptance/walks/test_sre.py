@@ -1,5 +1,5 @@
 """An SRE's first hour: `check` before anything starts, the roles one by one, probes and metrics,
-Kafka away and back, a rolling restart, dead letters of a service that was down, the index."""
+Kafka down and back, a rolling restart, dead letters of a service that was down, the index."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def found(sre: User, status: int) -> dict[str, tuple[str, str]]:
 async def test_the_hour(
     sre: User, own_kafka: KafkaServer, own_redis: RedisServer, topic_prefix: str
 ) -> None:
-    look_before_the_start(sre, own_redis, topic_prefix)
+    check_before_the_start(sre, own_redis, topic_prefix)
     set_up(sre)
     topics = TopicSet(own_kafka.bootstrap_servers, topic_prefix, f"{topic_prefix}trigger")
     service = HttpService(content(title="Only for you"))
@@ -64,7 +64,7 @@ async def test_the_hour(
         for command in roles.values():
             await command.until_ready()
         await probes_and_metrics(sre, roles["trigger"], topics)
-        await kafka_away_and_back(roles["trigger"], own_kafka)
+        await kafka_down_and_back(roles["trigger"], own_kafka)
         await rolling_restart(sre, roles, topics)
         await dead_letters_of_a_service_that_was_down(sre, service, topics)
         built = "the index is built: 1 beacons, 2 campaigns, 1 connectors"
@@ -75,7 +75,7 @@ async def test_the_hour(
         assert SECRET_KEY not in command.output
 
 
-def look_before_the_start(sre: User, own_redis: RedisServer, prefix: str) -> None:
+def check_before_the_start(sre: User, own_redis: RedisServer, prefix: str) -> None:
     with Redis.from_url(own_redis.url) as client:
         client.config_set("maxmemory", "200mb")
         client.config_set("maxmemory-policy", "allkeys-lru")
@@ -105,7 +105,7 @@ def set_up(sre: User) -> None:
 
 
 async def add_a_company(holder: Holder, service: HttpService) -> None:
-    """Its service is not up yet."""
+    """A company whose service is not running yet."""
     await holder.sign_in("owner@pier.example", PASSWORD)
     venue = (await holder.post("/region", {"name": "Pier", "address": "x", "active": 1}))["id"]
     made = await holder.post(f"/region/{venue}/beacon", beacon(minor=1))
@@ -117,7 +117,7 @@ async def add_a_company(holder: Holder, service: HttpService) -> None:
 
 
 async def walk_in(topics: TopicSet, udid: str) -> None:
-    """A device comes near the beacon."""
+    """Publish a detection of the beacon by a device."""
     detection = {**beacon(minor=1), "proximity": "near", "device": {"udid": udid}}
     await topics.publish([Message(0, udid.encode(), json.dumps(detection).encode())])
 
@@ -146,28 +146,28 @@ async def probes_and_metrics(sre: User, trigger: Command, topics: TopicSet) -> N
     assert 'proximity_notifications_total{format="url"} 1.0' in metrics
     assert "proximity_connector_handovers_total 1.0" in metrics
     assert "\nprocess_resident_memory_bytes " in metrics
-    started = said(trigger, "starting")
+    started = log_line(trigger, "starting")
     assert started["roles"] == "trigger"
     assert started["version"]
     assert started["kafka"] == sre.settings["KAFKA_BOOTSTRAP_SERVERS"]
-    assert said(trigger, "started")["metrics"] == f"127.0.0.1:{trigger.port}"
+    assert log_line(trigger, "started")["metrics"] == f"127.0.0.1:{trigger.port}"
 
 
-def said(command: Command, event: str) -> dict[str, Any]:
+def log_line(command: Command, event: str) -> dict[str, Any]:
     """The last line of the log with this event."""
     lines: list[dict[str, Any]]
     lines = [json.loads(line) for line in command.output.splitlines() if line.startswith("{")]
     return [line for line in lines if line["event"] == event][-1]
 
 
-async def kafka_away_and_back(trigger: Command, kafka: KafkaServer) -> None:
+async def kafka_down_and_back(trigger: Command, kafka: KafkaServer) -> None:
     await asyncio.to_thread(kafka.stop)
 
-    async def away() -> bool:
+    async def down() -> bool:
         status, body = await trigger.get("/readyz")
         return status == 503 and json.loads(body)["checks"]["kafka"] is False
 
-    await eventually(away, deadline=20, what="Kafka is told to be away")
+    await eventually(down, deadline=20, what="Kafka is reported as down")
     # Not a reason to restart it.
     assert (await trigger.get("/healthz"))[0] == 200
     await asyncio.to_thread(kafka.start)
@@ -175,12 +175,12 @@ async def kafka_away_and_back(trigger: Command, kafka: KafkaServer) -> None:
 
 
 async def rolling_restart(sre: User, roles: dict[str, Command], topics: TopicSet) -> None:
-    """One after the other, while devices come in."""
+    """Restart the processes one after the other, under load."""
     for role in ROLES:
         await walk_in(topics, f"before {role}")
         new = sre.start("run", "--role", role)
         await roles[role].stop()
-        assert said(roles[role], "stopped")["seconds"] > 0
+        assert log_line(roles[role], "stopped")["seconds"] > 0
         await walk_in(topics, f"after {role}")
         await new.until_ready()
         roles[role] = new
@@ -190,14 +190,14 @@ async def rolling_restart(sre: User, roles: dict[str, Command], topics: TopicSet
 async def dead_letters_of_a_service_that_was_down(
     sre: User, service: HttpService, topics: TopicSet
 ) -> None:
-    """What could not be asked is put back once it can."""
+    """Calls that failed are replayed once the service answers."""
 
     async def failed() -> bool:
         return await topics.count("dead-letters") >= len(VISITORS)
 
     await eventually(failed, deadline=60, what="every call has failed")
-    told = sre("dead-letters", "list")
-    assert told.splitlines()[-1] == f"{len(VISITORS)} dead letters: 7 connector_unreachable"
+    printed = sre("dead-letters", "list")
+    assert printed.splitlines()[-1] == f"{len(VISITORS)} dead letters: 7 connector_unreachable"
     async with service.running(port=service.port):
         put = await asyncio.to_thread(sre, "dead-letters", "replay")
         assert put == f"{len(VISITORS)} dead letters put back\n"

@@ -16,7 +16,7 @@ _DEADLINE = 90.0
 
 
 class User:
-    """Somebody in the project's directory, who types commands with one file of settings."""
+    """A user in the project's directory, who runs commands with one settings file."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
@@ -49,18 +49,18 @@ class User:
         return done.stdout + done.stderr
 
     def rows(self, *words: str, status: int = 0) -> list[dict[str, Any]]:
-        """What a command says with --json."""
+        """The output of a command with --json."""
         lines = self(*words, "--json", status=status).splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def write(self, name: str, content: str) -> str:
-        """A file; its path."""
+        """Write a file. Returns its path."""
         path = self.directory / name
         path.write_text(content)
         return str(path)
 
     def start(self, *words: str) -> Command:
-        """A command that goes on, with ports of its own."""
+        """Start a command that keeps running, with its own ports."""
         return self._rig.start(*words, "--env-file", str(self.env_file))
 
     async def serve(self) -> str:
@@ -73,7 +73,7 @@ class User:
         return f"http://127.0.0.1:{metrics + 1}"
 
     def close(self) -> None:
-        """End what still runs."""
+        """Stop all running commands."""
         self._rig.close()
 
 
@@ -81,7 +81,7 @@ class User:
 def user(
     directory: Path, prefix: str, kafka: str, redis: str, sql: str, **more: str
 ) -> Iterator[User]:
-    """One with these servers, topics and groups of their own."""
+    """A user with these servers, and with topics and groups of its own."""
     servers = {"KAFKA_BOOTSTRAP_SERVERS": kafka, "REDIS_URL": redis, "DATABASE_URL": sql}
     made = User(directory, TOPIC_PREFIX=prefix, GROUP_PREFIX=prefix, **servers, **more)
     try:

@@ -28,7 +28,7 @@ SHORT = {
 
 @pytest.fixture
 async def database(sqlite_url: str) -> AsyncIterator[Database]:
-    """Migrated, with the account."""
+    """A migrated database with the account."""
     await make_schema(sqlite_url)
     opened = open_database(sqlite_url)
     await make_account(opened)
@@ -38,7 +38,7 @@ async def database(sqlite_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def processes(sqlite_url: str, redis_url: str, tmp_path: Path) -> Iterator[Rig]:
-    """Starts them; ends what is left of them."""
+    """Starts processes, and stops those that still run at the end."""
     rig = api_rig(tmp_path, sqlite_url, redis_url)
     yield rig
     rig.close()
@@ -46,7 +46,7 @@ def processes(sqlite_url: str, redis_url: str, tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 async def served(database: Database, processes: Rig) -> ApiProcess:
-    """One that is ready."""
+    """A process that is ready."""
     return await ApiProcess(processes, **SHORT).until_ready()
 
 

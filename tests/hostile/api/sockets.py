@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-GONE = (ConnectionError, OSError, asyncio.IncompleteReadError)
+CLOSED = (ConnectionError, OSError, asyncio.IncompleteReadError)
 
 
 @contextlib.asynccontextmanager
 async def connected(port: int) -> AsyncIterator[Pair]:
-    """A connection, closed without a word at the end."""
+    """A connection, aborted at the end."""
     pair = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield pair
@@ -19,14 +19,14 @@ async def connected(port: int) -> AsyncIterator[Pair]:
         pair[1].transport.abort()
 
 
-async def said(reader: asyncio.StreamReader, *, deadline: float = 30.0) -> bytes:
-    """All that comes until the server closes the connection. Raises TimeoutError."""
+async def read_until_closed(reader: asyncio.StreamReader, *, deadline: float = 30.0) -> bytes:
+    """All bytes until the server closes the connection. Raises TimeoutError."""
     found = b""
     async with asyncio.timeout(deadline):
         while True:
             try:
                 piece = await reader.read(65_536)
-            except GONE:
+            except CLOSED:
                 return found
             if not piece:
                 return found
@@ -34,13 +34,13 @@ async def said(reader: asyncio.StreamReader, *, deadline: float = 30.0) -> bytes
 
 
 async def send_all(writer: asyncio.StreamWriter, pieces: Iterable[bytes]) -> int:
-    """Send until the server has enough of it; the bytes that went."""
+    """Send until the server closes the connection. Returns the number of sent bytes."""
     sent = 0
     for piece in pieces:
         try:
             writer.write(piece)
             await writer.drain()
-        except GONE:
+        except CLOSED:
             break
         if writer.is_closing():
             break
@@ -56,15 +56,15 @@ def status_of(answer: bytes) -> int:
 
 
 class Memory:
-    """How much the memory of a process grows from now on, in KiB, by the system's count."""
+    """Measures how much the memory of a process grows from now on, in KiB."""
 
     def __init__(self, process_id: int) -> None:
         self._process = Path(f"/proc/{process_id}")
-        (self._process / "clear_refs").write_text("5")  # the peak begins anew
+        (self._process / "clear_refs").write_text("5")  # resets the peak
         self._before = self._read("VmRSS")
 
     def growth(self) -> int:
-        """The most that it has grown."""
+        """The peak growth."""
         return self._read("VmHWM") - self._before
 
     def _read(self, field: str) -> int:
@@ -74,7 +74,7 @@ class Memory:
 
 
 def connections_of(process_id: int, port: int) -> int:
-    """The connections that a process has accepted on a port, counted by the system."""
+    """The number of connections on a port, as the system counts them."""
     wanted = f":{port:04X}"
     inodes = {
         fields[9]

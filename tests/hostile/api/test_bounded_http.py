@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.hostile.api.conftest import Serve
-from tests.hostile.api.sockets import connected, said, send_all, status_of
+from tests.hostile.api.sockets import connected, read_until_closed, send_all, status_of
 from tests.servers.waiting import eventually
 
 GET = b"GET /%d HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -31,10 +31,10 @@ async def _nothing() -> dict[str, Any]:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def told(port: int, *pieces: bytes) -> bytes:
-    """What is answered to these bytes, until the connection is closed."""
+async def exchange(port: int, *pieces: bytes) -> bytes:
+    """The answer to these bytes, until the connection is closed."""
     async with connected(port) as (reader, writer):
-        answer = asyncio.create_task(said(reader))
+        answer = asyncio.create_task(read_until_closed(reader))
         await send_all(writer, pieces)
         return await answer
 
@@ -55,7 +55,7 @@ async def told(port: int, *pieces: bytes) -> bytes:
 )
 async def test_heads(serve: Serve, head: bytes, status: int):
     async with serve(echo, idle_seconds=0.5) as port:
-        answer = await told(port, b"GET / HTTP/1.1\r\nhost: a\r\n" + head[:-2] + b"\r\n\r\n")
+        answer = await exchange(port, b"GET / HTTP/1.1\r\nhost: a\r\n" + head[:-2] + b"\r\n\r\n")
     assert status_of(answer) == status
     assert status == 200 or b'"status":"error"' in answer
 
@@ -74,11 +74,11 @@ async def test_heads(serve: Serve, head: bytes, status: int):
         [b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", b"PRI * HTTP/2.0"],
     ],
 )
-async def test_what_never_ends(serve: Serve, endless: list[bytes]):
-    """It is read no further than the limits, and the connection closes at once."""
+async def test_an_endless_request_is_refused_and_closed(serve: Serve, endless: list[bytes]):
+    """The request is read up to the limits, and the connection is closed at once."""
     first, again = endless
     async with serve(echo, message_bytes=100_000) as port, connected(port) as (reader, writer):
-        answer = asyncio.create_task(said(reader))
+        answer = asyncio.create_task(read_until_closed(reader))
         sent = await send_all(writer, [first, *[again] * 50_000])
         await answer
     # What the system holds of a connection goes as well.
@@ -97,22 +97,22 @@ async def test_what_never_ends(serve: Serve, endless: list[bytes]):
 )
 async def test_a_connection_that_stops_is_closed(serve: Serve, sent: bytes, status: int):
     async with serve(echo, head_seconds=0.6, idle_seconds=0.6) as port:
-        begun = time.monotonic()
-        answer = await told(port, sent)
-        seconds = time.monotonic() - begun
+        started = time.monotonic()
+        answer = await exchange(port, sent)
+        seconds = time.monotonic() - started
     assert status_of(answer) == status
     assert 0.5 < seconds < 15
 
 
 async def test_a_head_that_dribbles(serve: Serve):
-    """A byte now and then does not win time."""
+    """A slow client does not extend the deadline."""
     async with serve(echo, head_seconds=0.8) as port, connected(port) as (reader, writer):
-        answer = asyncio.create_task(said(reader))
-        begun = time.monotonic()
+        answer = asyncio.create_task(read_until_closed(reader))
+        started = time.monotonic()
         while not answer.done():
             writer.write(b"x")
             await asyncio.sleep(0.05)
-            assert time.monotonic() - begun < 20
+            assert time.monotonic() - started < 20
     assert status_of(answer.result()) in (400, 408)
 
 
@@ -140,32 +140,32 @@ async def test_a_pipeline_is_answered_in_order(serve: Serve):
 
 
 async def test_a_pipeline_is_not_read_ahead(serve: Serve):
-    """While one request is answered, the next ones stay where they are."""
-    begun, may_go = 0, asyncio.Event()
+    """While one request is answered, the next ones of the pipeline are not parsed."""
+    started, proceed = 0, asyncio.Event()
 
     async def waiting(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal begun
-        begun += 1
+        nonlocal started
+        started += 1
         await receive()
         # As a streamed answer does, which looks for the end of the connection.
         looking = asyncio.create_task(receive())
-        await may_go.wait()
+        await proceed.wait()
         looking.cancel()
         await echo(scope, _nothing, send)
 
     async with serve(waiting) as port, connected(port) as (_, writer):
         sending = asyncio.create_task(send_all(writer, [GET % 1 * 100] * 20_000))
-        await eventually(lambda: begun == 1)
+        await eventually(lambda: started == 1)
         # All of it would be 58 MB; the server and the system hold a part, and the sender waits.
         await asyncio.wait({sending}, timeout=2.0)
-        assert (sending.done(), begun) == (False, 1)
-        may_go.set()
-        await eventually(lambda: begun > 1)
+        assert (sending.done(), started) == (False, 1)
+        proceed.set()
+        await eventually(lambda: started > 1)
         sending.cancel()
 
 
-async def test_who_waits_longest_gives_way(serve: Serve):
-    """Silent connections never keep anybody out."""
+async def test_the_connection_that_is_idle_longest_is_closed(serve: Serve):
+    """Silent connections never block other clients."""
     async with serve(echo, connections=20, idle_seconds=60.0) as port:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
         for number in range(5):
@@ -179,11 +179,11 @@ async def test_who_waits_longest_gives_way(serve: Serve):
 
 
 async def test_over_the_most_is_refused(serve: Serve):
-    """With every place at work the next one is told so, and a place that is left is taken."""
-    may_go = asyncio.Event()
+    """With every slot in use the next request is refused; a free slot is used again."""
+    proceed = asyncio.Event()
 
     async def working(scope: Any, receive: Any, send: Any) -> None:
-        await may_go.wait()
+        await proceed.wait()
         await echo(scope, receive, send)
 
     async with serve(working, connections=3) as port:
@@ -191,8 +191,8 @@ async def test_over_the_most_is_refused(serve: Serve):
         for _, writer in taken:
             writer.write(GET % 1)
         await asyncio.sleep(0.2)
-        assert status_of(await told(port, GET % 2)) == 503
-        may_go.set()
+        assert status_of(await exchange(port, GET % 2)) == 503
+        proceed.set()
         for reader, writer in taken:
             assert status_of(await reader.readuntil(b"\r\n\r\n")) == 200
             writer.transport.abort()
@@ -203,7 +203,7 @@ async def test_over_the_most_is_refused(serve: Serve):
 
 
 async def test_a_reader_who_does_not_read(serve: Serve):
-    """An answer that nobody takes is dropped, and with it the connection and its memory."""
+    """If a client does not read the answer, the connection and its memory are freed."""
     ended = asyncio.Event()
 
     async def large(scope: Any, receive: Any, send: Any) -> None:

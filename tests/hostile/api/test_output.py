@@ -21,7 +21,7 @@ FORMULA = '=HYPERLINK("http://example.org";"here")'
 
 
 async def fill(database: Database) -> None:
-    """Figures of two venues whose names were stored before names were looked at."""
+    """Figures of two venues whose names were stored before names were checked."""
     async with database.write.begin() as session:
         company = (await session.get_one(Company, 1)).id
         for name in ("sheet", "terminal"):
@@ -95,7 +95,7 @@ async def test_commands(
     assert entry["after"]["name"] == ESCAPES
 
 
-async def test_what_a_service_replies(database: Database, sqlite_url: str, tmp_path: Path):
+async def test_a_reply_of_a_service_is_escaped(database: Database, sqlite_url: str, tmp_path: Path):
     """Its headers and its body reach the screen of `connector test`."""
     key = "a passphrase of the test"
     command = Proximity(

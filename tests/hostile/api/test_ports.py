@@ -17,7 +17,7 @@ from tests.hostile.api.sockets import (
     Memory,
     connected,
     connections_of,
-    said,
+    read_until_closed,
     send_all,
     status_of,
 )
@@ -49,14 +49,14 @@ async def test_header_lines_without_end(served: ApiProcess):
 
         async def attack(port: int) -> int:
             async with connected(port) as (reader, writer):
-                answer = asyncio.create_task(said(reader))
+                answer = asyncio.create_task(read_until_closed(reader))
                 await send_all(writer, [b"GET /healthz HTTP/1.1\r\n", *[line] * each])
                 return status_of(await answer)
 
         port = port_of(served, name)
         statuses = await asyncio.gather(*(attack(port) for _ in range(AT_ONCE)))
         print(f"{name}: {SENT >> 20} MB of header lines, {memory.growth() // MIB} MB more memory")
-        # Most are told; where the system dropped the answer with the connection, nothing is.
+        # Most get an answer; for some the system drops it with the connection.
         assert set(statuses) <= {431, 0}
         assert memory.growth() < 48 * MIB
     await still_answers(served)
@@ -70,14 +70,14 @@ async def test_half_sent_heads(served: ApiProcess):
 
     async def attack(port: int) -> bytes:
         async with connected(port) as (reader, writer):
-            answer = asyncio.create_task(said(reader))
+            answer = asyncio.create_task(read_until_closed(reader))
             await send_all(writer, [b"GET / HTTP/1.1\r\n", *[b"x: " + b"y" * 7000 + b"\r\n"] * 8])
             return await answer
 
-    begun = time.monotonic()
+    started = time.monotonic()
     ports = [port_of(served, name) for name in PORTS]
     answers = await asyncio.gather(*(attack(port) for port in ports * AT_ONCE))
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started
     print(f"half-sent heads ended after {seconds:.1f} s, {memory.growth() // MIB} MB more memory")
     assert {status_of(answer) for answer in answers} == {408}
     assert memory.growth() < 24 * MIB
@@ -87,7 +87,7 @@ async def test_half_sent_heads(served: ApiProcess):
 
 @pytest.mark.parametrize(("name", "most"), [("interface", 50), ("metrics", 100)])
 async def test_silent_connections(served: ApiProcess, name: str, most: int):
-    """However many there are, a few are held, and who asks is answered."""
+    """However many connections there are, few are kept, and requests are answered."""
     port, process = port_of(served, name), served.command.process.pid
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
     try:
@@ -100,20 +100,20 @@ async def test_silent_connections(served: ApiProcess, name: str, most: int):
 
 
 async def test_bodies_that_dribble(served: ApiProcess):
-    """Whoever has no session sends little, and not for long; a session is asked for first."""
+    """Without a session the body is small and its time short; the session is checked first."""
     port = port_of(served, "interface")
     head = b"POST /v2/%s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
 
     async def attack(path: bytes, length: bytes, again: bytes) -> bytes:
         async with connected(port) as (reader, writer):
-            answer = asyncio.create_task(said(reader))
+            answer = asyncio.create_task(read_until_closed(reader))
             writer.write(head % path + length + b"\r\n\r\n" + again)
             while not answer.done():
                 writer.write(again)
                 await asyncio.sleep(0.1)
             return answer.result()
 
-    begun = time.monotonic()
+    started = time.monotonic()
     slow, chunked, large, nobody = await asyncio.gather(
         attack(b"auth", b"content-length: 15000", b" "),
         attack(b"auth", b"transfer-encoding: chunked", b"1;extension=1\r\n \r\n"),
@@ -121,12 +121,12 @@ async def test_bodies_that_dribble(served: ApiProcess):
         attack(b"region", b"content-length: 15000", b" "),
     )
     assert [status_of(answer) for answer in (slow, chunked, large, nobody)] == [408, 408, 413, 401]
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - started < 20
     await still_answers(served)
 
 
 async def test_slow_readers_of_a_long_list(database: Database, served: ApiProcess):
-    """They are sent what they take within the time for an answer, and held in little memory."""
+    """They receive what they read within the deadline, in little memory."""
     headers = await served.sign_in()
     await fill(database, 1_000_000 if FULL else 60_000)
     port, process = port_of(served, "interface"), served.command.process.pid
@@ -144,12 +144,12 @@ async def test_slow_readers_of_a_long_list(database: Database, served: ApiProces
                 lambda: reader.exception() or writer.transport.is_closing(), deadline=60
             )
 
-    begun = time.monotonic()
+    started = time.monotonic()
     readers = [asyncio.create_task(read_slowly()) for _ in range(20)]
     await eventually(lambda: connections_of(process, port) >= 20)
     await still_answers(served)
     await eventually(lambda: connections_of(process, port) == 0, deadline=40)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started
     for reader in readers:
         reader.cancel()
     print(

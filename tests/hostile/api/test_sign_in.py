@@ -46,9 +46,9 @@ async def attempt(api: Harness, address: str, email: str = EMAIL, password: str 
         return (await client.post("/v2/auth", json=body)).status_code
 
 
-async def test_a_flood_from_one_network_keeps_nobody_out(api: Harness):
-    """100 guesses at once: the others take turns with them, and are not put behind them."""
-    begun = time.monotonic()
+async def test_a_flood_from_one_network_locks_no_other_user_out(api: Harness):
+    """100 guesses at once: other networks share the slots fairly, and do not queue behind them."""
+    started = time.monotonic()
     ended: list[asyncio.Task[int]] = []
     flood = [
         asyncio.create_task(attempt(api, ATTACKER, f"{number}@example.org", "guess"))
@@ -59,9 +59,9 @@ async def test_a_flood_from_one_network_keeps_nobody_out(api: Harness):
     for task in flood + others:
         task.add_done_callback(ended.append)
     assert await asyncio.gather(*others) == [200] * 5
-    others_took = time.monotonic() - begun
+    others_took = time.monotonic() - started
     statuses = Counter(await asyncio.gather(*flood))
-    print(f"5 others signed in within {others_took:.2f} s; the flood was told {dict(statuses)}")
+    print(f"5 others signed in within {others_took:.2f} s; the flood got {dict(statuses)}")
     assert statuses.keys() <= {404, 429, 503}
     assert statuses[429] > 80
     # Some of the flood's few that may wait were behind the first of the others.
@@ -79,19 +79,21 @@ async def test_guesses_from_everywhere_do_not_lock_the_owner_out(api: Harness):
 
 
 async def test_the_time_tells_nothing(api: Harness):
-    """Of the fastest of several: everything else on the machine only adds."""
+    """The time of the fastest of several tries, because other load only adds."""
     took: dict[str, list[float]] = {EMAIL: [], "nobody@harbour.example": []}
     for number in range(9):
         for email, times in took.items():
-            begun = time.perf_counter()
+            started = time.perf_counter()
             assert await attempt(api, f"192.0.2.{number}", email, "guess") == 404
-            times.append(time.perf_counter() - begun)
+            times.append(time.perf_counter() - started)
     known, unknown = map(min, took.values())
     assert 0.5 < known / unknown < 2
 
 
-async def test_what_was_not_looked_at_does_not_count(api: Harness, monkeypatch: pytest.MonkeyPatch):
-    """The owner is not locked out by answers of ours."""
+async def test_an_attempt_that_was_not_checked_does_not_count(
+    api: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    """Errors of the service do not lock the owner out."""
 
     async def failing(*_given: object) -> bool:
         raise ApiError(503, "not now")
@@ -115,17 +117,17 @@ async def test_turns_go_round_the_networks():
 
 
 async def test_turns_are_never_lost():
-    """Whatever ends a wait: a deadline, a cancellation, another network's flood."""
+    """For every end of a wait: a deadline, a cancellation, another network's flood."""
     slots = FairSlots(at_once=2, waiting=6, waiting_each=4, seconds=0.05)
-    told: Counter[object] = Counter()
+    outcomes: Counter[object] = Counter()
 
     async def take(network: str) -> None:
         try:
             async with slots.slot(network):
                 await asyncio.sleep(0.02)
-            told["had"] += 1
+            outcomes["had"] += 1
         except ApiError as error:
-            told[error.status] += 1
+            outcomes[error.status] += 1
 
     for _ in range(5):
         tasks = [asyncio.create_task(take(name)) for name in "aaaaaaaabbbbbcdefg"]
@@ -133,7 +135,7 @@ async def test_turns_are_never_lost():
         for task in tasks[::4]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    assert told.keys() >= {"had", 429, 503}
-    before = told["had"]
+    assert outcomes.keys() >= {"had", 429, 503}
+    before = outcomes["had"]
     await asyncio.gather(take("x"), take("y"))
-    assert told["had"] == before + 2
+    assert outcomes["had"] == before + 2

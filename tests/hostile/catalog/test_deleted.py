@@ -1,4 +1,4 @@
-"""Deleted records are gone for every query of a session, and keep id and name for the past."""
+"""Deleted records are hidden from every query of a session, and keep id and name."""
 
 import asyncio
 from typing import Any
@@ -28,12 +28,12 @@ from catalog.soft_deletion import with_deleted
 from tests.integration.catalog.records import Records, fresh_index, index_of
 
 MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, Campaign)
-NOBODY: Any = None  # the venue is told by its id
+NOBODY: Any = None  # the venue is given by its id
 TIES = (beacon_tag, campaign_beacon, campaign_geofence, campaign_tag)
 
 
 class Scene:
-    """A venue with one of each, tied together, and a campaign of another venue that targets it."""
+    """A venue with linked records of each kind, and a campaign of another venue that targets it."""
 
     def __init__(self, records: Records) -> None:
         company = records.company()
@@ -43,8 +43,8 @@ class Scene:
         self.fence = Geofence(
             venue=self.venue, name="park", longitude=1, latitude=2, radius=3, active=True
         )
-        ties = {"beacons": [self.beacon], "geofencings": [self.fence], "tags": [tag]}
-        self.campaign = records.campaign(self.venue, **ties)
+        links = {"beacons": [self.beacon], "geofencings": [self.fence], "tags": [tag]}
+        self.campaign = records.campaign(self.venue, **links)
         self.from_outside = records.campaign(self.other, beacons=[self.beacon])
 
     def of(self, model: Any) -> Any:
@@ -101,28 +101,28 @@ async def hidden(database: Database, model: Any, record: Any) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_what_it_was_tied_to_lets_go(database: Database, scene: Scene, model: Any):
+async def test_references_to_it_are_removed(database: Database, scene: Scene, model: Any):
     await deleted(database, scene.of(model))
-    ties = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
+    links = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
     async with database.read() as session:
-        query = select(Campaign).options(*map(selectinload, ties)).order_by(Campaign.id)
+        query = select(Campaign).options(*map(selectinload, links)).order_by(Campaign.id)
         left = {c.id: c for c in await session.scalars(query)}
         rows = {t.name: len((await session.execute(select(t))).all()) for t in TIES}
     outside = left.pop(scene.from_outside.id)
     assert [b.id for b in outside.beacons] == (
         [] if model in (Beacon, Venue) else [scene.beacon.id]
     )
-    gone = model in (Campaign, Venue)
-    assert list(left) == ([] if gone else [scene.campaign.id])
+    removed = model in (Campaign, Venue)
+    assert list(left) == ([] if removed else [scene.campaign.id])
     assert rows == {
         "beacon_tag": int(model not in (Beacon, Venue)),
-        "campaign_beacon": 0 if model in (Beacon, Venue) else 1 if gone else 2,
-        "campaign_geofence": int(not gone and model is not Geofence),
-        "campaign_tag": int(not gone),
+        "campaign_beacon": 0 if model in (Beacon, Venue) else 1 if removed else 2,
+        "campaign_geofence": int(not removed and model is not Geofence),
+        "campaign_tag": int(not removed),
     }
 
 
-async def test_a_venue_takes_along_what_is_in_it(database: Database, scene: Scene):
+async def test_deleting_a_venue_deletes_what_is_in_it(database: Database, scene: Scene):
     await deleted(database, scene.venue)
     async with database.read() as session:
         for model, left in zip(MODELS, (1, 0, 0, 1), strict=True):
@@ -132,7 +132,7 @@ async def test_a_venue_takes_along_what_is_in_it(database: Database, scene: Scen
             assert [tuple(row) for row in await session.execute(kept)] == [(record.id, record.name)]
 
 
-async def test_its_content_goes(database: Database, scene: Scene):
+async def test_its_content_is_deleted(database: Database, scene: Scene):
     await deleted(database, scene.campaign)
     await deleted(database, scene.venue)
     async with database.read() as session:
@@ -174,11 +174,11 @@ async def test_the_index_forgets_it(
     assert await index_of(redis, store) == await fresh_index(database)
     triple = f"b:{scene.beacon.uuid}:{scene.beacon.major}:{scene.beacon.minor}"
     campaign = f"c:{scene.campaign.id}"
-    gone = {Venue: {triple, campaign}, Beacon: {triple}, Geofence: set(), Campaign: {campaign}}
-    assert before - set(await index_of(redis, store)) == gone[model]
+    removed = {Venue: {triple, campaign}, Beacon: {triple}, Geofence: set(), Campaign: {campaign}}
+    assert before - set(await index_of(redis, store)) == removed[model]
 
 
-async def test_nothing_comes_into_a_deleted_venue(
+async def test_nothing_is_added_to_a_deleted_venue(
     database: Database, records: Records, scene: Scene
 ):
     await deleted(database, scene.venue)
@@ -197,14 +197,14 @@ async def refused(database: Database, record: Beacon | Campaign) -> None:
             await session.flush()
 
 
-async def test_one_that_comes_while_the_venue_goes(
+async def test_a_record_added_while_its_venue_is_deleted(
     database: Database, records: Records, scene: Scene
 ):
-    """The newcomer waits for the deletion, as it would for a foreign key, and then is refused."""
-    begun = asyncio.Event()
+    """A new record waits for the deletion, as for a foreign key, and is then refused."""
+    started = asyncio.Event()
 
     async def come() -> None:
-        await begun.wait()
+        await started.wait()
         async with database.write.begin() as session:
             session.add(records.beacon(NOBODY, venue_id=scene.venue.id))
 
@@ -212,7 +212,7 @@ async def test_one_that_comes_while_the_venue_goes(
     async with database.write.begin() as session:
         await session.delete(await session.get_one(Venue, scene.venue.id))
         await session.flush()
-        begun.set()
+        started.set()
         done, _ = await asyncio.wait({coming}, timeout=0.3)
         assert not done
     with pytest.raises(VenueDeletedError):
@@ -229,7 +229,7 @@ async def test_no_statement_deletes_rows(database: Database):
 
 
 async def test_the_last_id_is_not_given_again(database: Database, records: Records):
-    """Also where rows do go: tags, devices, companies with all they have."""
+    """Also for rows that are really deleted: tags, devices, whole companies."""
     ids = []
     for _ in range(3):
         async with database.write.begin() as session:

@@ -1,4 +1,4 @@
-"""A deleted record is gone for its holder at once, except in the past."""
+"""A deleted record is hidden from its account holder at once, except in past data."""
 
 import json
 from datetime import UTC, date, datetime
@@ -19,7 +19,7 @@ Made = dict[str, Any]
 
 
 class VenueScene:
-    """A venue with a beacon, a geofence and a campaign tied to both, made as holders make them."""
+    """A venue with a beacon, a geofence and a campaign of both, created through the interface."""
 
     def __init__(self, api: Harness, owner: Headers, made: dict[str, Made]) -> None:
         self._api = api
@@ -58,14 +58,14 @@ async def place(api: Harness, owner: Headers, bodies: Bodies) -> VenueScene:
     number = venue["id"]
     beacon = await make(f"/region/{number}/beacon", bodies.beacon(tags=["door"]))
     fence = await make(f"/region/{number}/geofencing", bodies.geofence())
-    ties = {"beacons": [beacon["id"]], "geofencings": [fence["id"]], "tags": ["door"]}
-    campaign = await make(f"/lieu/{number}/campaign", bodies.campaign(**ties))
+    links = {"beacons": [beacon["id"]], "geofencings": [fence["id"]], "tags": ["door"]}
+    campaign = await make(f"/lieu/{number}/campaign", bodies.campaign(**links))
     made = {"venue": venue, "beacon": beacon, "geofence": fence, "campaign": campaign}
     return VenueScene(api, owner, made)
 
 
 @pytest.mark.parametrize("name", ["venue", "beacon", "geofence", "campaign"])
-async def test_it_is_gone_at_once(api: Harness, owner: Headers, place: VenueScene, name: str):
+async def test_it_is_removed_at_once(api: Harness, owner: Headers, place: VenueScene, name: str):
     await place.delete(name)
     inside = list(place.paths) if name == "venue" else [name]
     for each in inside:
@@ -98,7 +98,7 @@ async def test_a_new_one_is_another(api: Harness, owner: Headers, place: VenueSc
 
 @pytest.mark.parametrize("name", ["venue", "beacon"])
 async def test_traces_keep_names(api: Harness, owner: Headers, place: VenueScene, name: str):
-    number = await _heard(api, owner, place)
+    number = await _add_detected_device(api, owner, place)
     before = (await place.get(f"/crm/{number}"))["beacon"][0]
     await place.delete(name)
     after = (await place.get(f"/crm/{number}"))["beacon"][0]
@@ -108,13 +108,13 @@ async def test_traces_keep_names(api: Harness, owner: Headers, place: VenueScene
 
 async def test_another_company_s_traces_name_nothing(api: Harness, place: VenueScene):
     stranger = await api.account()
-    number = await _heard(api, stranger, place)
+    number = await _add_detected_device(api, stranger, place)
     await place.delete("venue")
-    heard = (await api.call("GET", f"/crm/{number}", stranger)).json()["beacon"][0]
-    assert (heard["lieu"], heard["beacon"]) == ("", {"id": place.made["beacon"]["id"]})
+    received = (await api.call("GET", f"/crm/{number}", stranger)).json()["beacon"][0]
+    assert (received["lieu"], received["beacon"]) == ("", {"id": place.made["beacon"]["id"]})
 
 
-async def _heard(api: Harness, owner: Headers, place: VenueScene) -> int:
+async def _add_detected_device(api: Harness, owner: Headers, place: VenueScene) -> int:
     async with api.database.write.begin() as session:
         company = await session.scalar(
             select(Account.company_id).where(Account.email == owner["x-service-key"])
@@ -135,21 +135,21 @@ async def test_statistics_keep_names(api: Harness, place: VenueScene):
             ref = place.made[kind]["id"]
             session.add(Statistic(day=date(2026, 11, 20), kind=kind, ref=ref, **figures))
 
-    async def told() -> list[Any]:
+    async def snapshot() -> list[Any]:
         async with api.database.read() as session:
             choice = StatisticFilter(date(2026, 11, 1), date(2026, 11, 30))
             return [line async for line in statistic_lines(session, choice)]
 
-    before = await told()
+    before = await snapshot()
     assert [line.name for line in before] == [
         place.made[kind]["name"] for kind in ("venue", "beacon", "campaign")
     ]
     await place.delete("campaign")
     await place.delete("venue")
-    assert await told() == before
+    assert await snapshot() == before
 
 
-async def test_a_file_makes_it_anew(api: Harness, place: VenueScene):
+async def test_a_file_makes_it_again(api: Harness, place: VenueScene):
     """Natural keys are those of what is not deleted."""
     made = place.made
     document: dict[str, Any] = {

@@ -50,16 +50,16 @@ async def test_the_next_owner_of_the_triple_counts(scene: Scene):
     }
 
 
-@pytest.mark.parametrize("anew", [False, True])
-async def test_verify_knows_whose_it_was(scene: Scene, anew: bool):
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_verify_attributes_it_to_its_company(scene: Scene, recreated: bool):
     uuid, major, minor = key(scene)
     async with scene.database.write.begin() as session:
         await session.delete(await session.get_one(Beacon, scene.beacon.id))
-    if anew:
+    if recreated:
         venue = scene.records.venue(scene.other)
         async with scene.database.write.begin() as session:
             session.add(scene.records.beacon(venue, uuid=uuid, major=major, minor=minor))
     async with open_snapshot(scene.database) as snapshot:
         fact = (await snapshot.catalog()).beacons[key(scene)]
-    owner = scene.other if anew else scene.company
-    assert (fact.company_id, fact.active) == (owner.id, anew)
+    owner = scene.other if recreated else scene.company
+    assert (fact.company_id, fact.active) == (owner.id, recreated)

@@ -46,7 +46,7 @@ async def api(settings: Settings, passwords: Passwords) -> Any:
 
 
 class Holder:
-    """Somebody who fills a venue."""
+    """An account holder who fills a venue."""
 
     def __init__(self, api: Harness, headers: Headers, bodies: Bodies, venue: int) -> None:
         self.api, self.headers, self.bodies, self.venue = api, headers, bodies, venue
@@ -78,7 +78,7 @@ async def holder(api: Harness, bodies: Bodies) -> Holder:
 
 
 def refused(answer: Any, *words: str) -> dict[str, str]:
-    """The fields of a 400 that says the limit."""
+    """The fields of a 400 that names the limit."""
     assert answer.status_code == 400, answer.text
     assert all(word in answer.text for word in words), answer.text
     return dict(answer.json().get("fields", {}))
@@ -157,7 +157,7 @@ async def test_a_tag_brings_campaigns_to_a_beacon(holder: Holder):
     assert (await holder.edit("beacon", tagged, tags=["b"])).status_code == 200
 
 
-async def test_who_is_first(holder: Holder):
+async def test_concurrent_changes_stay_within_the_limit(holder: Holder):
     """Campaigns of two venues at one beacon, switched on at once: as many as there is room for."""
     beacon = (await holder.beacon()).json()
     other = (
@@ -178,14 +178,14 @@ async def test_in_a_file(api: Harness):
     document = filled(beacons=4, campaigns=3)
     await loaded(api, document)
     await loaded(api, document)
-    for place, change, said in (
+    for place, change, expected in (
         ("venues[0].beacons", filled(beacons=5), "at most 4 beacons in a venue"),
         ("venues[0].campaigns", filled(campaigns=6, active=False), "at most 5 campaigns"),
         ("venues[0].campaigns[3]", filled(campaigns=4), "at most 3 campaigns open at a beacon"),
         ("venues[0].campaigns[0].html", filled(campaigns=1, html="x" * 2000), "2000 bytes"),
     ):
         faults = await faults_of(api, change)
-        assert said in faults[f"companies[0].{place}"]
+        assert expected in faults[f"companies[0].{place}"]
         assert len(faults) == 1, faults
     async with api.database.read() as session:
         assert await session.scalar(select(func.count()).select_from(Beacon)) == 4
@@ -230,7 +230,7 @@ async def faults_of(api: Harness, company: dict[str, Any]) -> dict[str, str]:
     return {fault.place: fault.message for fault in caught.value.faults}
 
 
-async def test_what_was_over_before_is_left_alone(api: Harness, holder: Holder):
+async def test_records_over_a_lowered_limit_are_left_alone(api: Harness, holder: Holder):
     """Settings may be lowered, and an earlier version had no limits."""
     await load_document(
         api.database.write,

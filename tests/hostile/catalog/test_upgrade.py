@@ -127,7 +127,7 @@ async def test_nothing_is_lost(old: AsyncEngine, database_url: str):
     assert await _constraints(old, before) == rules
 
 
-async def test_no_id_comes_back(old: AsyncEngine, database_url: str, records: Records):
+async def test_no_id_is_used_again(old: AsyncEngine, database_url: str, records: Records):
     await migrate(database_url)
     database = open_database(database_url)
     async with database.write.begin() as session:
@@ -144,13 +144,15 @@ async def test_no_id_comes_back(old: AsyncEngine, database_url: str, records: Re
     await database.close()
 
 
-async def test_what_it_held_still_goes_together(old: AsyncEngine, database_url: str):
+async def test_the_records_of_a_venue_are_still_deleted_with_it(
+    old: AsyncEngine, database_url: str
+):
     await migrate(database_url)
     async with old.begin() as connection:
         await connection.exec_driver_sql("DELETE FROM company WHERE id = 1")
     left = await _content(old)
-    gone = ("account", "session", "application", "device", "tag", "geofence", "campaign")
-    assert [table for table in (*gone, "campaign_beacon", "beacon_tag") if left[table]] == []
+    removed = ("account", "session", "application", "device", "tag", "geofence", "campaign")
+    assert [table for table in (*removed, "campaign_beacon", "beacon_tag") if left[table]] == []
     assert [row["name"] for row in left["beacon"]] == ["out"]
 
 

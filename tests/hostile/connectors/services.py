@@ -12,7 +12,7 @@ _ONE_BYTE_CHUNKS = CHUNKED + b"1\r\nx\r\n" * 60_000 + b"0\r\n\r\n"
 _FLOOD_SECONDS = 2.5
 
 
-async def interim_replies(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+async def interim_replies(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """2.5 s of interim replies, as fast as they are read."""
     until = asyncio.get_running_loop().time() + _FLOOD_SECONDS
     while asyncio.get_running_loop().time() < until:
@@ -22,7 +22,7 @@ async def interim_replies(_heard: ReceivedRequest, writer: asyncio.StreamWriter)
     writer.close()
 
 
-async def one_byte_a_millisecond(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+async def one_byte_a_millisecond(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """A body that comes byte by byte, each in a packet of its own."""
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")
     for _ in range(60_000):
@@ -31,7 +31,7 @@ async def one_byte_a_millisecond(_heard: ReceivedRequest, writer: asyncio.Stream
         await asyncio.sleep(0.001)  # the service's own slowness
 
 
-async def last_line_missing(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+async def last_line_missing(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """Header lines without an end."""
     writer.write(b"HTTP/1.1 200 OK\r\n")
     while True:
@@ -72,7 +72,7 @@ ABSURD_WAITS = [
 
 
 def absurd_waits() -> Answer:
-    """A failure at once, with each Retry-After in turn. The breaker hears of every other one."""
+    """A failure at once, with each Retry-After in turn. The breaker counts every other one."""
     replies = cycle(
         "\r\n".join(
             [f"HTTP/1.1 {status} No", "content-length: 0", f"retry-after: {value}", "", ""]
@@ -80,7 +80,7 @@ def absurd_waits() -> Answer:
         for value, status in product(ABSURD_WAITS, (301, 429, 404, 503))
     )
 
-    async def answer(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    async def answer(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(next(replies))
 
     return answer
@@ -90,17 +90,17 @@ HOSTILE: dict[str, Answer] = {**BURNING, "retry-after": absurd_waits()}
 
 
 def together(answer: Answer, count: int) -> Answer:
-    """Nobody is answered before `count` have asked; then all are at once."""
-    asked = 0
+    """No request is answered before there are `count`; then all are."""
+    requested = 0
     full = asyncio.Event()
 
-    async def answer_together(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        asked += 1
-        if asked >= count:
+    async def answer_together(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        nonlocal requested
+        requested += 1
+        if requested >= count:
             full.set()
         await full.wait()
-        await answer(heard, writer)
+        await answer(received, writer)
 
     return answer_together
 

@@ -70,16 +70,16 @@ def record(value: bytes | None) -> Any:
     return ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, size, size, ())
 
 
-def goes_its_way(value: bytes | None) -> bool:
-    """Whether it was a call. It takes every step that looks at it, or raises."""
-    asked, dead, positions = decode_records([record(value)], decode_call)
-    assert (len(asked), len(dead)) in ((1, 0), (0, 1))
+def is_handled(value: bytes | None) -> bool:
+    """Whether it was a call. Passes it through every step, or raises."""
+    decoded_calls, dead, positions = decode_records([record(value)], decode_call)
+    assert (len(decoded_calls), len(dead)) in ((1, 0), (0, 1))
     for letter in dead:
         assert letter.outgoing("t.dead-letters", 0.0).value == value
         assert positions == [0]
-    for one in asked:
+    for one in decoded_calls:
         _take_every_step(one)
-    return bool(asked)
+    return bool(decoded_calls)
 
 
 def _take_every_step(one: ReceivedCall) -> None:
@@ -102,9 +102,9 @@ def _take_every_step(one: ReceivedCall) -> None:
         opened = EndpointDecryptor(CIPHER).decrypt(one.message.connector)
     except EndpointError:
         return
-    asked = build_call(one, opened, NO_ANSWER, 300.0)
+    call = build_call(one, opened, NO_ANSWER, 300.0)
     try:
-        build_request(asked, agent="test", now=0.0)
+        build_request(call, agent="test", now=0.0)
     except ValueError:
         return  # a call's failure: connector_request
 
@@ -112,13 +112,13 @@ def _take_every_step(one: ReceivedCall) -> None:
 @settings(max_examples=600, deadline=None)
 @given(place=st.sampled_from(PLACES), value=odd)
 def test_one_odd_value_anywhere(place: tuple[str, ...], value: Any) -> None:
-    goes_its_way(json.dumps(with_value(place, value)).encode())
+    is_handled(json.dumps(with_value(place, value)).encode())
 
 
 @settings(max_examples=300, deadline=None)
 @given(value=st.binary(max_size=200))
 def test_any_bytes(value: bytes) -> None:
-    goes_its_way(value)
+    is_handled(value)
 
 
 @settings(max_examples=300, deadline=None)
@@ -126,7 +126,7 @@ def test_any_bytes(value: bytes) -> None:
 def test_bytes_that_were_damaged(cut: int, flipped: int, to: int) -> None:
     raw = bytearray(json.dumps(GOOD).encode())
     raw[flipped % len(raw)] = to
-    goes_its_way(bytes(raw[: max(1, len(raw) - cut // 10)]))
+    is_handled(bytes(raw[: max(1, len(raw) - cut // 10)]))
 
 
 @pytest.mark.parametrize("number", BIG)
@@ -135,19 +135,19 @@ def test_bytes_that_were_damaged(cut: int, flipped: int, to: int) -> None:
     [place for place in PLACES if place[-1] in ("id", "delay", "id_connector", "major", "minor")],
 )
 def test_a_number_that_nothing_has_a_place_for(place: tuple[str, ...], number: int) -> None:
-    goes_its_way(json.dumps(with_value(place, number)).encode())
+    is_handled(json.dumps(with_value(place, number)).encode())
 
 
-def test_what_is_good_is_a_call() -> None:
-    assert goes_its_way(json.dumps(GOOD).encode())
-    assert not goes_its_way(NESTED.encode())
-    assert not goes_its_way(None)
+def test_a_valid_record_is_a_call() -> None:
+    assert is_handled(json.dumps(GOOD).encode())
+    assert not is_handled(NESTED.encode())
+    assert not is_handled(None)
     unknown = json.dumps(GOOD)[:-1].encode() + b', "more": ' + NESTED.encode() + b"}"
-    goes_its_way(unknown)
+    is_handled(unknown)
 
 
 @pytest.mark.timeout(120)
-async def test_the_connector_goes_on_behind_such_records(
+async def test_the_connector_continues_after_such_records(
     rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, postgres_url: str
 ) -> None:
     await make_schema(postgres_url)
@@ -172,7 +172,7 @@ async def test_the_connector_goes_on_behind_such_records(
         await call_topics.until_done()
         assert connector.process.poll() is None, connector.output
         await connector.stop()
-        assert {heard.id for heard in service.heard} >= {each.id for each in good}
+        assert {received.id for received in service.received} >= {each.id for each in good}
     letters = await call_topics.read("dead-letters")
     reasons = Counter(dict(letter.headers)["reason"].decode() for letter in letters)
     assert set(reasons) >= {"malformed_json", "invalid_field"}

@@ -18,9 +18,9 @@ from tests.acceptance.connectors.calls import call
 from tests.acceptance.connectors.customers import SECRET_KEY
 from tests.acceptance.rig import Command, Rig
 from tests.acceptance.topics import TopicSet
-from tests.hostile.connectors.elsewhere import ServiceElsewhere, serving_elsewhere
+from tests.hostile.connectors.service_process import ServiceProcess, serving_in_process
 from tests.hostile.connectors.services import HOSTILE
-from tests.hostile.measuring import (
+from tests.hostile.neighbour_latency import (
     MIB,
     Memory,
     NeighbourLatencies,
@@ -38,7 +38,7 @@ CALLS = 3000 if FULL else 900  # of A, each tried up to three times
 RATE = 50  # calls a second of B
 SECONDS = 20 if FULL else 4
 HEALTH_SECONDS = 1.0 if FULL else 5.0
-# 300 replies of 64 KiB with as much around them, and what is in hand of 3,000 calls.
+# 300 replies of 64 KiB with as much around them, and the data in flight of 3,000 calls.
 MOST_GROWTH = 64 * MIB
 SETTINGS = {
     "SECRET_KEY": SECRET_KEY,
@@ -56,13 +56,13 @@ BURNT = {"connector_reply_too_large", "connector_timeout"}
 
 @dataclass
 class Pulse:
-    """How long /healthz took, each time it was asked."""
+    """How long each request to /healthz took."""
 
     seconds: list[float] = field(default_factory=list)
 
     @asynccontextmanager
     async def taken(self, connector: Command) -> AsyncIterator["Pulse"]:
-        """Within the context."""
+        """Measure within the context."""
         task = asyncio.create_task(self._take(connector))
         try:
             yield self
@@ -76,7 +76,7 @@ class Pulse:
             status, _ = await connector.get("/healthz")
             assert status == 200
             self.seconds.append(time.monotonic() - begin)
-            await asyncio.sleep(0.1)  # how often it is asked
+            await asyncio.sleep(0.1)  # the interval of requests
 
 
 class Scene:
@@ -92,10 +92,10 @@ class Scene:
         self._in_flight = in_flight
         self._settings = {**SETTINGS, **BOUNDS[in_flight], **settings}
         self._rounds = 0
-        self.told = ""
+        self.summary = ""
 
-    async def b_hears(self) -> NeighbourLatencies:
-        """B's seconds in calm, and while A's service does its worst."""
+    async def b_is_notified(self) -> NeighbourLatencies:
+        """B's latencies without load, and while A's service is hostile."""
         self._rounds += 1
         prefix = f"{self._prefix}{self._rounds}."
         topics = TopicSet(self._bootstrap, prefix, f"{prefix}g.", source="connector-calls")
@@ -119,14 +119,14 @@ class Scene:
         ):
             await load.of_b("calm")
             memory = Memory(connector)
-            with serving_elsewhere(self._kind, self._in_flight) as service:
+            with serving_in_process(self._kind, self._in_flight) as service:
                 await load.of_a(service.url)
                 await self._until_it_burns(connector, service)
-                before = service.asked
+                before = service.requested
                 await load.of_b("loud")
-                during = service.asked - before
+                during = service.requested - before
         reasons = (await connector.metrics()).by("dead_letters", "reason")
-        self.told = (
+        self.summary = (
             f"beside {before} calls of A in flight and {during} more meanwhile; {memory}; "
             f"/healthz at most {1000 * max(pulse.seconds):.0f} ms; {reasons}"
         )
@@ -136,9 +136,11 @@ class Scene:
         assert "partitions lost" not in connector.output
         assert set(reasons) <= REASONS.get(self._kind, BURNT)
 
-    async def _until_it_burns(self, connector: Command, service: ServiceElsewhere) -> None:
-        # (On a slow machine the first may run into their deadline before the last are asked.)
-        await eventually(lambda: service.asked > self._in_flight // 2, deadline=60, what="A asked")
+    async def _until_it_burns(self, connector: Command, service: ServiceProcess) -> None:
+        # (On a slow machine the first calls may time out before the last ones start.)
+        await eventually(
+            lambda: service.requested > self._in_flight // 2, deadline=60, what="calls of A"
+        )
         if (
             self._in_flight < CALLS // 10
         ):  # it goes on: B's are not to stand behind A's in the topic
@@ -146,24 +148,24 @@ class Scene:
 
 
 class Load:
-    """Calls of both companies, put on the topic."""
+    """Publishes the calls of both companies."""
 
     def __init__(self, bootstrap: str, topics: TopicSet) -> None:
         self._topics = topics
         self._topic = topics.name("connector-calls")
         self._producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
         self._quick = ""
-        self._asked_of_b = 0
+        self._sent_to_b = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Load"]:
-        """With B's service, which answers after 20 ms, within the context."""
+        """Serve B's service, which answers after 20 ms, within the context."""
         async with self._producer, serving(content(after=0.02)) as service:
             self._quick = service.url()
             yield self
 
     async def of_a(self, url: str) -> None:
-        """All of A's calls at once."""
+        """Publish all of A's calls at once."""
         for number in range(CALLS):
             await self._put(call(url, f"a {number}", company=1))
 
@@ -177,11 +179,11 @@ class Load:
                 await self._put(call(self._quick, f"{name} {number} {time.time()}", company=2))
             sent = max(due, sent)
             await asyncio.sleep(0.01)  # the pace of the load
-        self._asked_of_b += sent
+        self._sent_to_b += sent
         async with self._topics.counting("notifications") as count:
 
             async def all_answered() -> bool:
-                return await count() >= self._asked_of_b
+                return await count() >= self._sent_to_b
 
             await eventually(all_answered, deadline=60, what=f"{sent} notifications of B")
 
@@ -214,12 +216,12 @@ async def test_a_reply_that_burns_the_processor_delays_no_other_company(
         REDIS_URL=redis_url,
         DATABASE_URL=sqlite_url,
     )
-    heard = await assert_not_delayed(scene.b_hears)
+    received = await assert_not_delayed(scene.b_is_notified)
     with capsys.disabled():
-        print(f"\n{kind}: {heard} {scene.told}")
+        print(f"\n{kind}: {received} {scene.summary}")
 
 
 async def _all_taken_in(connector: Command) -> bool:
-    """Whether A's calls are in the process, and not in front of B's in the topic."""
+    """Whether A's calls are in the process, and no longer before B's calls in the topic."""
     _, body = await connector.get("/metrics")
     return f"proximity_batch_size_sum {CALLS + RATE * SECONDS:.1f}\n" in body

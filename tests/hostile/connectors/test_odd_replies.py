@@ -124,7 +124,7 @@ async def result_of(one: RunningScheduler, url: str) -> CallResult:
     return one.results[call.id]
 
 
-async def assert_goes_on(one: RunningScheduler, service: Any) -> None:
+async def assert_continues(one: RunningScheduler, service: Any) -> None:
     service.answer = content()
     assert isinstance(await result_of(one, service.url()), Content)
     assert one.scheduler._dispatcher._queue.free == 512
@@ -141,17 +141,17 @@ async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
         result = await result_of(one, service.url())
         assert isinstance(result, Failed), result
         assert result.fault.value == fault, result
-        await assert_goes_on(one, service)
+        await assert_continues(one, service)
 
 
 @pytest.mark.parametrize("name", FINE)
-async def test_what_is_odd_and_allowed(name: str) -> None:
+async def test_unusual_replies_that_http_allows(name: str) -> None:
     async with (
         serving(FINE[name]) as service,
         scheduling(retries=ONCE, call_limits=LIMITS) as one,
     ):
         assert isinstance(await result_of(one, service.url()), Content)
-        await assert_goes_on(one, service)
+        await assert_continues(one, service)
 
 
 async def test_send_false_needs_no_content() -> None:
@@ -162,14 +162,14 @@ async def test_send_false_needs_no_content() -> None:
         assert isinstance(await result_of(one, service.url()), Declined)
 
 
-async def test_what_is_cut_off_counts_for_the_breaker() -> None:
+async def test_an_aborted_reply_counts_for_the_breaker() -> None:
     async with serving(BURNING["chunks"]) as service, scheduling(retries=ONCE) as one:
         for _ in range(10):
             one.submit(call_to(service.url()))
         await eventually(lambda: one.breakers.is_open(1), what="the breaker opens")
 
 
-async def test_what_was_sent_ahead_does_not_answer_the_next_call() -> None:
+async def test_an_extra_reply_does_not_answer_the_next_call() -> None:
     """A second reply behind the first, on a connection that is kept."""
     ahead = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
     async with serving(head(LENGTH, body=GOOD_BODY + ahead)) as service, scheduling() as one:
@@ -178,7 +178,7 @@ async def test_what_was_sent_ahead_does_not_answer_the_next_call() -> None:
         )
         for _ in range(3):
             assert isinstance(await result_of(one, service.url()), Content)
-        assert (len(service.heard), service.connections) == (3, 3)
+        assert (len(service.received), service.connections) == (3, 3)
 
 
 def _server_context(authority: trustme.CA) -> ssl.SSLContext:
@@ -211,7 +211,7 @@ async def test_under_tls_too(answer: Answer, fault: str) -> None:
 
 
 async def test_tls_records_of_one_byte_are_counted() -> None:
-    async def dribbling(_heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    async def dribbling(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")
         for _ in range(60_000):
             writer.write(b"x")  # a record of its own
@@ -230,7 +230,7 @@ async def test_tls_records_of_one_byte_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"\x16\x03\x03\x40\x00" + b"\x02" * 20_000,  # a handshake message that never ends
         b"\x15\x03\x03\x00\x02\x01\x00" * 5000,  # alerts that warn
@@ -239,9 +239,9 @@ async def test_tls_records_of_one_byte_are_counted() -> None:
         b"",
     ],
 )
-async def test_a_handshake_that_is_none(said: bytes) -> None:
+async def test_a_handshake_that_is_none(sent: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+        writer.write(sent)
         await reader.read(1)
         writer.close()
 

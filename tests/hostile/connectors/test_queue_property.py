@@ -1,4 +1,4 @@
-"""No waiting call is lost, whatever is added, held, taken, ended and swept, in any order."""
+"""No waiting call is lost, in any order of adding, pausing, taking, finishing and sweeping."""
 
 from itertools import count
 
@@ -56,9 +56,9 @@ class Bookkeeping:
                 return
 
     def sweep(self, answers: list[bool]) -> None:
-        """By a predicate that may answer otherwise each time it is asked, as a clock does."""
-        told = iter(answers)
-        for item in self.queue.discard(lambda _item: next(told, False)):
+        """By a predicate whose result may change with each call, as that of a clock does."""
+        next_answers = iter(answers)
+        for item in self.queue.discard(lambda _item: next(next_answers, False)):
             del self.waiting[item]  # KeyError: it was not waiting, or it was given out twice
             self.swept.add(item)
 
@@ -67,9 +67,9 @@ class Bookkeeping:
         assert self.queue.free == self._in_all - len(self.running)
 
     def drain(self) -> None:
-        """Let everything go its way: each item that waits must come out."""
+        """Run everything to the end: each waiting item must be taken."""
         for one in range(1, COMPANIES + 1):
-            self.queue.release(one)
+            self.queue.resume(one)
         while self.waiting or self.running:
             before = len(self.waiting)
             self.take()
@@ -115,10 +115,10 @@ def test_a_sweep_at_the_edge_of_a_second() -> None:
     def is_old(number: int) -> bool:
         return number < next(readings) / 2
 
-    gone = queue.discard(is_old)
+    removed = queue.discard(is_old)
     left = []
     while (taken := queue.take()) is not None:
         left.append(taken[1])
         queue.finish(1)
-    assert len(gone) + len(left) == 25_000
-    assert {*gone, *left} == set(range(25_000))
+    assert len(removed) + len(left) == 25_000
+    assert {*removed, *left} == set(range(25_000))

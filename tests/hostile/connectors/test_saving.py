@@ -42,21 +42,21 @@ async def api(sqlite_url: str, redis_url: str) -> AsyncIterator[Harness]:
 
 @pytest.fixture
 def hanging_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The system's resolver, to which names that begin with `hangs` are never answered."""
-    asked: list[str] = []
-    let_go = threading.Event()
+    """The system's resolver, in which names that begin with `hangs` never resolve."""
+    looked_up: list[str] = []
+    release = threading.Event()
     look_up = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *arguments: Any, **options: Any) -> Any:
         if str(host).startswith("hangs"):
-            asked.append(str(host))
-            let_go.wait(60)
+            looked_up.append(str(host))
+            release.wait(60)
             raise socket.gaierror("no answer")
         return look_up(host, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    yield asked
-    let_go.set()
+    yield looked_up
+    release.set()
 
 
 async def test_names_that_hang_delay_no_new_connection(
@@ -79,12 +79,12 @@ async def test_names_that_hang_delay_no_new_connection(
     await eventually(lambda: len(hanging_names) >= HANGING, what="all names are looked up")
     async with asyncio.timeout(30):
         # As a new connection to SQL or Redis does: a look-up on the loop's own threads.
-        asked = time.monotonic()
+        called_at = time.monotonic()
         assert await asyncio.get_running_loop().getaddrinfo("localhost", 80)
         redis = connect_redis(redis_url.replace("127.0.0.1", "localhost"))
         assert await redis.ping()
         await redis.aclose()
-        waited = time.monotonic() - asked
+        waited = time.monotonic() - called_at
         answers = await asyncio.gather(*saving)
     assert waited < 5.0, "not behind twelve look-ups that hang for a minute"
     # A name that does not resolve now is accepted, at the end of its deadline.

@@ -48,7 +48,7 @@ OUTCOMES: dict[str, Callable[[], Reply]] = {
 
 
 class ScriptedService:
-    """In the place of the Caller: answers as the test wants, when the test wants."""
+    """Stands in for the caller: the test sets each answer and its time."""
 
     def __init__(self) -> None:
         self.open: list[asyncio.Future[str]] = []
@@ -62,7 +62,7 @@ class ScriptedService:
         pass
 
     def answer(self, outcome: str) -> None:
-        """The oldest question that is still open."""
+        """The oldest request without an answer."""
         while self.open:
             if not (answer := self.open.pop(0)).done():
                 answer.set_result(outcome)
@@ -79,7 +79,7 @@ class Trial:
             local=local,
             name="one",
             clock=asyncio.get_running_loop().time,
-            may_pass=lambda _error: False,
+            is_temporary=lambda _error: False,
             on_store_error=lambda: None,
         )
         self.service = ScriptedService()
@@ -108,15 +108,15 @@ class Trial:
         self.jobs.append(self.scheduler.submit(call, on_result))
 
     async def until_started(self) -> None:
-        """Until the last job's task has been made, and has not run."""
+        """Wait until the last job's task is created and has not run."""
         for _ in range(10_000):
             if self.jobs[-1].task is not None:
                 return
             await asyncio.sleep(0)
         raise AssertionError("its turn does not come")
 
-    async def settle(self) -> None:
-        """Answer everything well until nothing is left, then ask each company once more."""
+    async def run_until_idle(self) -> None:
+        """Answer all calls with success until none is left, then call each company once more."""
         for _ in range(2000):
             if not self.scheduler.unfinished:
                 return
@@ -139,21 +139,21 @@ steps = st.lists(
 
 @settings(max_examples=120, deadline=None)
 @given(steps=steps)
-def test_every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
-    asyncio.run(_every_slot_comes_back(steps))
+def test_every_slot_is_released(steps: list[tuple[str, int | str]]) -> None:
+    asyncio.run(_every_slot_is_released(steps))
 
 
-async def _every_slot_comes_back(steps: list[tuple[str, int | str]]) -> None:
+async def _every_slot_is_released(steps: list[tuple[str, int | str]]) -> None:
     trial = Trial()
     forgotten: set[int] = set()
     try:
         for what, value in steps:
             await _step(trial, forgotten, what, value)
-        await trial.settle()
+        await trial.run_until_idle()
         for one in (1, 2, 3):
             for _ in range(LIMITS.company + 1):
                 trial.submit(one)
-        await trial.settle()
+        await trial.run_until_idle()
         assert not trial.running.done(), trial.running
         assert trial.scheduler.unfinished == 0
         assert trial.scheduler._dispatcher._queue.free == LIMITS.in_all
@@ -184,7 +184,7 @@ async def test_a_job_that_is_cancelled_before_its_first_step() -> None:
             await trial.until_started()
             trial.scheduler.forget([trial.jobs[-1]])
         trial.submit(1)
-        await trial.settle()
+        await trial.run_until_idle()
         assert trial.faults == {"Content": 1}
     finally:
         await cancel([trial.running])
@@ -202,7 +202,7 @@ async def test_a_probe_that_is_cancelled_before_its_first_step() -> None:
         await trial.until_started()
         trial.scheduler.forget([trial.jobs[-1]])
         trial.submit(1)
-        await trial.settle()
+        await trial.run_until_idle()
         assert trial.faults[Content.__name__] == 1
     finally:
         await cancel([trial.running])

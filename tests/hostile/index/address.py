@@ -1,4 +1,4 @@
-"""One address whose server changes, like a service name or a virtual address."""
+"""An address whose server changes, like a service name or a virtual address."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ class Address:
         self._open: set[asyncio.StreamWriter] = set()
 
     def move(self, port: int) -> None:
-        """From now on another server stands here."""
+        """Forward to another server from now on."""
         self.target = port
         for writer in self._open:
             writer.close()

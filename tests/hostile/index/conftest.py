@@ -1,4 +1,4 @@
-"""A catalog, a Redis of the test's own, a reader of its index; and whole processes."""
+"""A catalog, a Redis of the test's own, a reader of its index, and whole processes."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.servers.schema import make_schema
 
 @pytest.fixture(params=["sqlite"])
 async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
-    """On SQLite; a test may name others."""
+    """SQLite; a test may choose another database."""
     url = str(request.getfixturevalue(f"{request.param}_url"))
     await make_schema(url)
     opened = open_database(url)

@@ -1,4 +1,4 @@
-"""A trigger's view of one campaign, kept true as a process keeps it: two drainers and a watch."""
+"""A trigger's view of one campaign, updated by two drainers and a watch as in processes."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ HEALS_WITHIN = 30.0  # on a machine that is busy; the figure is printed
 
 
 class Reader:
-    """One beacon with one campaign, in SQL, and what the engine would fire for it."""
+    """One beacon with one campaign in SQL, and the campaigns that the engine would fire."""
 
     def __init__(self, database: Database, redis: RedisClient) -> None:
         self.database = database
@@ -70,7 +70,7 @@ class Reader:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Drainers and a watch run, as in two processes, one of them a trigger."""
+        """Run drainers and a watch, as two processes do, one of them a trigger."""
         stop = asyncio.Event()
         drainers = [
             OutboxDrainer(
@@ -91,7 +91,7 @@ class Reader:
             await cancel(tasks)
 
     def watch(self) -> IndexWatch:
-        """As the trigger's, but for what stops a process."""
+        """The trigger's options, without those that stop a process."""
 
         async def rebuild() -> None:
             try:
@@ -118,7 +118,7 @@ class Reader:
         return bool(decide(found.target, Zone.NEAR, now, now, 300, {}).granted)
 
     async def until(self, fires: bool) -> float:
-        """Wait until it does, or no longer does; the seconds it took."""
+        """Wait until the campaign fires, or does not. Returns the seconds."""
         began = time.monotonic()
 
         async def is_so() -> bool:

@@ -1,4 +1,4 @@
-"""The stream of changes goes back, or loses a message: no process goes on with stale entries."""
+"""The stream of changes goes back, or loses a message: no process keeps stale entries."""
 
 import time
 from typing import Any
@@ -14,8 +14,8 @@ from tests.servers.waiting import eventually
 HOUR_MS = 3_600_000
 
 
-async def test_a_stream_whose_ids_went_back_is_heard(reader: Reader, redis: RedisClient) -> None:
-    """The clock of the server that was lost was ahead of its successor's."""
+async def test_a_stream_whose_ids_went_back_is_read(reader: Reader, redis: RedisClient) -> None:
+    """The clock of the lost server was ahead of its successor's."""
     changes = reader.store.keys.changes
     async with reader.kept():
         await reader.until(fires=True)
@@ -30,7 +30,7 @@ async def test_a_stream_whose_ids_went_back_is_heard(reader: Reader, redis: Redi
 
 
 async def _read_to(redis: RedisClient, changes: str) -> bool:
-    """Every reader that waits for the stream waits behind its end: none has an answer due."""
+    """Every waiting reader is at an id beyond the end of the stream, so none gets an answer."""
     clients = await redis.client_list()
     return any(client["cmd"] == "xread" and client["flags"] == "b" for client in clients)
 
@@ -54,7 +54,7 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
 async def test_a_change_that_was_trimmed_before_it_was_read_is_seen(
     reader: Reader, redis: RedisClient
 ) -> None:
-    """As when a process stands still while more changes come than the stream keeps."""
+    """As if a process was frozen while more changes arrived than the stream keeps."""
     changes = reader.store.keys.changes
 
     async def announce_and_trim(marker: Marker, keys: str | bytes) -> None:
@@ -76,7 +76,7 @@ async def test_a_change_that_was_trimmed_before_it_was_read_is_seen(
         assert "a change of the index was not heard of, reading everything again" in events
 
 
-def test_what_is_heard_in_time_is_not_missed() -> None:
+def test_a_message_in_time_is_not_missed() -> None:
     missed = MissedChanges(WritePosition(5, 0))
     assert not missed.has_missed(WritePosition(5, 0), 0.0)
     assert not missed.has_missed(WritePosition(6, 1), 0.1)

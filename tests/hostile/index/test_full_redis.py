@@ -1,4 +1,4 @@
-"""Campaigns that cannot fire take no memory of Redis; a full Redis is noticed and relieved."""
+"""Campaigns that cannot fire use no memory of Redis. A full Redis is reported and recovers."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -73,34 +73,34 @@ async def test_campaigns_that_cannot_fire_take_no_memory(
     assert await index_of(redis, reader.store) == await fresh_index(reader.database)
 
 
-async def test_what_begins_by_time_alone_has_its_content_in_time(
+async def test_a_campaign_has_its_content_before_it_starts(
     reader: Reader, redis: RedisClient
 ) -> None:
     async with reader.database.write.begin() as session:
         venue = await session.get_one(Venue, reader.campaign.venue_id)
-        soon, gone = (
+        starting, ended = (
             Records().campaign(venue, start=start, end=end)
             for start, end in (
                 (NOW + timedelta(days=9), NOW + YEAR),
                 (NOW - YEAR, NOW - timedelta(days=11)),
             )
         )
-        session.add_all([soon, gone])
+        session.add_all([starting, ended])
     await drain(reader)
     assert await enqueue_date_changes(reader.database)
     assert not await enqueue_date_changes(reader.database), "the time has not come"
     # As if both had been written a month ago.
-    asleep = (await entry(reader, redis, soon.id)).without_content()
+    asleep = (await entry(reader, redis, starting.id)).without_content()
     awake = await entry(reader, redis, reader.campaign.id)
-    await _put(reader, redis, soon.id, asleep)
-    await _put(reader, redis, gone.id, awake)
+    await _put(reader, redis, starting.id, asleep)
+    await _put(reader, redis, ended.id, awake)
     async with reader.database.write.begin() as session:
         state = (await session.scalars(select(IndexState))).one()
         state.swept_at = NOW - timedelta(days=30)
     assert await enqueue_date_changes(reader.database)
     await drain(reader)
-    assert (await entry(reader, redis, soon.id)).content == "<p>"
-    assert (await entry(reader, redis, gone.id)).asleep
+    assert (await entry(reader, redis, starting.id)).content == "<p>"
+    assert (await entry(reader, redis, ended.id)).asleep
     assert timedelta(days=1) > DATE_CHECK_INTERVAL
 
 
@@ -114,17 +114,17 @@ async def _put(
 async def test_a_full_redis_is_seen_and_can_be_relieved(
     reader: Reader, redis: RedisClient, metrics: Metrics
 ) -> None:
-    """Switching a campaign off reaches the triggers although Redis takes nothing any more."""
+    """Switching a campaign off reaches the triggers although Redis is full."""
     await reader.edit(html="x" * MEGABYTE)
     inspection = RedisInspection(redis=redis, metrics=metrics, deadline=5.0)
 
     async def write() -> None:
         await redis.set("test:probe", b"")
 
-    question = ServerProbe(write, what="write", errors=metrics.redis_errors)
+    question = ServerProbe(write, operation="write", errors=metrics.redis_errors)
     async with reader.kept():
         await reader.until(fires=True)
-        await inspection.look()
+        await inspection.inspect()
         assert await question.answers()
         with capture_logs() as logs:
             await redis.config_set("maxmemory", await used(redis) - 100_000)
@@ -132,8 +132,8 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
                 await redis.set("test:claim", b"")
             assert not await question.answers()
             assert not await question.answers()
-            await inspection.look()
-            await inspection.look()
+            await inspection.inspect()
+            await inspection.inspect()
             assert _value(metrics, "proximity_redis_memory_ratio") > 1
             assert _value(metrics, "proximity_redis_errors_total") == 2
             await reader.edit(active=False)
@@ -145,7 +145,7 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
         with capture_logs() as logs:
             assert await question.answers(), "what the campaign took is free again"
             await redis.config_set("maxmemory", 0)
-            await inspection.look()
+            await inspection.inspect()
         events = [line["event"] for line in logs]
         assert events == ["server answers again", "Redis has room again"]
 

@@ -39,12 +39,12 @@ def replica(own_redis: RedisServer) -> Iterator[RedisServer]:
         yield server
 
 
-def said(logs: list[Any]) -> list[str]:
+def logged(logs: list[Any]) -> list[str]:
     return [line["event"] for line in logs if "rebuilding it from SQL" in line["event"]]
 
 
 async def assert_healed(reader: Reader, redis: RedisClient, logs: list[Any]) -> None:
-    assert said(logs) == ["the index in Redis is older than SQL: rebuilding it from SQL"]
+    assert logged(logs) == ["the index in Redis is older than SQL: rebuilding it from SQL"]
     assert await index_of(redis, reader.store) == await fresh_index(reader.database)
     assert max(reader.lags) > 0
     await eventually(lambda: reader.lags[-1] == 0)
@@ -79,11 +79,11 @@ async def test_a_replica_is_promoted_that_lagged(
                     second.execute_command("REPLICAOF", "NO", "ONE")
                 address.move(replica.port)
                 reader.index.cache.drop_all()  # a trigger that has just been started
-                await eventually(lambda: said(logs), deadline=30, what="it is noticed")
+                await eventually(lambda: logged(logs), deadline=30, what="it is noticed")
                 seconds = await reader.until(fires=False)
                 await eventually(lambda: reader.lags[-1] == 0)
             await assert_healed(reader, redis, logs)
-            # And what follows is heard of.
+            # Later changes are received.
             await reader.edit(active=True)
             await reader.until(fires=True)
     print(f"switched off again {seconds:.2f} s after it was noticed")
@@ -109,7 +109,7 @@ async def test_an_older_file_is_restored(
                 with capture_logs() as logs:
                     await asyncio.to_thread(_restore, server, copy)
                     reader.index.cache.drop_all()
-                    await eventually(lambda: said(logs), deadline=30, what="it is noticed")
+                    await eventually(lambda: logged(logs), deadline=30, what="it is noticed")
                     await reader.until(fires=False)
                     await eventually(lambda: reader.lags[-1] == 0)
                 await assert_healed(reader, redis, logs)
@@ -139,7 +139,7 @@ async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, 
             if kept:
                 await reader.until(fires=False)
                 await redis.restore(bucket, 0, older, replace=True)
-            await eventually(lambda: said(logs), deadline=30, what="it is noticed")
+            await eventually(lambda: logged(logs), deadline=30, what="it is noticed")
             await reader.until(fires=False)
             await eventually(lambda: reader.lags[-1] == 0)
     await assert_healed(reader, redis, logs)
@@ -148,7 +148,7 @@ async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, 
 async def test_a_write_on_top_does_not_hide_what_is_lost(
     reader: Reader, redis: RedisClient
 ) -> None:
-    """The next edit comes before anybody has compared."""
+    """The next edit comes before a comparison."""
     bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
     await rebuild(reader.database, reader.store)
     older: Any = await redis.dump(bucket)
@@ -188,11 +188,11 @@ async def test_a_rebuild_that_lost_a_part_is_not_put_in_place(
         assert transaction is not None
         store = reader.store
         await store.begin(transaction.marker)
-        begun: list[Any] = [
+        begin_at: list[Any] = [
             await redis.dump(store.keys.building(number)) for number in range(BUCKETS)
         ]
         await transaction.fill({f"c:{number}": b"{}" for number in range(100)})
-        for number, dump in enumerate(begun):
+        for number, dump in enumerate(begin_at):
             await redis.restore(store.keys.building(number), 0, dump, replace=True)
         await transaction.fill({"c:1000": b"{}"})
         with pytest.raises(IndexMissingError):

@@ -25,7 +25,7 @@ HEALS_WITHIN = 30.0  # on a machine that is busy; the figure is printed
 
 
 @pytest.mark.timeout(180)
-async def test_what_was_switched_off_does_not_fire_on(
+async def test_a_deactivated_campaign_does_not_fire_after_a_restore(
     rig: Rig, topics: TopicSet, own_redis: RedisServer, sqlite_url: str, tmp_path: Path
 ) -> None:
     world = small_world()

@@ -47,7 +47,7 @@ async def test_a_trigger_starts_while_sql_hangs(
 
 
 def _of_sql(command: Command) -> list[str]:
-    """What it said of SQL as a server."""
+    """The log lines about SQL as a server."""
     lines = [json.loads(line) for line in command.output.splitlines() if line.startswith("{")]
     return [line["event"] for line in lines if line.get("server") == "sql"]
 

@@ -41,7 +41,7 @@ async def measure(skew: ClockSkew) -> None:
 
 
 @pytest.mark.parametrize("shift", [MINUTES, -MINUTES])
-async def test_a_clock_that_is_minutes_off_is_said_once(
+async def test_a_clock_that_is_minutes_off_is_logged_once(
     stores: Stores, metrics: Metrics, shift: float
 ) -> None:
     skew = skew_of(stores, metrics, shift)
@@ -98,18 +98,18 @@ async def test_a_slow_answer_is_no_skew(metrics: Metrics) -> None:
     assert abs(skew.agreed()) < 0.1
 
 
-async def test_an_eviction_policy_is_said_once(
+async def test_an_eviction_policy_is_logged_once(
     own_redis: RedisServer, redis: RedisClient, metrics: Metrics
 ) -> None:
     inspection = RedisInspection(redis=redis, metrics=metrics, deadline=5.0)
     with capture_logs() as logs:
-        await inspection.look()
+        await inspection.inspect()
         await redis.config_set("maxmemory-policy", "allkeys-lru")
-        await inspection.look()
-        await inspection.look()
+        await inspection.inspect()
+        await inspection.inspect()
         assert metrics.registry.get_sample_value("proximity_redis_evicts") == 1
         await redis.config_set("maxmemory-policy", "noeviction")
-        await inspection.look()
+        await inspection.inspect()
     assert metrics.registry.get_sample_value("proximity_redis_evicts") == 0
     assert [(line["log_level"], line["policy"]) for line in logs] == [
         ("warning", "allkeys-lru"),
@@ -117,17 +117,17 @@ async def test_an_eviction_policy_is_said_once(
     ]
 
 
-async def test_where_info_is_forbidden_that_is_said_once(
+async def test_forbidden_info_is_logged_once(
     own_redis: RedisServer, redis: RedisClient, metrics: Metrics
 ) -> None:
     await redis.config_set("maxmemory-policy", "allkeys-lru")
     await redis.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
-    guest = connect_redis(f"redis://guest:word@127.0.0.1:{own_redis.port}/0")
+    restricted = connect_redis(f"redis://guest:word@127.0.0.1:{own_redis.port}/0")
     with capture_logs() as logs:
-        inspection = RedisInspection(redis=guest, metrics=metrics, deadline=5.0)
-        await inspection.look()
-        await inspection.look()
-    await guest.aclose()
+        inspection = RedisInspection(redis=restricted, metrics=metrics, deadline=5.0)
+        await inspection.inspect()
+        await inspection.inspect()
+    await restricted.aclose()
     (line,) = logs
     assert line["log_level"] == "warning"
     assert line["event"].startswith("Redis does not answer INFO to this user")
@@ -137,7 +137,7 @@ async def test_where_info_is_forbidden_that_is_said_once(
 async def test_on_a_cluster(redis_cluster_url: str, metrics: Metrics) -> None:
     settings = load_settings(None, redis_url=redis_cluster_url)
     async with open_stores(settings) as stores:
-        await RedisInspection(redis=stores.redis, metrics=metrics, deadline=5.0).look()
+        await RedisInspection(redis=stores.redis, metrics=metrics, deadline=5.0).inspect()
         skew = clock_skew(settings, stores, metrics)
         await measure(skew)
     assert skew.agrees_within(skew.limit)

@@ -16,7 +16,7 @@ from tests.servers.waiting import eventually
 
 
 def open_world(**campaign: object) -> World:
-    """One beacon with one campaign, which has no delay unless `campaign` says so."""
+    """One beacon with one campaign, which has no delay unless `campaign` sets one."""
     world = World(datetime.now(UTC))
     venue = world.venue(world.company("one", connector=True), "only")
     beacon = world.beacon(venue, 1)
@@ -25,7 +25,7 @@ def open_world(**campaign: object) -> World:
 
 
 def detections(world: World, begin: int, count: int) -> list[Message]:
-    """A device each, so that all partitions get some."""
+    """Detections of different devices, so that all partitions get some."""
     uuid, major, minor = world.beacons[0].triple
     stamp = int(time.time() * 1000)
     return [
@@ -48,7 +48,7 @@ def detections(world: World, begin: int, count: int) -> list[Message]:
 
 
 class CommittedTopics(TopicSet):
-    """The topics as a consumer sees them that reads only what is committed."""
+    """The topics as read with read_committed."""
 
     @asynccontextmanager
     async def _reader(self, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
@@ -76,7 +76,7 @@ class CommittedTopics(TopicSet):
 
 
 def ids(records: list[Record]) -> Counter[bytes]:
-    """How often each notification came."""
+    """The number of records of each notification."""
     return Counter(dict(record.headers)["id"] for record in records)
 
 

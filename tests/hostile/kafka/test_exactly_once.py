@@ -33,7 +33,7 @@ def committed(kafka_bootstrap: str, topic_prefix: str) -> CommittedTopics:
 
 
 class Pair:
-    """Two triggers of one group, and what happens to them."""
+    """Two triggers of one group, with kills, freezes and restarts."""
 
     def __init__(self, rig: Rig, settings: dict[str, str], dice: random.Random) -> None:
         self._rig = rig
@@ -45,24 +45,24 @@ class Pair:
         return self.members[self._dice.randrange(2)]
 
     async def kill(self) -> None:
-        gone = self.victim()
-        gone.kill()
-        self._replace(gone)
+        stopped = self.victim()
+        stopped.kill()
+        self._replace(stopped)
 
     async def freeze(self) -> None:
-        """For longer than the session: somebody else owns its partitions when it wakes."""
+        """Freeze a member past its session timeout, so that its partitions get another owner."""
         frozen = self.victim()
         frozen.process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(4)  # the session's length is the test's subject
         frozen.process.send_signal(signal.SIGCONT)
 
     async def rebalance(self) -> None:
-        gone = self.victim()
-        await gone.stop()
-        self._replace(gone)
+        stopped = self.victim()
+        await stopped.stop()
+        self._replace(stopped)
 
-    def _replace(self, gone: Command) -> None:
-        self.members[self.members.index(gone)] = self._rig.trigger(**self._settings)
+    def _replace(self, stopped: Command) -> None:
+        self.members[self.members.index(stopped)] = self._rig.trigger(**self._settings)
 
 
 @pytest.fixture

@@ -94,11 +94,11 @@ async def test_each_result_is_seen_once(
             await each.stop()
 
     accounts = await account(committed, {c.company.id: n for n, c in customers.of.items()})
-    asked = Counter(number for ids in accounts.calls.values() for number in ids)
+    requested = Counter(number for ids in accounts.calls.values() for number in ids)
     notified = Counter(each["id"] for sent in accounts.notifications.values() for each in sent)
     letters = Counter(number for ids in accounts.letters.values() for number in ids)
-    print(f"{asked.total()} calls, {notified.total()} notifications, {letters.total()} letters")
-    assert len(asked) == asked.total() == 2 * ROUNDS * BURST
+    print(f"{requested.total()} calls, {notified.total()} notifications, {letters.total()} letters")
+    assert len(requested) == requested.total() == 2 * ROUNDS * BURST
     assert len(notified) == notified.total()
     assert len(letters) == letters.total()
     assert set(notified) == set(accounts.calls["quick"]) | set(accounts.calls["slow"])
@@ -106,7 +106,7 @@ async def test_each_result_is_seen_once(
 
 
 async def _freeze(frozen: Command) -> None:
-    """For longer than the session: somebody else owns its partitions when it wakes."""
+    """Freeze a member past its session timeout, so that its partitions get another owner."""
     frozen.process.send_signal(signal.SIGSTOP)
     await asyncio.sleep(4)  # the session's length is the test's subject
     frozen.process.send_signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Kafka is away from a whole process: readiness and a metric show it, and the log stays short."""
+"""Kafka is unreachable for a process: readiness and a metric show it, and the log stays short."""
 
 import asyncio
 from pathlib import Path
@@ -11,12 +11,12 @@ from tests.hostile.kafka.stream import detections, ids, open_world
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
 
-AWAY = 8.0
+OUTAGE = 8.0
 COUNT = 500
 
 
 @pytest.mark.timeout(180)
-async def test_a_broker_that_goes_and_comes_back(
+async def test_a_broker_that_stops_and_returns(
     own_kafka: KafkaServer, topic_prefix: str, redis_url: str, sqlite_url: str, tmp_path: Path
 ) -> None:
     topics = TopicSet(own_kafka.bootstrap_servers, topic_prefix, f"{topic_prefix}g.trigger")
@@ -44,11 +44,11 @@ async def test_a_broker_that_goes_and_comes_back(
         before = len(trigger.output.splitlines())
         await asyncio.to_thread(own_kafka.kill)
 
-        async def says_no() -> bool:
+        async def is_not_ready() -> bool:
             return (await trigger.checks()).get("kafka") is False
 
-        await eventually(says_no, what="readiness says so")
-        await asyncio.sleep(AWAY)  # what it does meanwhile is the test's subject
+        await eventually(is_not_ready, what="readiness shows it")
+        await asyncio.sleep(OUTAGE)  # what it does meanwhile is the test's subject
         assert (await trigger.metrics()).total("kafka_errors") > 0
         lines = trigger.output.splitlines()[before:]
         assert len(lines) <= 30, "\n".join(lines)

@@ -65,7 +65,7 @@ async def scene(
 
 
 class Scene:
-    """A trigger on the three brokers, which has made its topics itself."""
+    """A trigger on the three brokers, which has created its topics."""
 
     def __init__(self, brokers: KafkaCluster, world: World, topics: TopicSet, rig: Rig) -> None:
         self.brokers = brokers
@@ -75,7 +75,7 @@ class Scene:
 
     @asynccontextmanager
     async def under_load(self, seed: int) -> AsyncIterator[Command]:
-        """At the end every notification is there that the detections must lead to."""
+        """At the end every expected notification is published."""
         begin = time.time()
         trigger = self._rig.trigger(TOPIC_REPLICATION="3")
         await trigger.until_ready()
@@ -96,7 +96,7 @@ class Scene:
 
 
 async def moved(trigger: Command) -> None:
-    """Wait until detections have been decided that were not before."""
+    """Wait until further detections are decided."""
     before = (await trigger.metrics()).total("notifications")
 
     async def has_moved() -> bool:
@@ -143,13 +143,13 @@ async def test_without_enough_replicas_nothing_is_acknowledged(scene: Scene) -> 
             return (await trigger.metrics()).total("kafka_errors") > 0
 
         await eventually(is_refused, deadline=120, what="the brokers refuse")
-        await eventually(lambda: stands_still(trigger), deadline=60, what="nothing is acknowledged")
+        await eventually(lambda: is_stalled(trigger), deadline=60, what="nothing is acknowledged")
         await asyncio.to_thread(node.start)
         await asyncio.to_thread(scene.brokers.until_in_sync, topic)
 
 
 async def wanting(brokers: KafkaCluster, topic: str, *, in_sync: int) -> None:
-    """Nothing is acknowledged on this topic by fewer."""
+    """Set min.insync.replicas of this topic."""
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
     await admin.start()
     try:
@@ -159,8 +159,8 @@ async def wanting(brokers: KafkaCluster, topic: str, *, in_sync: int) -> None:
         await admin.close()
 
 
-async def stands_still(trigger: Command) -> bool:
-    """Counted is what the brokers have acknowledged."""
+async def is_stalled(trigger: Command) -> bool:
+    """The metric counts acknowledged messages."""
     before = (await trigger.metrics()).total("notifications")
     await asyncio.sleep(2.0)  # twenty times what a notification takes
     return (await trigger.metrics()).total("notifications") == before

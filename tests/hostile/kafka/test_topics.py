@@ -1,4 +1,4 @@
-"""Topics that grow, are made anew, or lose records to retention, while it runs and while not."""
+"""Topics that grow, are recreated, or lose records to retention, while the role runs or not."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from engine.kafka.publisher import Outgoing
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.contract.members import ROLE, Seen, committed, member, publish
+from tests.contract.members import ROLE, RecordedValues, committed, member, publish
 from tests.servers.waiting import eventually
 
 SEEN_WITHIN = 10.0
@@ -54,7 +54,7 @@ async def made(admin: AIOKafkaAdminClient, topic: str) -> str:
 
 
 async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
-    """Under many keys: all partitions get some."""
+    """Publish under many keys, so that all partitions get records."""
     await publish(
         settings,
         [Outgoing(topic, b"%d" % n, b"%06d" % n, []) for n in range(begin, begin + count)],
@@ -65,22 +65,22 @@ def values(begin: int, end: int) -> list[bytes]:
     return [b"%06d" % n for n in range(begin, end)]
 
 
-def all_of(seen: Seen, begin: int, end: int) -> bool:
+def all_of(seen: RecordedValues, begin: int, end: int) -> bool:
     return set(values(begin, end)) <= set(seen.values)
 
 
-async def make_anew(admin: AIOKafkaAdminClient, topic: str) -> None:
-    """Delete it, and make another one under its name (unless a client's question has)."""
+async def recreate(admin: AIOKafkaAdminClient, topic: str) -> None:
+    """Delete a topic, and create it again (unless a client's request has)."""
     await admin.delete_topics([topic])
 
     async def made() -> bool:
         answer = await admin.create_topics([NewTopic(topic, 1, 1)])
         return answer.topic_errors[0][1] in (0, 36)  # it is there
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return topic not in await admin.list_topics()
 
-    await eventually(gone)
+    await eventually(is_deleted)
     await eventually(made)
 
 
@@ -89,7 +89,7 @@ def skipped(metrics: Metrics) -> float:
     return metrics.registry.get_sample_value("proximity_records_skipped_total", labels) or 0
 
 
-def said(capsys: pytest.CaptureFixture[str], event: str) -> list[str]:
+def logged(capsys: pytest.CaptureFixture[str], event: str) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if event in line]
 
 
@@ -97,20 +97,20 @@ async def test_new_partitions_are_read_from_their_beginning(
     settings: Settings, admin: AIOKafkaAdminClient, made: str
 ) -> None:
     await publish_numbers(settings, made, 0, 50)
-    seen = Seen()
+    seen = RecordedValues()
     async with member(settings, made, seen.handle) as one:
         await eventually(partial(all_of, seen, 0, 50))
-        begun = time.monotonic()
+        started = time.monotonic()
         await admin.create_partitions({made: NewPartitions(3)})
         await publish_numbers(settings, made, 50, 100)
         await eventually(partial(all_of, seen, 50, 150), deadline=SEEN_WITHIN + SLACK)
-        print(f"new partitions were read after {time.monotonic() - begun:.1f} s")
+        print(f"new partitions were read after {time.monotonic() - started:.1f} s")
         assert one.partitions == 3
     assert sorted(seen.values) == values(0, 150)
 
 
 @pytest.mark.parametrize("count", [20, 300], ids=["shorter", "outgrown"])
-async def test_a_topic_made_anew_while_nobody_looks_is_read_whole(
+async def test_a_topic_recreated_while_stopped_is_read_completely(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
@@ -118,21 +118,21 @@ async def test_a_topic_made_anew_while_nobody_looks_is_read_whole(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     await publish_numbers(settings, made, 0, 100)
-    first, second = Seen(), Seen()
+    first, second = RecordedValues(), RecordedValues()
     async with member(settings, made, first.handle):
         await eventually(partial(all_of, first, 0, 100))
-    await make_anew(admin, made)
+    await recreate(admin, made)
     await publish_numbers(settings, made, 1000, count)
     # The brokers forget what a deleted topic's groups have committed, unless a member commits
-    # once more before it hears of it: as here.
+    # once more before it sees that: as here.
     await commit_as_before(settings, made, first)
     async with member(settings, made, second.handle):
         await eventually(partial(all_of, second, 1000, 1000 + count))
     assert second.values == values(1000, 1000 + count)
-    assert said(capsys, "the topic is another one")
+    assert logged(capsys, "the topic is another one")
 
 
-async def commit_as_before(settings: Settings, topic: str, seen: Seen) -> None:
+async def commit_as_before(settings: Settings, topic: str, seen: RecordedValues) -> None:
     from aiokafka import AIOKafkaConsumer
 
     from engine.kafka.positions import Position
@@ -148,39 +148,39 @@ async def commit_as_before(settings: Settings, topic: str, seen: Seen) -> None:
         await consumer.commit({here: Position(100, "0" * 32).to_commit()})
 
 
-async def test_a_topic_made_anew_while_it_runs_is_read_whole(
+async def test_a_topic_recreated_while_running_is_read_completely(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     await publish_numbers(settings, made, 0, 100)
-    seen = Seen()
+    seen = RecordedValues()
     async with member(settings, made, seen.handle):
         await eventually(partial(all_of, seen, 0, 100))
-        await make_anew(admin, made)
-        begun = time.monotonic()
+        await recreate(admin, made)
+        started = time.monotonic()
         await publish_numbers(settings, made, 1000, 300)
         await eventually(partial(all_of, seen, 1000, 1300), deadline=SEEN_WITHIN + SLACK)
-        print(f"the topic made anew was read after {time.monotonic() - begun:.1f} s")
+        print(f"the recreated topic was read after {time.monotonic() - started:.1f} s")
         capsys.readouterr()
         await publish_numbers(settings, made, 1300, 10)
         await eventually(partial(all_of, seen, 1300, 1310))
 
 
 async def delete_before(admin: AIOKafkaAdminClient, topic: str, offset: int) -> None:
-    """What retention does, at a moment of the test's choice."""
+    """Delete records, as retention does."""
     await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=offset)})
 
 
-async def test_what_retention_took_before_the_start_is_told(
+async def test_records_deleted_by_retention_before_the_start_are_reported(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     await publish_numbers(settings, made, 0, 100)
-    first, second = Seen(), Seen()
+    first, second = RecordedValues(), RecordedValues()
     async with member(settings, made, first.handle):
         await eventually(partial(all_of, first, 0, 100))
     await publish_numbers(settings, made, 100, 100)
@@ -190,22 +190,22 @@ async def test_what_retention_took_before_the_start_is_told(
         await eventually(partial(all_of, second, 130, 200))
     assert second.values == values(130, 200)
     assert skipped(metrics) == 30
-    assert said(capsys, "records are gone that were never read")
+    assert logged(capsys, "records are gone that were never read")
 
 
 @pytest.mark.parametrize("by", ["group", "others"])
-async def test_what_retention_takes_while_it_runs_is_told(
+async def test_records_deleted_by_retention_while_running_are_reported(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
     by: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The partition is full and paused; what it has not fetched goes. What it has stays."""
-    seen, go_on, metrics = Seen(), asyncio.Event(), Metrics()
+    """The partition is full and paused; records that are not fetched yet are deleted."""
+    seen, proceed, metrics = RecordedValues(), asyncio.Event(), Metrics()
 
     async def wait(partition: TopicPartition, records: list) -> None:
-        await go_on.wait()
+        await proceed.wait()
         await seen.handle(partition, records)
 
     more = {} if by == "group" else {"starts": _Beginning()}
@@ -215,13 +215,13 @@ async def test_what_retention_takes_while_it_runs_is_told(
         await eventually(lambda: one.pending >= 100)
         fetched = one.pending
         await delete_before(admin, made, 700)
-        go_on.set()
+        proceed.set()
         await eventually(partial(all_of, seen, 700, 1000))
         assert seen.values[:fetched] == values(0, fetched)
         assert len(seen.values) == len(set(seen.values))
         assert skipped(metrics) == 1000 - len(seen.values)
         assert skipped(metrics) > 0
-    assert said(capsys, "records are gone that were never read")
+    assert logged(capsys, "records are gone that were never read")
     if by == "group":
         assert await committed(settings, made, 1) == [1000]
 

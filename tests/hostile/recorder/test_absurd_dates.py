@@ -1,4 +1,4 @@
-"""Dates and time zones that cannot be right: counted for the device, and harmless to all else."""
+"""Absurd dates and time zones: counted for the device, without other effects."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def retention(rig: Rig) -> Retention:
 
 
 async def test_every_year_there_is(rig: Rig) -> None:
-    """One phone made a row of statistics, and a trace for ever, for each day of them."""
+    """One phone caused a row of statistics and a permanent trace for each such day."""
     records = [
         rig.detections(range(n, n + 1), detected_at=f"{year:04}-06-01T10:00:00+0000")[0]
         for n, year in enumerate(YEARS)
@@ -74,8 +74,8 @@ async def test_every_year_there_is(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("days", [-400, -40, 40, 400])
-async def test_a_repeat_counts_once_whatever_the_detection_says(rig: Rig, days: int) -> None:
-    """Retention runs between the two; it went by the detection's date, and forgot the first."""
+async def test_a_repeat_counts_once_for_any_detection(rig: Rig, days: int) -> None:
+    """Retention runs between the two; it used the detection's date, and deleted the first."""
     number, dated = str(uuid4()), _written(NOW + days * DAY)
     await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, number, detected_at=dated)])
     await retention(rig).run_once()
@@ -88,12 +88,12 @@ async def test_a_repeat_counts_once_whatever_the_detection_says(rig: Rig, days: 
 
 
 async def test_a_device_is_counted_once_on_its_day_however_late_the_recorder_is(rig: Rig) -> None:
-    """Its records waited in Kafka for all that TRACE_RETENTION allows."""
+    """Its records waited in Kafka for as long as TRACE_RETENTION."""
     now = datetime.now(UTC).replace(microsecond=0)
     for n, waited in enumerate((timedelta(days=29, hours=23), timedelta(days=29, hours=22))):
-        (heard,) = rig.detections(range(n, n + 1), detected_at=_written(now - waited))
-        object.__setattr__(heard, "timestamp", int((now - waited).timestamp()) * 1000)
-        await rig.recorder(DETECTIONS).handle([heard])
+        (received,) = rig.detections(range(n, n + 1), detected_at=_written(now - waited))
+        object.__setattr__(received, "timestamp", int((now - waited).timestamp()) * 1000)
+        await rig.recorder(DETECTIONS).handle([received])
         await retention(rig).run_once()
     async with rig.scene.database.read() as session:
         rows = (await session.execute(select(Statistic.day, Statistic.devices))).all()

@@ -27,7 +27,7 @@ def errors() -> Counter:
 
 @pytest.fixture
 async def publisher(kafka_bootstrap: str, errors: Counter) -> AsyncIterator[Publisher]:
-    """That of a host whose clock is 32 days ahead."""
+    """A publisher on a host whose clock is 32 days ahead."""
     made = Publisher.from_settings(
         load_settings(kafka_bootstrap_servers=kafka_bootstrap),
         ServerErrors("kafka", errors, may_recover=kafka_may_recover),
@@ -39,7 +39,7 @@ async def publisher(kafka_bootstrap: str, errors: Counter) -> AsyncIterator[Publ
 
 
 def letters(timestamps: Sequence[int]) -> list[DeadLetter]:
-    """Of records that came with these timestamps."""
+    """Dead letters of records with these timestamps."""
     made = []
     for offset, timestamp in enumerate(timestamps):
         bad = record(NOTIFICATIONS, offset, b"no json %d" % offset)
@@ -66,10 +66,10 @@ async def test_it_carries_the_time_of_its_record(
     assert {each.timestamp for each in found} == {now}
 
 
-async def test_or_none_if_the_record_has_one_that_no_topic_takes(
+async def test_a_timestamp_that_no_topic_accepts_is_left_out(
     topics: TopicSet, publisher: Publisher
 ) -> None:
-    """As came from brokers before Kafka 4, which took any."""
+    """Timestamps that brokers before Kafka 4 accepted."""
     await topics.create()
     dead_letters = DeadLetterPublisher(
         topic=topics.name("dead-letters"), publisher=publisher, metrics=Metrics()

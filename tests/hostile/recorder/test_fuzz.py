@@ -1,7 +1,7 @@
 """Every topic of the recorder, with records made to hurt: through the decoding into real SQL.
 
 Whatever a record says, the recorder goes on: it is counted or a dead letter, the good ones beside
-it are counted, and `verify` comes to the same figures by its own way.
+it are counted, and `verify` computes the same figures independently.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Scene(Rig):
         self.good = dict.fromkeys(TOPICS, 0)
 
     def whole(self, topic: str, udid: str) -> dict[str, Any]:
-        """A message that is right."""
+        """A valid message."""
         device = {"udid": udid, "token_push": "t", "id_connector": 7, "name": "iOS"}
         at = int(NOW.timestamp()) * 1000
         if topic == AUTHENTICATIONS:
@@ -83,7 +83,7 @@ class Scene(Rig):
         return {"id": str(uuid.uuid4()), **ids, "device": device, "detected_at": at}
 
     async def write(self, topic: str, raw: list[tuple[bytes, int | None]]) -> None:
-        """The records, each between good ones, by a recorder that is new."""
+        """Record them, each between valid records, by a new recorder."""
         written = self.written[topic]
         begin = len(written)
         for value, timestamp in raw:
@@ -137,7 +137,9 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_recorder_goes_on(runner: asyncio.Runner, database_url: str, topic: str) -> None:
+def test_the_recorder_continues_after_random_records(
+    runner: asyncio.Runner, database_url: str, topic: str
+) -> None:
     context = opened(database_url)
     scene = runner.run(context.__aenter__())
 
@@ -165,8 +167,8 @@ async def assert_counted(scene: Scene, topic: str) -> None:
     )
     async with open_snapshot(scene.scene.database) as snapshot:
         catalog = await snapshot.catalog()
-        kept = Interval(0.0, 253_402_300_799.0)
-        recount = Recount(catalog, kept=kept, read=READ, share=DeviceShare())
+        retained = Interval(0.0, 253_402_300_799.0)
+        recount = Recount(catalog, retained=retained, read=READ, share=DeviceShare())
         count = {
             DETECTIONS: recount.add_detection,
             NOTIFICATIONS: recount.add_notification,
@@ -176,14 +178,14 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         comparison = Comparison(recount)
         found = [
             difference
-            async for device in snapshot.devices(DeviceShare(), kept, False)
+            async for device in snapshot.devices(DeviceShare(), retained, False)
             for difference in comparison.differences(device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]
     assert found == []
     assert malformed > 0
-    aside = scene.letters.reasons
+    letter_reasons = scene.letters.reasons
     strangers = {b"unknown_company", b"unknown_application"}
-    assert len([each for each in aside if each not in strangers]) == (
+    assert len([each for each in letter_reasons if each not in strangers]) == (
         0 if topic == DETECTIONS else malformed
     )

@@ -23,7 +23,7 @@ async def rig(database_url: str) -> AsyncIterator[Rig]:
 
 
 class SlowTransaction:
-    """Writes few rows in time."""
+    """A ledger that writes only few rows in time."""
 
     def __init__(
         self, transaction: LedgerTransaction, error: Exception, batches: list[int]
@@ -43,7 +43,7 @@ class SlowTransaction:
 
 
 class SlowLedger:
-    """Gives such entries, until it is told to be quick."""
+    """Gives such entries, until it is set to be quick."""
 
     def __init__(self, ledger: Any, error: Exception) -> None:
         self._ledger = ledger
@@ -62,7 +62,7 @@ class SlowLedger:
 @pytest.mark.parametrize(
     "error", [TimeoutError(), asyncpg.exceptions.QueryCanceledError("statement timeout")]
 )
-async def test_a_batch_is_halved_until_it_goes_through(rig: Rig, error: Exception) -> None:
+async def test_a_batch_is_halved_until_it_is_written(rig: Rig, error: Exception) -> None:
     ledger: Any = SlowLedger(rig.scene.ledger, error)
     recorder = rig.recorder(DETECTIONS, ledger=ledger)
     await recorder.handle(rig.detections(range(40)))

@@ -18,7 +18,7 @@ from engine.recorder.sqlite import to_its_end
 from tests.acceptance.recorder.estate import build_estate
 from tests.acceptance.recorder.flood import Flood
 from tests.acceptance.recorder.publishing import publish
-from tests.acceptance.recorder.written import recorded
+from tests.acceptance.recorder.sql_figures import recorded
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
 from tests.servers.freezing import frozen
@@ -30,7 +30,7 @@ DRAIN = 1.0
 
 async def test_a_statement_that_fails_behind_a_cancelled_caller() -> None:
     complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
 
     async def fails() -> None:
         await asyncio.sleep(0.01)
@@ -47,10 +47,10 @@ async def test_a_statement_that_fails_behind_a_cancelled_caller() -> None:
     assert complaints == []
 
 
-async def _stop_while_held_up(
+async def _stop_while_blocked(
     rig: Rig, topics: TopicSet, bootstrap: str, database: Database, url: str, hold: Any
 ) -> None:
-    """Records come, SQL holds, and the recorder is told to stop."""
+    """Records arrive, SQL hangs, and the recorder is stopped."""
     await topics.create()
     flood = Flood(
         await build_estate(url), random.Random(8), devices=50, now_ms=time.time_ns() // 1_000_000
@@ -92,7 +92,7 @@ async def test_rows_are_locked_on_postgresql(
             yield
 
     try:
-        await _stop_while_held_up(rig, topics, kafka_bootstrap, database, postgres_url, hold)
+        await _stop_while_blocked(rig, topics, kafka_bootstrap, database, postgres_url, hold)
     finally:
         await database.close()
 
@@ -111,7 +111,7 @@ async def test_another_writes_on_sqlite(
             yield
 
     try:
-        await _stop_while_held_up(rig, topics, kafka_bootstrap, database, sqlite_url, hold)
+        await _stop_while_blocked(rig, topics, kafka_bootstrap, database, sqlite_url, hold)
     finally:
         await database.close()
 
@@ -134,6 +134,6 @@ async def test_postgresql_stands_still(
             yield
 
     try:
-        await _stop_while_held_up(rig, topics, kafka_bootstrap, database, url, hold)
+        await _stop_while_blocked(rig, topics, kafka_bootstrap, database, url, hold)
     finally:
         await database.close()

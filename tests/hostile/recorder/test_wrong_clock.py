@@ -1,4 +1,4 @@
-"""A recorder whose clock is 32 days ahead, or behind: it deletes nothing, and says so."""
+"""A recorder whose clock is 32 days ahead, or behind: it deletes nothing, and logs that."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ async def fill(scene: Scene) -> None:
         await transaction.add_receptions([ReceptionRow(uuid4(), 1, 1, now) for _ in range(ROWS)])
 
 
-async def has_said_so(recorder: Command) -> bool:
+async def has_logged(recorder: Command) -> bool:
     assert recorder.process.poll() is None, recorder.output
     return "nothing old is deleted" in recorder.output
 
@@ -45,7 +45,7 @@ async def test_it_deletes_nothing(
         recorders = [clock.recorder(rig, days * DAY) for days in (32, -32)]
         for recorder in recorders:
             await eventually(
-                partial(has_said_so, recorder), deadline=60, what="it says that its clock is wrong"
+                partial(has_logged, recorder), deadline=60, what="it says that its clock is wrong"
             )
         for model in (DetectionTrace, Reception):
             async with scene.database.read() as session:

@@ -47,7 +47,7 @@ time_t time(time_t *at) {
 
 
 class WrongClock:
-    """What to put before the C library, made once a test."""
+    """The library to preload before the C library, built once per test."""
 
     def __init__(self, directory: Path) -> None:
         with skipping("a C compiler", instead="PATH"):
@@ -92,5 +92,5 @@ class HalfWrongRig(Rig):
 
     @property
     def output(self) -> str:
-        """What all recorders printed, those that are no more included."""
+        """The output of all recorders, ended ones included."""
         return "".join(command.output for command in self._all)

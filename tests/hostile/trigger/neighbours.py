@@ -1,4 +1,4 @@
-"""Two companies on the same partitions: A does its worst, and B must not notice."""
+"""Two companies on the same partitions: the load of A must not delay B."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from tests.acceptance.rig import Command
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import BeaconPlan, World
-from tests.hostile.measuring import Memory, NeighbourLatencies, latencies
+from tests.hostile.neighbour_latency import Memory, NeighbourLatencies, latencies
 from tests.servers.waiting import eventually
 
 CALM = 120  # detections of B
@@ -23,7 +23,7 @@ QUIET = b"quiet "
 
 
 class Neighbours:
-    """Company A, which is given campaigns by the test, and company B with one."""
+    """Company A, whose campaigns the test creates, and company B with one campaign."""
 
     def __init__(self) -> None:
         self.world = World(datetime.now(UTC).replace(microsecond=0))
@@ -35,7 +35,7 @@ class Neighbours:
         self._numbers = itertools.count()
 
     def campaigns(self, count: int, **fields: Any) -> None:
-        """So many for A's beacon."""
+        """Create campaigns at A's beacon."""
         for number in range(count):
             self.world.campaign(self.loud_venue, f"A {number}", [self.loud], **fields)
 
@@ -46,16 +46,16 @@ class Neighbours:
         return [self._message(plan, b"far ", {}, proximity="unknown") for plan in plans]
 
     def of_loud(self, count: int, **device: Any) -> list[Message]:
-        """Detections of A's beacon by phones never heard of before."""
+        """Detections of A's beacon by unknown phones."""
         return [self._message(self.loud, b"loud ", device) for _ in range(count)]
 
     def of_quiet(self, count: int) -> list[Message]:
-        """The same of B's beacon."""
+        """Detections of B's beacon by unknown phones."""
         return [self._message(self.quiet, QUIET, {}) for _ in range(count)]
 
     @asynccontextmanager
     async def quiet_stream(self, topics: TopicSet) -> AsyncIterator[None]:
-        """A detection of B's beacon every TICK seconds, each by a phone of its own."""
+        """Publish a detection of B's beacon every TICK seconds, each by a new phone."""
         task = asyncio.create_task(self._tick(topics))
         try:
             yield
@@ -92,10 +92,10 @@ class Scene:
         self._bootstrap = bootstrap
         self._neighbours = neighbours
 
-    async def b_hears(
+    async def b_is_notified(
         self, loud: Sequence[Message], leads_to: int, topic: str
     ) -> NeighbourLatencies:
-        """B's seconds in calm, and while `loud` is worked off: so many messages on `topic`."""
+        """B's latencies without load, and while `loud` is processed (its output on `topic`)."""
         async with (
             self._topics.counting("notifications") as notified,
             self._topics.counting(topic) as count,

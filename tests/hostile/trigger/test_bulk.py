@@ -6,7 +6,7 @@ import pytest
 
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import TopicSet
-from tests.hostile.measuring import MIB, Memory, assert_not_delayed, create_with_broker_time
+from tests.hostile.neighbour_latency import MIB, Memory, assert_not_delayed, create_with_broker_time
 from tests.hostile.trigger.neighbours import Neighbours, Scene
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
@@ -31,13 +31,13 @@ async def measured(
     trigger = rig.trigger(**settings, IN_FLIGHT_BYTES=str(IN_FLIGHT_BYTES))
     await trigger.until_ready()
     scene = Scene(trigger, topics, bootstrap, neighbours)
-    heard = await assert_not_delayed(
-        lambda: scene.b_hears(neighbours.of_loud(loud), leads_to, "notifications"), ROUNDS
+    received = await assert_not_delayed(
+        lambda: scene.b_is_notified(neighbours.of_loud(loud), leads_to, "notifications"), ROUNDS
     )
     scene.memory.assert_growth_below(MOST_GROWTH)
-    told = f"{leads_to} messages of A: {heard}; {scene.memory}"
+    summary = f"{leads_to} messages of A: {received}; {scene.memory}"
     await trigger.stop()
-    return told
+    return summary
 
 
 @pytest.mark.timeout(600 if FULL else 240)
@@ -54,7 +54,7 @@ async def test_sixty_campaigns(
     neighbours.campaigns(30, delay=3600)
     neighbours.campaigns(30)
     loud = 5000 if FULL else 1000
-    told = await measured(
+    summary = await measured(
         rig,
         topics,
         kafka_bootstrap,
@@ -65,7 +65,7 @@ async def test_sixty_campaigns(
         DATABASE_URL=sqlite_url,
     )
     with capsys.disabled():
-        print(f"\n{told}")
+        print(f"\n{summary}")
 
 
 @pytest.mark.timeout(600 if FULL else 240)
@@ -81,7 +81,7 @@ async def test_a_campaign_of_900_kb(
     neighbours = Neighbours()
     neighbours.campaigns(1, delay=3600, format="html", template=None, html="x" * 900_000)
     loud = 800 if FULL else 150
-    told = await measured(
+    summary = await measured(
         rig,
         topics,
         kafka_bootstrap,
@@ -92,14 +92,14 @@ async def test_a_campaign_of_900_kb(
         DATABASE_URL=sqlite_url,
     )
     with capsys.disabled():
-        print(f"\n{told}")
+        print(f"\n{summary}")
 
 
 @pytest.mark.timeout(120)
 async def test_a_large_campaign_at_many_beacons(
     rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
 ) -> None:
-    """What a process remembers of the index held its content once a beacon."""
+    """The cache of the index had a copy of the content for each beacon."""
     beacons = 1000 if FULL else 150
     neighbours = Neighbours()
     far = neighbours.spread(beacons, format="html", template=None, html="x" * 900_000)

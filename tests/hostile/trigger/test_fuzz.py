@@ -42,7 +42,7 @@ RAW = (
 def detections(  # noqa: C901  one field after the other
     dice: random.Random, triples: list[Triple]
 ) -> Callable[[], Message]:
-    """Makes detections of which one thing or two are wrong, large or strange."""
+    """Generates detections with one or two invalid, large or strange values."""
 
     def device() -> dict[str, Any]:
         body: dict[str, Any] = {"udid": f"fuzz {dice.randrange(500)}"}

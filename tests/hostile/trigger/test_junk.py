@@ -9,13 +9,13 @@ import pytest
 from tests.acceptance.rig import Rig
 from tests.acceptance.topics import PARTITIONS, TopicSet
 from tests.acceptance.traffic import Message
-from tests.hostile.measuring import MIB, assert_not_delayed, create_with_broker_time
+from tests.hostile.neighbour_latency import MIB, assert_not_delayed, create_with_broker_time
 from tests.hostile.trigger.neighbours import Neighbours, Scene
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 ROUNDS = 4  # as test_bulk: other tests run on the same processors
 INVENTED = 60_000 if FULL else 12_000
-RUN = 1000  # DEAD_LETTER_RUN's default, and more than any phone needs to be heard
+RUN = 1000  # DEAD_LETTER_RUN's default, and more than any phone needs to be understood
 
 IN_FLIGHT_BYTES = 32 * MIB
 # In flight, and as much again for what Python, aiokafka and the sockets hold of it.
@@ -30,7 +30,7 @@ def junk(udid: str, minor: int = 2) -> Message:
 
 
 def invented(count: int) -> list[Message]:
-    """Such detections, each by a phone of its own."""
+    """Such detections, each by another phone."""
     return [junk(f"phone {time.time()} {number}") for number in range(count)]
 
 
@@ -58,10 +58,11 @@ async def test_one_phone_and_one_that_invents_phones(
     assert INVENTED > 2 * RUN * PARTITIONS - 1
     scene = Scene(trigger, topics, kafka_bootstrap, neighbours)
     one_phone = await assert_not_delayed(
-        lambda: scene.b_hears([junk("one phone")] * (2 * RUN), 2 * RUN, "dead-letters"), ROUNDS
+        lambda: scene.b_is_notified([junk("one phone")] * (2 * RUN), 2 * RUN, "dead-letters"),
+        ROUNDS,
     )
     inventor = await assert_not_delayed(
-        lambda: scene.b_hears(invented(INVENTED), INVENTED, "dead-letters"), ROUNDS
+        lambda: scene.b_is_notified(invented(INVENTED), INVENTED, "dead-letters"), ROUNDS
     )
     scene.memory.assert_growth_below(MOST_GROWTH)
     samples = await trigger.metrics()

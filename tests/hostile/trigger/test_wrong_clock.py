@@ -40,7 +40,7 @@ def ahead(message: Message) -> Message:
 
 
 async def create_wide_detections(bootstrap: str, topics: TopicSet) -> None:
-    """All topics; that of detections takes what is dated a day ahead."""
+    """Create all topics; the topic of detections accepts timestamps a day ahead."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     wide = {"message.timestamp.after.max.ms": str(DAY_MS)}
@@ -62,7 +62,7 @@ async def create_wide_detections(bootstrap: str, topics: TopicSet) -> None:
         *([("right", "at_least_once"), ("ahead", "exactly_once")] if FULL else []),
     ],
 )
-async def test_what_the_brokers_refuse_for_its_date_leaves_all_the_same(
+async def test_messages_whose_timestamp_is_refused_are_published_with_another(
     rig: Rig,
     topics: TopicSet,
     producer: AIOKafkaProducer,
@@ -74,7 +74,7 @@ async def test_what_the_brokers_refuse_for_its_date_leaves_all_the_same(
     delivery: str,
     records: str,
 ) -> None:
-    """With the time of the record behind it, or, where that is refused too, with none."""
+    """With the timestamp of the record, or without one if that is refused too."""
     neighbours = Neighbours()
     await neighbours.world.save(sqlite_url)
     await create_wide_detections(kafka_bootstrap, topics)
@@ -101,6 +101,6 @@ async def test_what_the_brokers_refuse_for_its_date_leaves_all_the_same(
         assert len({each.key for each in found if each.key.startswith(key)}) == PHONES
         assert len(found) == PHONES
         assert {each.timestamp for each in found} == expected
-    said = [line for line in trigger.output.splitlines() if "refuses this host's clock" in line]
-    assert 1 <= len(said) <= 4, said
+    logged = [line for line in trigger.output.splitlines() if "refuses this host's clock" in line]
+    assert 1 <= len(logged) <= 4, logged
     await trigger.stop()

@@ -7,7 +7,7 @@ from api.openapi import examples
 
 
 class Bodies:
-    """Good bodies; keywords change fields, None removes one."""
+    """Valid bodies; keywords change fields, None removes one."""
 
     def __init__(self) -> None:
         self._numbers = count(1)

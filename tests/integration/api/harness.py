@@ -54,7 +54,7 @@ class Harness:
     async def call(
         self, method: str, path: str, headers: Headers | None = None, json: Any = None
     ) -> httpx.Response:
-        """A request below /v2."""
+        """Send a request below /v2."""
         return await self.client.request(method, f"/v2{path}", headers=headers, json=json)
 
     async def account(self, company: Company | None = None, /, **permission: int) -> Headers:
@@ -124,5 +124,5 @@ async def look(revision: AccessRevision) -> None:
 
 
 def _never() -> float:
-    """A clock that stands: what the application saw of the access revision holds."""
+    """A fixed clock, with which the last read access revision stays valid."""
     return 0.0

@@ -25,12 +25,12 @@ _BODIES = {
 
 # Of the account itself: a session is enough.
 OWN = ("DELETE /auth", "PUT /profile/password")
-# They ask, and change nothing.
+# POST operations that change nothing.
 QUESTIONS = ("POST /lieu/{id}/campaign/{uid}/explain",)
 
 
 class Operation(NamedTuple):
-    """A method and the template of a path below /v2, with a body that is good."""
+    """A method and the template of a path below /v2, with a valid body."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ _found: list[Operation] = []
 
 
 def operations(app: FastAPI) -> list[Operation]:
-    """All but signing in; every application has the same."""
+    """All operations except signing in; every application has the same."""
     if not _found:
         _found.extend(_operations(app))
     return _found.copy()
@@ -57,8 +57,8 @@ def operations(app: FastAPI) -> list[Operation]:
 def _operations(app: FastAPI) -> list[Operation]:
     found = []
     for path, methods in document(app, "0")["paths"].items():
-        for method, told in methods.items():
-            content = told.get("requestBody", {}).get("content", {})
+        for method, definition in methods.items():
+            content = definition.get("requestBody", {}).get("content", {})
             name = content.get("application/json", {}).get("schema", {}).get("$ref", "/")
             body = _BODIES.get(name.rpartition("/")[2])
             found.append(Operation(method.upper(), path.removeprefix("/v2"), body))

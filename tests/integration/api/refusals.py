@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def told(answer: Any, status: int) -> dict[str, Any]:
+def error_body(answer: Any, status: int) -> dict[str, Any]:
     """The body of an error, whose shape is checked."""
     assert answer.status_code == status, answer.text
     body = dict(answer.json())

@@ -1,4 +1,4 @@
-"""Applications, as a file brings them and the interface tells them."""
+"""Applications, as a file loads them and the interface returns them."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.integration.api.harness import Harness
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("2027-01-01T00:00:00+0530", "2027-01-01T00:00:00+0530"),
         ("2027-01-01T00:00:00-03:00", "2027-01-01T00:00:00-0300"),
@@ -20,7 +20,7 @@ from tests.integration.api.harness import Harness
     ],
 )
 async def test_the_end_keeps_the_offset_in_which_it_was_written(
-    api: Harness, written: str | None, told: str | None
+    api: Harness, written: str | None, expected: str | None
 ):
     application = {"name": "app", "type": "ios", "api_key": "key", "expire_on": written}
     document = {"companies": [{"name": "Library", "applications": [application]}]}
@@ -28,5 +28,5 @@ async def test_the_end_keeps_the_offset_in_which_it_was_written(
     async with api.database.read() as session:
         company = await session.scalar(select(Company))
     (found,) = (await api.call("GET", "/profile/application", await api.account(company))).json()
-    assert found["expire_on"] == told
+    assert found["expire_on"] == expected
     assert "expire_offset" not in found

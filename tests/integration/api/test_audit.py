@@ -45,7 +45,7 @@ async def test_every_kind_of_change(api: Harness, owner: Headers, bodies: Bodies
     ]
     assert {entry["email"] for entry in found} == {owner["x-service-key"]}
     assert [entry["ref"] for entry in found[:3]] == [venue, venue, beacon]
-    made, edited, _, tagged, _, long, gone = found
+    made, edited, _, tagged, _, long, deletion = found
     assert made["before"] == {}
     assert made["after"]["width"] == examples.VENUE["width"]
     assert edited["before"]["name"].startswith("before")
@@ -54,10 +54,10 @@ async def test_every_kind_of_change(api: Harness, owner: Headers, bodies: Bodies
     assert edited["before"].keys() == edited["after"].keys() == {"name", "width"}
     assert (tagged["before"]["tags"], len(tagged["after"]["tags"])) == ([], 1)
     assert len(long["after"]["html"]) == 200
-    assert (gone["after"], gone["before"]["minor"]) == ({}, 9)
+    assert (deletion["after"], deletion["before"]["minor"]) == ({}, 9)
 
 
-async def test_what_fails_or_changes_nothing_leaves_nothing(
+async def test_failed_and_empty_changes_leave_no_entry(
     api: Harness, owner: Headers, bodies: Bodies
 ):
     body = bodies.venue()
@@ -74,7 +74,7 @@ async def test_what_fails_or_changes_nothing_leaves_nothing(
     assert [line for line in logs if line["event"] == "catalog changed"] == []
 
 
-async def test_no_secret_is_told(api: Harness, owner: Headers, bodies: Bodies):
+async def test_no_secret_is_reported(api: Harness, owner: Headers, bodies: Bodies):
     parameters = '[{"key": "token", "value": "geheim-1"}]'
     for secret in ("geheim-2", "geheim-3"):
         body = bodies.connector(parameters=parameters, secret=secret, name="c")
@@ -95,7 +95,9 @@ async def test_no_secret_is_told(api: Harness, owner: Headers, bodies: Bodies):
     assert "name" not in edited["after"]
 
 
-async def test_only_ones_own_and_what_one_may_read(api: Harness, owner: Headers, bodies: Bodies):
+async def test_only_entries_of_the_company_that_the_account_may_read(
+    api: Harness, owner: Headers, bodies: Bodies
+):
     other = await api.account()
     for headers in (owner, other):
         await api.call("POST", "/region", headers, bodies.venue())

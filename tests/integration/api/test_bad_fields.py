@@ -6,12 +6,12 @@ import pytest
 
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers
-from tests.integration.api.refusals import told
+from tests.integration.api.refusals import error_body
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """What is refused is refused before SQL is asked."""
+    """A request is refused before SQL is queried."""
     return sqlite_url
 
 
@@ -111,9 +111,9 @@ BAD_CONNECTOR = {
 async def test_every_bad_field_is_named(
     api: Harness, owner: Headers, venue: int, method: str, path: str, body: dict[str, Any]
 ):
-    body_told = told(await api.call(method, path.format(venue=venue), owner, body), 400)
-    assert set(body_told["fields"]) == set(body)
-    assert all("accepted: " in message for message in body_told["fields"].values())
+    body_error = error_body(await api.call(method, path.format(venue=venue), owner, body), 400)
+    assert set(body_error["fields"]) == set(body)
+    assert all("accepted: " in message for message in body_error["fields"].values())
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ async def test_every_bad_field_is_named(
         ("PUT", "/crm/1", "test"),
     ],
 )
-async def test_what_is_required(
+async def test_required_fields_are_named(
     api: Harness, owner: Headers, venue: int, method: str, path: str, required: str
 ):
-    body = told(await api.call(method, path.format(venue=venue), owner, {}), 400)
+    body = error_body(await api.call(method, path.format(venue=venue), owner, {}), 400)
     assert body["fields"] == dict.fromkeys(required.split(), "required, and not given")
 
 
@@ -163,7 +163,7 @@ async def test_campaigns_that_contradict_themselves(
     api: Harness, owner: Headers, bodies: Bodies, venue: int, changes: Any, field: str
 ):
     path = f"/lieu/{venue}/campaign"
-    body = told(await api.call("POST", path, owner, bodies.campaign(**changes)), 400)
+    body = error_body(await api.call("POST", path, owner, bodies.campaign(**changes)), 400)
     assert list(body["fields"]) == [field]
 
 
@@ -173,12 +173,12 @@ async def test_an_edit_is_checked_with_what_is_stored(
     path = f"/lieu/{venue}/campaign"
     number = (await api.call("POST", path, owner, bodies.campaign())).json()["id"]
     edit = bodies.campaign(format="html", url=None)
-    body = told(await api.call("PUT", f"{path}/{number}", owner, edit), 400)
+    body = error_body(await api.call("PUT", f"{path}/{number}", owner, edit), 400)
     assert list(body["fields"]) == ["html"]
 
 
 async def test_secrets_are_not_quoted(api: Harness, owner: Headers, bodies: Bodies):
     body = bodies.connector(parameters="geheim", secret="ge\x00heim")
     answer = await api.call("PUT", "/connector", owner, body)
-    assert set(told(answer, 400)["fields"]) == {"parameters", "secret"}
+    assert set(error_body(answer, 400)["fields"]) == {"parameters", "secret"}
     assert "heim" not in answer.text

@@ -86,7 +86,7 @@ async def theirs(api: Harness, bodies: Bodies) -> Holder:
 
 
 async def everything(api: Harness) -> dict[str, list]:
-    """Every row of every table, but for what only knows who is signed in."""
+    """Every row of every table, except sessions."""
     left_out = {Session.__tablename__, AccessState.__tablename__}
     async with api.database.read() as session:
         return {
@@ -110,7 +110,7 @@ async def test_no_operation_reaches_another_companys_record(
     assert await everything(api) == before
 
 
-async def test_no_operation_reaches_another_record_through_an_own_venue(
+async def test_no_operation_reaches_another_companys_record_through_a_venue(
     api: Harness, ours: Holder, theirs: Holder
 ):
     before = await everything(api)
@@ -163,8 +163,8 @@ async def test_lists_and_profiles_hold_only_ones_own(api: Harness, ours: Holder,
         assert len(own) == 1
 
 
-async def test_a_trace_tells_nothing_of_another_company(api: Harness, ours: Holder, theirs: Holder):
-    """A beacon that was ours, was deleted, and whose number has come to another company."""
+async def test_a_trace_shows_nothing_of_another_company(api: Harness, ours: Holder, theirs: Holder):
+    """A deleted beacon whose id belongs to another company now."""
     async with api.database.write.begin() as session:
         session.add(
             DetectionTrace(

@@ -52,7 +52,7 @@ def past(number: int, **fields: object) -> PastCall:
 async def write(
     api: Harness, settings: Settings, company_id: int, calls: Sequence[PastCall]
 ) -> None:
-    """As the role does: what is in hand is written when it stops."""
+    """As the role does: collected calls are written when it stops."""
     calls_made = CallHistoryWriter(
         redis=api.stores.redis, prefix=settings.redis_prefix, deadline=5.0, metrics=Metrics()
     )
@@ -63,28 +63,28 @@ async def write(
     await cancel([running])
 
 
-async def told(api: Harness, owner: Headers) -> dict:
+async def history(api: Harness, owner: Headers) -> dict:
     answer = await api.call("GET", "/connector/calls", owner)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
 async def report(api: Harness, settings: Settings, company_id: int, outcomes: str) -> None:
-    """Of calls: 1 for a failure."""
+    """Report the outcomes of calls: 1 for a failure."""
     breakers = RedisBreakers(
         redis=api.stores.redis, prefix=settings.redis_prefix, policy=POLICY, deadline=5.0
     )
     failed = tuple(each == "1" for each in outcomes)
-    said = BreakerReport(company_id=company_id, outcomes=failed)
-    await breakers.exchange([said], prober="one", now=time.time())
+    breaker_report = BreakerReport(company_id=company_id, outcomes=failed)
+    await breakers.exchange([breaker_report], prober="one", now=time.time())
 
 
 async def test_nothing_yet(api: Harness, owner: Headers):
     closed = {"state": "closed", "calls": 0, "failures": 0, "seconds": 0.0}
-    assert await told(api, owner) == {"breaker": closed, "calls": []}
+    assert await history(api, owner) == {"breaker": closed, "calls": []}
 
 
-async def test_calls_of_ones_own_company_the_newest_first(
+async def test_the_calls_of_the_company_newest_first(
     api: Harness, owner: Headers, settings: Settings
 ):
     other = await api.account()
@@ -93,7 +93,7 @@ async def test_calls_of_ones_own_company_the_newest_first(
     )
     await write(api, settings, await company_of(api, owner), [past(1), failed])
     await write(api, settings, await company_of(api, other), [past(3)])
-    newest, oldest = (await told(api, owner))["calls"]
+    newest, oldest = (await history(api, owner))["calls"]
     assert newest == {
         "id": "call 2",
         "create_on": "2026-11-20T10:03:22+0000",
@@ -105,7 +105,7 @@ async def test_calls_of_ones_own_company_the_newest_first(
         "tries": 3,
     }
     assert (oldest["id"], oldest["status"]) == ("call 1", 200)
-    assert [call["id"] for call in (await told(api, other))["calls"]] == ["call 3"]
+    assert [call["id"] for call in (await history(api, other))["calls"]] == ["call 3"]
 
 
 async def test_the_list_is_short_and_ends(api: Harness, owner: Headers, settings: Settings):
@@ -114,7 +114,7 @@ async def test_the_list_is_short_and_ends(api: Harness, owner: Headers, settings
         await write(api, settings, company_id, [past(start + n) for n in range(30)])
     key = f"{settings.redis_prefix}calls:{company_id}"
     await api.stores.redis.lset(key, 0, "of another version")
-    ids = [call["id"] for call in (await told(api, owner))["calls"]]
+    ids = [call["id"] for call in (await history(api, owner))["calls"]]
     assert ids == [f"call {number}" for number in range(88, 89 - KEPT, -1)]
     assert 0 < await api.stores.redis.ttl(key) <= 24 * 3600
 
@@ -122,19 +122,19 @@ async def test_the_list_is_short_and_ends(api: Harness, owner: Headers, settings
 async def test_the_breaker(api: Harness, owner: Headers, settings: Settings):
     company_id = await company_of(api, owner)
     await report(api, settings, company_id, "0110")
-    closed = (await told(api, owner))["breaker"]
+    closed = (await history(api, owner))["breaker"]
     assert closed == {"state": "closed", "calls": 4, "failures": 2, "seconds": 0.0}
     await report(api, settings, company_id, "1" * 8)
-    opened = (await told(api, owner))["breaker"]
+    opened = (await history(api, owner))["breaker"]
     assert 0 < opened.pop("seconds") <= POLICY.pause
     assert opened == {"state": "open", "calls": 0, "failures": 0}
     key = f"{settings.redis_prefix}breaker:{{{company_id % 16}}}:{company_id}"
     await api.stores.redis.hset(key, "u", int(1000 * time.time()) - 1)
-    assert (await told(api, owner))["breaker"]["state"] == "half_open"
+    assert (await history(api, owner))["breaker"]["state"] == "half_open"
 
 
-async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
-    """What cannot be written is dropped and counted; the next is written again."""
+async def test_the_role_continues_without_redis(own_redis: RedisServer):
+    """Calls that cannot be written are dropped and counted; later calls are written."""
     redis = connect_redis(own_redis.url, timeout=0.5)
     metrics = Metrics()
     calls_made = CallHistoryWriter(redis=redis, prefix="t:", deadline=0.5, metrics=metrics)
@@ -161,7 +161,7 @@ async def test_the_role_goes_on_without_redis(own_redis: RedisServer):
     await redis.aclose()
 
 
-async def test_without_redis_it_is_said(
+async def test_without_redis_the_answer_is_503(
     own_redis: RedisServer, settings: Settings, passwords: Passwords
 ):
     changed = settings.model_copy(update={"redis_url": SecretStr(own_redis.url)})

@@ -41,28 +41,28 @@ async def store(api: Harness, owner: Headers, bodies: Bodies, url: str, **fields
 
 
 async def tried(api: Harness, owner: Headers) -> dict[str, Any]:
-    """What the test tells, which never holds a secret."""
-    told = await api.call("POST", "/connector/test", owner)
-    assert told.status_code == 200, told.text
-    text = json.dumps(told.json(), ensure_ascii=False)
+    """The answer of the trial, which never contains a secret."""
+    trial = await api.call("POST", "/connector/test", owner)
+    assert trial.status_code == 200, trial.text
+    text = json.dumps(trial.json(), ensure_ascii=False)
     assert TOKEN not in text
     assert "secret" not in text.replace("webhook-signature", "")
-    return dict(told.json())
+    return dict(trial.json())
 
 
-async def test_what_is_sent_and_what_comes_back(api: Harness, owner: Headers, bodies: Bodies):
+async def test_the_request_and_the_reply_are_shown(api: Harness, owner: Headers, bodies: Bodies):
     async with serving(content()) as service:
         await store(api, owner, bodies, service.url("/offers"))
-        told = await tried(api, owner)
-        (heard,) = service.heard
-    assert heard.headers["x-token"] == TOKEN
-    assert (told["outcome"], told["detail"]) == ("published", "")
-    assert 0 < told["seconds"] < 60
-    sent = {pair["key"]: pair["value"] for pair in told["request"]["headers"]}
-    assert told["request"]["url"] == service.url("/offers")
+        trial = await tried(api, owner)
+        (received,) = service.received
+    assert received.headers["x-token"] == TOKEN
+    assert (trial["outcome"], trial["detail"]) == ("published", "")
+    assert 0 < trial["seconds"] < 60
+    sent = {pair["key"]: pair["value"] for pair in trial["request"]["headers"]}
+    assert trial["request"]["url"] == service.url("/offers")
     assert (sent["x-token"], sent["webhook-signature"]) == ("*****", "*****")
-    assert json.loads(told["request"]["body"]) == heard.json
-    assert heard.json["device"] == {
+    assert json.loads(trial["request"]["body"]) == received.json
+    assert received.json["device"] == {
         "udid": "sample-device",
         "id_connector": None,
         "name": "android",
@@ -70,9 +70,9 @@ async def test_what_is_sent_and_what_comes_back(api: Harness, owner: Headers, bo
         "model": "sample",
         "test": True,
     }
-    assert told["reply"]["status"] == 200
-    assert json.loads(told["reply"]["body"]) == CONTENT
-    assert told["notification"] == {
+    assert trial["reply"]["status"] == 200
+    assert json.loads(trial["reply"]["body"]) == CONTENT
+    assert trial["notification"] == {
         "title": "T",
         "push": "P",
         "format": "template",
@@ -98,35 +98,35 @@ async def test_each_outcome(
 ):
     async with serving(answer) as service:
         await store(api, owner, bodies, service.url())
-        told = await tried(api, owner)
-        assert len(service.heard) == 1, "nothing is tried again"
-    assert (told["outcome"], (told["reply"] or {}).get("status")) == (outcome, status)
-    assert (told["notification"] is None) == (outcome != "published")
+        trial = await tried(api, owner)
+        assert len(service.received) == 1, "nothing is tried again"
+    assert (trial["outcome"], (trial["reply"] or {}).get("status")) == (outcome, status)
+    assert (trial["notification"] is None) == (outcome != "published")
 
 
 async def test_a_service_that_repeats_the_url(api: Harness, owner: Headers, bodies: Bodies):
-    async def repeat(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await replying(404, heard.target.encode(), location=heard.target)(heard, writer)
+    async def repeat(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        await replying(404, received.target.encode(), location=received.target)(received, writer)
 
     async with serving(repeat) as service:
         await store(api, owner, bodies, service.url(), method="GET", auth="get")
-        told = await tried(api, owner)
-        (heard,) = service.heard
-    assert ("x-token", TOKEN) in heard.query
-    assert "secret" not in json.dumps(told)
-    assert "x-token=*****" in told["reply"]["body"]
+        trial = await tried(api, owner)
+        (received,) = service.received
+    assert ("x-token", TOKEN) in received.query
+    assert "secret" not in json.dumps(trial)
+    assert "x-token=*****" in trial["reply"]["body"]
 
 
-async def test_what_is_shown_is_bounded(api: Harness, owner: Headers, bodies: Bodies):
+async def test_the_shown_reply_is_bounded(api: Harness, owner: Headers, bodies: Bodies):
     many: dict[str, Any] = {f"x_{number}": "y" * 300 for number in range(150)}
     long = CONTENT | {"template": "é" * 8_000, "title": "t" * 9_000}
     async with serving(replying(200, long, **many)) as service:
         await store(api, owner, bodies, service.url())
-        told = await tried(api, owner)
-    assert told["outcome"] == "published"
-    assert len(told["reply"]["headers"]) == 100
-    assert len(told["reply"]["body"]) < 4_100
-    assert max(len(text) for text in told["notification"].values()) < 4_100
+        trial = await tried(api, owner)
+    assert trial["outcome"] == "published"
+    assert len(trial["reply"]["headers"]) == 100
+    assert len(trial["reply"]["body"]) < 4_100
+    assert max(len(text) for text in trial["notification"].values()) < 4_100
 
 
 async def test_nothing_is_kept_and_no_one_else_is_called(api: Harness, bodies: Bodies):
@@ -137,14 +137,14 @@ async def test_nothing_is_kept_and_no_one_else_is_called(api: Harness, bodies: B
         await store(api, theirs.headers, bodies, other.url())
         before = await everything(api)
         assert (await tried(api, ours.headers))["outcome"] == "published"
-        assert [len(service.heard), len(other.heard)] == [1, 0]
+        assert [len(service.received), len(other.received)] == [1, 0]
     assert await everything(api) == before
     past = (await api.call("GET", "/connector/calls", ours.headers)).json()
     assert past["calls"] == []
     assert past["breaker"]["calls"] == 0
 
 
-async def test_it_is_about_the_companys_own_campaign(api: Harness, bodies: Bodies):
+async def test_only_a_campaign_of_the_company_can_be_tested(api: Harness, bodies: Bodies):
     ours = await Holder(api, await api.account()).fill(bodies)
     theirs = await Holder(api, await api.account()).fill(bodies)
     for holder in (theirs, ours):
@@ -155,9 +155,9 @@ async def test_it_is_about_the_companys_own_campaign(api: Harness, bodies: Bodie
     async with serving(content()) as service:
         await store(api, ours.headers, bodies, service.url())
         await tried(api, ours.headers)
-        (heard,) = service.heard
-    assert heard.json["campaign"]["id"] == ours.ids["campaign"]
-    assert heard.json["beacon"]["id"] == ours.ids["beacon"]
+        (received,) = service.received
+    assert received.json["campaign"]["id"] == ours.ids["campaign"]
+    assert received.json["beacon"]["id"] == ours.ids["beacon"]
 
 
 async def test_without_a_connector(api: Harness, owner: Headers, bodies: Bodies):
@@ -169,7 +169,7 @@ async def test_without_a_connector(api: Harness, owner: Headers, bodies: Bodies)
 
 
 async def test_a_company_whose_name_is_anothers_id(api: Harness, bodies: Bodies):
-    """The company is known by its id, whatever names say."""
+    """The company is found by its id, not by a name."""
     ours = await api.account()
     number = (await api.call("GET", "/profile", ours)).json()["company"]["id"]
     async with serving(content()) as service, serving(content()) as other:
@@ -178,7 +178,7 @@ async def test_a_company_whose_name_is_anothers_id(api: Harness, bodies: Bodies)
         await rename(api, theirs, str(number))
         await store(api, theirs, bodies, other.url())
         await tried(api, ours)
-        assert [len(service.heard), len(other.heard)] == [1, 0]
+        assert [len(service.received), len(other.received)] == [1, 0]
 
 
 async def rename(api: Harness, owner: Headers, name: str) -> None:
@@ -191,14 +191,14 @@ async def rename(api: Harness, owner: Headers, name: str) -> None:
 
 
 class Gated:
-    """Services that answer when they may."""
+    """A service that answers when the test permits it."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
 
-    async def __call__(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    async def __call__(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await self.open.wait()
-        await content()(heard, writer)
+        await content()(received, writer)
 
 
 @pytest.fixture
@@ -217,13 +217,13 @@ async def test_one_at_a_time_and_a_few_in_all(
         await store(api, holder, bodies, service.url())
     *first, last = holders
     under_way = [asyncio.create_task(api.call("POST", "/connector/test", one)) for one in first]
-    await eventually(lambda: len(service.heard) == len(first), what="eight calls under way")
+    await eventually(lambda: len(service.received) == len(first), what="eight calls under way")
     again = await api.call("POST", "/connector/test", first[0])
     assert (again.status_code, again.headers["retry-after"]) == (429, "1")
     assert again.json()["message"] == "the company's connector is being tested already"
     crowded = await api.call("POST", "/connector/test", last)
     assert (crowded.status_code, crowded.headers["retry-after"]) == (503, "1")
-    assert len(service.heard) == len(first)
+    assert len(service.received) == len(first)
     gate.open.set()
     answered = await asyncio.gather(*under_way)
     assert {one.status_code for one in answered} == {200}

@@ -12,8 +12,8 @@ from engine.process.settings import Settings
 from engine.redis.decision_store import DeviceDecision
 from engine.redis.devices import DeviceKey
 from engine.wiring.explain import build_decision_store
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers, harness
 from tests.servers.redis import RedisServer
@@ -60,9 +60,9 @@ async def test_with_names_also_of_what_is_deleted(
         [
             DeviceDecision(
                 device,
-                KeptDecision(AT, AT + 1, beacon["id"], Zone.NEAR, "throttled", outcomes),
+                StoredDecision(AT, AT + 1, beacon["id"], Zone.NEAR, "throttled", outcomes),
             ),
-            DeviceDecision(device, KeptDecision(AT + 9, AT + 9, 999, Zone.FAR, "too_far", {})),
+            DeviceDecision(device, StoredDecision(AT + 9, AT + 9, 999, Zone.FAR, "too_far", {})),
         ]
     )
     number = await number_of(api, owner)
@@ -94,13 +94,15 @@ async def test_with_names_also_of_what_is_deleted(
     ]
 
 
-async def test_of_ones_own_devices_alone(api: Harness, settings: Settings, owner: Headers):
+async def test_only_decisions_about_devices_of_the_company(
+    api: Harness, settings: Settings, owner: Headers
+):
     await device_of(api, owner)
     number = await number_of(api, owner)
     assert (await api.call("GET", f"/crm/{number}/decisions", owner)).json() == []
     other = await api.account()
     theirs = await device_of(api, other)
-    kept = KeptDecision(AT, AT, 1, Zone.FAR, "too_far", {})
+    kept = StoredDecision(AT, AT, 1, Zone.FAR, "too_far", {})
     await build_decision_store(settings, api.stores.redis).keep([DeviceDecision(theirs, kept)])
     assert (await api.call("GET", f"/crm/{number}/decisions", owner)).json() == []
     for unknown in (number, 999):
@@ -108,7 +110,7 @@ async def test_of_ones_own_devices_alone(api: Harness, settings: Settings, owner
         assert (answer.status_code, answer.json()["message"]) == (404, "no such device")
 
 
-async def test_a_redis_that_is_away_is_told(
+async def test_a_redis_that_is_down_is_reported(
     settings: Settings, passwords: Passwords, own_redis: RedisServer
 ):
     changed = {"redis_url": SecretStr(own_redis.url), "redis_timeout": 1.0}

@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from catalog.models import Account, AuthenticationTrace, DetectionTrace, Device
 from tests.integration.api.bodies import Bodies
-from tests.integration.api.counting import counted
 from tests.integration.api.harness import Harness, Headers
+from tests.integration.api.statement_count import counted
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

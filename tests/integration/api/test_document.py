@@ -1,4 +1,4 @@
-"""The document's examples are what it says they are, and its operations have plain names."""
+"""The examples match the document's schemas, and its operations have plain names."""
 
 import re
 from importlib.resources import files
@@ -55,7 +55,7 @@ def test_a_session_begins_and_ends_in_one_place(openapi: dict[str, Any]) -> None
 
 
 def test_each_error_is_shown_as_it_comes(openapi: dict[str, Any]) -> None:
-    errors = [(status, told) for status, told in _contents(openapi) if status >= 400]
+    errors = [(status, definition) for status, definition in _contents(openapi) if status >= 400]
     assert errors
     for status, content in errors:
         assert content["example"]["code"] == status

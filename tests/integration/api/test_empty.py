@@ -34,7 +34,7 @@ async def owner(api: Harness) -> Headers:
 
 @pytest.fixture
 async def paths(api: Harness, owner: Headers, bodies: Bodies) -> list[str]:
-    """Those of records that hold nothing but what they must."""
+    """The answers of records with only required fields."""
     nothing = dict.fromkeys(OPTIONAL)
     venue = (await api.call("POST", "/region", owner, bodies.venue(**nothing))).json()["id"]
     beacon = bodies.beacon(**nothing)
@@ -73,15 +73,15 @@ async def paths(api: Harness, owner: Headers, bodies: Bodies) -> list[str]:
     ]
 
 
-def nulls(told: Any, name: str = "") -> Iterator[str]:
-    """The names of what is null in an answer."""
-    if told is None:
+def nulls(node: Any, name: str = "") -> Iterator[str]:
+    """The names of null fields in an answer."""
+    if node is None:
         yield name
-    elif isinstance(told, dict):
-        for key, value in told.items():
+    elif isinstance(node, dict):
+        for key, value in node.items():
             yield from nulls(value, key)
-    elif isinstance(told, list):
-        for value in told:
+    elif isinstance(node, list):
+        for value in node:
             yield from nulls(value, name)
 
 
@@ -95,8 +95,8 @@ async def test_no_text_is_null(api: Harness, owner: Headers, paths: list[str]):
     assert seen == MAY_BE_NULL
 
 
-async def test_what_was_read_can_be_sent_back(api: Harness, owner: Headers, paths: list[str]):
-    """And changes nothing of what is kept."""
+async def test_an_answer_can_be_sent_back_unchanged(api: Harness, owner: Headers, paths: list[str]):
+    """Sending an answer back changes nothing."""
 
     async def kept() -> list[Any]:
         async with api.database.read() as session:
@@ -120,7 +120,7 @@ async def test_the_document_says_so(api: Harness):
         f"{name}.{field}"
         for name, schema in schemas.items()
         if name not in inputs
-        for field, told in schema.get("properties", {}).items()
-        if told.get("nullable") and told["type"] == "string" and "example" not in told
+        for field, node in schema.get("properties", {}).items()
+        if node.get("nullable") and node["type"] == "string" and "example" not in node
     ]
     assert found == []

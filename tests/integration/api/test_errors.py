@@ -3,14 +3,14 @@
 import pytest
 
 from tests.integration.api.harness import Harness, Headers
-from tests.integration.api.refusals import told
+from tests.integration.api.refusals import error_body
 
 UNCHECKED: dict[str, str] = {"content-type": "application/json"}
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
-    """What is refused is refused before SQL is asked."""
+    """A request is refused before SQL is queried."""
     return sqlite_url
 
 
@@ -39,7 +39,7 @@ async def owner(api: Harness) -> Headers:
 )
 async def test_bodies(api: Harness, owner: Headers, content: bytes, headers: Headers, status: int):
     answer = await api.client.post("/v2/region", content=content, headers=owner | headers)
-    told(answer, status)
+    error_body(answer, status)
 
 
 async def test_a_body_without_length_is_read_no_further_than_the_limit(
@@ -54,7 +54,7 @@ async def test_a_body_without_length_is_read_no_further_than_the_limit(
             yield b" " * 65_536
 
     answer = await api.client.post("/v2/region", content=endless(), headers=owner | UNCHECKED)
-    told(answer, 413)
+    error_body(answer, 413)
     assert sent < 2 * 1024 * 1024
 
 
@@ -85,7 +85,7 @@ async def test_paths(
     api: Harness, owner: Headers, method: str, path: str, status: int, allowed: str | None
 ):
     answer = await api.call(method, path, owner)
-    told(answer, status)
+    error_body(answer, status)
     assert answer.headers.get("allow") == allowed
 
 
@@ -116,7 +116,7 @@ async def test_numbers_are_named_as_they_are_written(
     api: Harness, owner: Headers, path: str, name: str, lowest: int, highest: int
 ):
     """By their names in the request, with the limits that hold there."""
-    body = told(await api.call("GET", path, owner), 400)
+    body = error_body(await api.call("GET", path, owner), 400)
     accepted = f"accepted: a whole number from {lowest} to {highest}"
     assert (body["message"], body["fields"]) == (f"not accepted: {name}", {name: accepted})
 
@@ -135,4 +135,4 @@ async def test_a_broken_body_has_its_place(
     api: Harness, owner: Headers, path: str, content: bytes, place: str
 ):
     answer = await api.client.post(f"/v2{path}", content=content, headers=owner | UNCHECKED)
-    assert told(answer, 400)["fields"]["body"].startswith(place)
+    assert error_body(answer, 400)["fields"]["body"].startswith(place)

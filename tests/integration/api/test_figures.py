@@ -104,7 +104,7 @@ async def test_by_reason_and_campaign(api: Harness, owner: Headers, bodies: Bodi
 async def test_another_companys_campaign_has_no_name_here(
     api: Harness, owner: Headers, bodies: Bodies
 ):
-    """Should its number ever stand among the sums."""
+    """Also if the sums contain its id."""
     _, (theirs,) = await campaigns_of(api, await api.account(), bodies, 1)
     await add(api, await company_of(api, owner), {TODAY: closed(theirs)})
     (ended, _) = sorted(
@@ -114,7 +114,7 @@ async def test_another_companys_campaign_has_no_name_here(
 
 
 @pytest.mark.parametrize("path", ["/statistics/hours", "/statistics/reasons"])
-async def test_what_is_not_accepted_is_said(api: Harness, owner: Headers, path: str):
+async def test_bad_parameters_are_named(api: Harness, owner: Headers, path: str):
     month = TODAY - timedelta(days=31)
     for query in ("from=x", f"from={TODAY}&to={YESTERDAY}", f"from={month}&to={TODAY}"):
         refused = await api.call("GET", f"{path}?{query}", owner)

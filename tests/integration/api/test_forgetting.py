@@ -7,10 +7,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from api.records.held import shown_held
+from api.records.held_data import shown_held
 from api.sessions.sign_in import Passwords
-from catalog import forgetting
-from catalog.forgetting import DeviceData, DeviceRows, TopicRetention
+from catalog import erasure
+from catalog.erasure import DeviceData, DeviceRows, TopicRetention
 from catalog.models import Account, AuditEntry, AuthenticationTrace, DetectionTrace, Device
 from engine.process.settings import Settings
 from engine.redis.devices import DeviceKey, copy_key
@@ -60,9 +60,9 @@ async def test_a_person_is_forgotten(api: Harness, owner: Headers):
     assert {name: held[name] for name in counted} == counted
     assert (held["kafka"], held["kafka_until"]) == ("unknown", None)  # no broker is there
     assert await left(api) == [1, 3, 3]
-    gone = await api.call("DELETE", f"/crm/{number}", owner)
-    assert gone.status_code == 200
-    assert gone.json() == held | {"status": "success", "code": 200}
+    deletion = await api.call("DELETE", f"/crm/{number}", owner)
+    assert deletion.status_code == 200
+    assert deletion.json() == held | {"status": "success", "code": 200}
     assert await left(api) == [0, 0, 0]
     assert [key async for key in api.stores.redis.scan_iter()] == []
     for method in ("GET", "PUT", "DELETE"):
@@ -70,12 +70,12 @@ async def test_a_person_is_forgotten(api: Harness, owner: Headers):
         assert again.status_code == 404
 
 
-async def test_the_audit_names_nobody(api: Harness, owner: Headers):
+async def test_the_audit_names_no_erased_device(api: Harness, owner: Headers):
     number = await person(api, owner)
     await api.call("DELETE", f"/crm/{number}", owner)
     (entry,) = (await api.call("GET", "/audit", owner)).json()
-    told = {name: entry[name] for name in ("action", "kind", "ref", "before", "after", "email")}
-    assert told == {
+    expected = {name: entry[name] for name in ("action", "kind", "ref", "before", "after", "email")}
+    assert expected == {
         "action": "delete",
         "kind": "device",
         "ref": number,
@@ -91,23 +91,25 @@ async def test_the_audit_names_nobody(api: Harness, owner: Headers):
 async def test_many_traces_go_in_short_transactions(
     api: Harness, owner: Headers, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(forgetting, "_PIECE", 5)
+    monkeypatch.setattr(erasure, "_BATCH_ROWS", 5)
     number = await person(api, owner, traces=23)
-    gone = (await api.call("DELETE", f"/crm/{number}", owner)).json()
-    assert (gone["detections"], gone["authentications"]) == (23, 23)
+    deletion = (await api.call("DELETE", f"/crm/{number}", owner)).json()
+    assert (deletion["detections"], deletion["authentications"]) == (23, 23)
     assert await left(api) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("expected", "shown"),
     [
         (TopicRetention(True, timedelta(days=7)), ("bounded", "2026-11-27T12:00:00+0000")),
         (TopicRetention(True, None), ("unbounded", None)),
         (TopicRetention(False), ("unknown", None)),
     ],
 )
-def test_what_kafka_keeps(told: TopicRetention, shown: tuple[str, str | None]):
-    held = shown_held(DeviceData(DeviceRows(), 0, told), NOW)
+def test_the_retention_of_kafka_is_reported(
+    expected: TopicRetention, shown: tuple[str, str | None]
+):
+    held = shown_held(DeviceData(DeviceRows(), 0, expected), NOW)
     assert (held["kafka"], held["kafka_until"]) == shown
 
 
@@ -117,13 +119,13 @@ async def test_without_redis_the_person_stays(
     own_redis: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Redis dies after SQL was told to delete; later the rest of the traces goes."""
+    """Redis dies after SQL has deleted rows; a retry deletes the other traces."""
     changed = {"redis_url": SecretStr(own_redis.url), "redis_timeout": 1.0}
     await make_schema(settings.database_url.get_secret_value())
     async with harness(settings.model_copy(update=changed), passwords) as api:
         owner = await api.account()
         number = await person(api, owner, traces=7)
-        original = forgetting.forget_device
+        original = erasure.erase_device
 
         async def with_a_death(*given: Any) -> Any:
             done = await original(*given)
@@ -131,8 +133,8 @@ async def test_without_redis_the_person_stays(
             return done
 
         with monkeypatch.context() as patched:
-            patched.setattr(forgetting, "_PIECE", 5)
-            patched.setattr("engine.redis.forgetting.forget_device", with_a_death)
+            patched.setattr(erasure, "_BATCH_ROWS", 5)
+            patched.setattr("engine.redis.forgetting.erase_device", with_a_death)
             for _ in range(2):
                 failed = await api.call("DELETE", f"/crm/{number}", owner)
                 assert failed.status_code == 503

@@ -75,11 +75,11 @@ async def test_every_operation_needs_a_session(api: Harness):
             assert answer.status_code == 401, operation
             fields = answer.json().pop("fields", {})
             assert fields.keys() == {n for n in SESSION if not headers.get(n)}, operation
-            told = {"status": "error", "message": "no session", "code": 401}
-            assert answer.json() == (told | {"fields": fields} if fields else told)
+            expected = {"status": "error", "message": "no session", "code": 401}
+            assert answer.json() == (expected | {"fields": fields} if fields else expected)
 
 
-async def test_what_is_ones_own_needs_no_level(api: Harness):
+async def test_operations_on_the_own_account_need_no_level(api: Harness):
     for operation in operations(api.app):
         if str(operation) in OWN:
             holder = await api.account(None, **dict.fromkeys(AREAS, 0))

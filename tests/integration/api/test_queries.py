@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.integration.api.bodies import Bodies
-from tests.integration.api.counting import counted
 from tests.integration.api.harness import Harness, Headers
+from tests.integration.api.statement_count import counted
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -24,12 +24,12 @@ async def venue(api: Harness, owner: Headers, bodies: Bodies) -> int:
 
 
 async def fill(api: Harness, owner: Headers, bodies: Bodies, venue: int) -> None:
-    """One more of everything, tied to each other."""
+    """Create one more record of each kind, linked to each other."""
     beacon = bodies.beacon(tags=[{"name": bodies.venue()["name"]}, "same"])
     made = await api.call("POST", f"/region/{venue}/beacon", owner, beacon)
     fence = await api.call("POST", f"/region/{venue}/geofencing", owner, bodies.geofence())
-    ties = {"beacons": [made.json()], "geofencings": [fence.json()], "tags": made.json()["tags"]}
-    campaign = bodies.campaign(**ties)
+    links = {"beacons": [made.json()], "geofencings": [fence.json()], "tags": made.json()["tags"]}
+    campaign = bodies.campaign(**links)
     assert (await api.call("POST", f"/lieu/{venue}/campaign", owner, campaign)).status_code == 201
     await api.call("POST", "/region", owner, bodies.venue())
 

@@ -26,13 +26,13 @@ def tailed(company: int, venue: str, reason: str, *campaigns: CampaignOutcome) -
     return TailedDecision(at, at, company, venue, "Desk", 2, reason, list(campaigns), 0)
 
 
-async def test_what_was_passed_on(api: Harness, owner: Headers):
+async def test_forwarded_decisions_are_answered(api: Harness, owner: Headers):
     company = await company_of(api, owner)
     store = TailStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
     sent = CampaignOutcome(4, "Books", "granted")
     held = CampaignOutcome(5, "Loans", "throttled")
-    begun = (await api.call("GET", "/realtime/decisions", owner)).json()
-    assert begun["decisions"] == []
+    started = (await api.call("GET", "/realtime/decisions", owner)).json()
+    assert started["decisions"] == []
     assert set(await store.watchers()) == {f"company-{company}"}
     decisions = [
         tailed(company, "Library", "granted", sent, held),
@@ -41,7 +41,7 @@ async def test_what_was_passed_on(api: Harness, owner: Headers):
     await store.write({f"company-{company}": decisions})
 
     async def seen(query: str) -> list[tuple[str, str]]:
-        path = f"/realtime/decisions?after={begun['after']}{query}"
+        path = f"/realtime/decisions?after={started['after']}{query}"
         found = (await api.call("GET", path, owner)).json()["decisions"]
         return [(each["lieu"], each["reason"]) for each in found]
 
@@ -53,11 +53,11 @@ async def test_what_was_passed_on(api: Harness, owner: Headers):
     assert await seen("&reason=too_far") == both[1:]
     assert await seen("&campaign=4&reason=throttled") == []
     stranger = await api.account()
-    theirs = await api.call("GET", f"/realtime/decisions?after={begun['after']}", stranger)
+    theirs = await api.call("GET", f"/realtime/decisions?after={started['after']}", stranger)
     assert theirs.json()["decisions"] == []
 
 
-async def test_what_is_not_accepted_is_said(api: Harness, owner: Headers):
+async def test_bad_parameters_are_named(api: Harness, owner: Headers):
     for query in ("after=1", "after=$", "reason=bad", "campaign=0"):
         refused = await api.call("GET", f"/realtime/decisions?{query}", owner)
         field = query.partition("=")[0]

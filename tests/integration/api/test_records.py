@@ -1,4 +1,4 @@
-"""Records are made, read, changed and deleted as the interface says."""
+"""Records are created, read, changed and deleted."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ async def test_a_campaign_may_target_by_triple(
     assert created["beacons"] == [beacon]
 
 
-async def test_deleting_a_venue_takes_all_of_it(
+async def test_deleting_a_venue_deletes_its_records(
     api: Harness, owner: Headers, bodies: Bodies, venue: int
 ):
     inside = {
@@ -156,8 +156,8 @@ async def test_connector(api: Harness, owner: Headers, bodies: Bodies):
     made = await api.call("PUT", "/connector", owner, body)
     assert made.status_code == 200
     record = made.json()
-    told = {"id": record["id"], "auth": "get", "method": "POST", "signed": True}
-    assert record == {name: body[name] for name in ("name", "url", "parameters")} | told
+    expected = {"id": record["id"], "auth": "get", "method": "POST", "signed": True}
+    assert record == {name: body[name] for name in ("name", "url", "parameters")} | expected
     assert (await api.call("GET", "/connector", owner)).json() == record
     changed = bodies.connector(secret=None, parameters=[{"key": "k", "value": "v"}])
     edited = (await api.call("PUT", "/connector", owner, changed)).json()

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from catalog.accounts import NewAccount, create_account, set_active, set_password, set_permissions
 from catalog.fields.company import ALL_PERMISSIONS, AREAS
 from catalog.models import AccessState, Account, Company, Session
-from tests.integration.api.counting import counted
 from tests.integration.api.harness import PASSWORD, Harness, Headers, look
+from tests.integration.api.statement_count import counted
 
 EMAIL = "owner@harbour.example"
 
@@ -25,7 +25,7 @@ async def account(api: Harness) -> None:
 async def attempt(
     api: Harness, email: str = EMAIL, password: str = PASSWORD, address: str = "192.0.2.1"
 ) -> httpx.Response:
-    """POST /auth from an address."""
+    """Sign in from an address."""
     transport = httpx.ASGITransport(api.app, client=(address, 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
         return await client.post("/v2/auth", json={"email": email, "password": password})
@@ -62,7 +62,7 @@ async def test_failures_are_alike(api: Harness, account: None):
 
 
 async def test_failures_count_by_account_and_network_together(api: Harness, account: None):
-    """The owner gets in from anywhere else, and the others of the network into theirs."""
+    """The owner can sign in from elsewhere, and other users of the network into their accounts."""
     network = "2001:db8::"
     for number in range(3):
         wrong = await attempt(api, password="x", address=f"{network}{number}")
@@ -130,8 +130,8 @@ async def test_how_a_session_ends(api: Harness, account: None, end: str):
 
 
 @pytest.mark.parametrize("by", ["account", "company"])
-async def test_no_session_comes_back(api: Harness, account: None, by: str):
-    """Whoever is let in again signs in again."""
+async def test_sessions_from_before_a_block_stay_ended(api: Harness, account: None, by: str):
+    """An account that is enabled again has no session."""
     headers = await signed_in(api)
     for active in (False, True):
         if by == "account":
@@ -159,7 +159,7 @@ async def test_signing_out(api: Harness, account: None):
     assert (await api.call("GET", "/profile", other)).status_code == 200
 
 
-async def test_changing_ones_own_password(api: Harness, account: None):
+async def test_changing_the_own_password(api: Harness, account: None):
     mine, other = await signed_in(api), await signed_in(api)
     new = {"old_password": PASSWORD, "new_password": "a better one"}
     wrong = await api.call("PUT", "/profile/password", mine, new | {"old_password": "x"})

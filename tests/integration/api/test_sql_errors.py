@@ -12,7 +12,7 @@ from tests.servers.postgres import execute
 
 @pytest.fixture
 def database_url(postgres_url: str) -> str:
-    """Only PostgreSQL cuts statements off."""
+    """Only PostgreSQL cancels statements."""
     return postgres_url
 
 

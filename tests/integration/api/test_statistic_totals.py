@@ -80,7 +80,7 @@ async def test_by_record_the_largest_first(api: Harness, owner: Headers, bodies:
 
 
 @pytest.mark.parametrize("path", ["/statistics/days", "/statistics/totals"])
-async def test_what_is_not_accepted_is_said(api: Harness, owner: Headers, path: str):
+async def test_bad_parameters_are_named(api: Harness, owner: Headers, path: str):
     for query, field in (("kind=x", "kind"), ("from=x", "from"), ("venue=0", "venue")):
         refused = await api.call("GET", f"{path}?{query}", owner)
         assert (refused.status_code, list(refused.json()["fields"])) == (400, [field])

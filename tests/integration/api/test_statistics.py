@@ -42,7 +42,7 @@ async def fill(api: Harness, headers: Headers, bodies: Bodies) -> dict[str, int]
     return ids
 
 
-async def test_ones_own_in_order(
+async def test_the_lines_of_the_company_in_order(
     api: Harness, owner: Headers, bodies: Bodies, monkeypatch: pytest.MonkeyPatch
 ):
     ids = await fill(api, owner, bodies)
@@ -82,7 +82,7 @@ async def test_a_choice_of_them(api: Harness, owner: Headers, bodies: Bodies):
 
 
 async def test_the_day_of_a_venue_in_the_east(api: Harness, owner: Headers, bodies: Bodies):
-    """It begins up to 14 hours before that of UTC, and is shown from its beginning."""
+    """The local day begins up to 14 hours before that of UTC, and is shown from its beginning."""
     venue = (await api.call("POST", "/region", owner, bodies.venue())).json()["id"]
     there = (datetime.now(UTC) + timedelta(hours=14)).date()
     figures = {"detections": 1, "devices": 1, "notifications": 1}
@@ -107,7 +107,9 @@ async def test_the_day_of_a_venue_in_the_east(api: Harness, owner: Headers, bodi
         (f"to={date.min}", None),
     ],
 )
-async def test_what_is_refused(api: Harness, owner: Headers, query: str, fields: set[str] | None):
+async def test_refused_parameters(
+    api: Harness, owner: Headers, query: str, fields: set[str] | None
+):
     answer = await api.call("GET", f"/statistics?{query}", owner)
     assert answer.status_code == (400 if fields else 200), answer.text
     assert set(answer.json().get("fields", ())) == fields if fields else answer.json() == []

@@ -1,4 +1,4 @@
-"""The load generator beside a system that stands still for a while."""
+"""The load generator with a system that is frozen for a while."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ RATE, SECONDS, STALL = 100.0, 2.0, 1.5
 
 
 class Echo(threading.Thread):
-    """A system of one thread: a notification a detection, after a stall at the first of them."""
+    """A system with one thread: one notification per detection, after a stall at the first."""
 
     def __init__(self, kafka: str, topics: tuple[str, str]) -> None:
         super().__init__(daemon=True)

@@ -12,7 +12,7 @@ from tests.integration.catalog.records import UUID, Records
 
 
 class Edits:
-    """One edit a call of `make`, chosen by the dice."""
+    """Makes one random edit per call of `make`."""
 
     def __init__(self, dice: random.Random, records: Records) -> None:
         self._dice = dice

@@ -1,4 +1,4 @@
-"""A transaction whose BEGIN is cancelled leaves nothing behind for whoever has the connection next.
+"""A transaction whose BEGIN is cancelled leaves nothing on the pooled connection.
 
 asyncpg goes on believing that the transaction stands, and would make a savepoint of the next one,
 in no transaction: "SAVEPOINT can only be used in transaction blocks".
@@ -24,12 +24,12 @@ async def test_a_cancelled_begin(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, autocommit_next: bool
 ) -> None:
     database = open_database(postgres_url)
-    execute, begun = asyncpg.Connection.execute, []
+    execute, started = asyncpg.Connection.execute, []
 
     async def cancelling(one: asyncpg.Connection, query: str, *args: object) -> str:
         if query.startswith("BEGIN"):
-            begun.append(query)
-            if len(begun) == 2:  # behind that of the pool's own ping
+            started.append(query)
+            if len(started) == 2:  # behind that of the pool's own ping
                 raise asyncpg.QueryCanceledError("canceling statement due to user request")
         done: str = await execute(one, query, *args)
         return done
@@ -39,7 +39,7 @@ async def test_a_cancelled_begin(
         monkeypatch.setattr(asyncpg.Connection, "execute", cancelling)
         with pytest.raises(DBAPIError, match="canceling statement"):
             await _backend(database)
-        assert len(begun) == 2
+        assert len(started) == 2
         if autocommit_next:
             async with database.autocommit() as session:
                 assert (await session.execute(_BACKEND)).scalar_one() != before

@@ -28,7 +28,7 @@ async def draining(database: Database, store: IndexStore) -> AsyncIterator[Outbo
         database=database,
         store=store,
         poll=0.05,
-        look=0.2,
+        comparison_interval=0.2,
         longest_pause=0.2,
         clock=time.monotonic,
     )
@@ -96,7 +96,7 @@ async def test_a_flushed_redis_is_filled_again(
     assert is_built(await store.markers())
 
 
-async def test_redis_away(database: Database, own_redis: RedisServer, records: Records):
+async def test_redis_down(database: Database, own_redis: RedisServer, records: Records):
     client = connect_redis(own_redis.url, timeout=1.0)
     store = IndexStore(client, prefix="test:", deadline=1.0)
     beacon = await add_beacon(database, records)
@@ -112,7 +112,7 @@ async def test_redis_away(database: Database, own_redis: RedisServer, records: R
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_sql_away(own_postgres: PostgresServer, redis: RedisClient, records: Records, end):
+async def test_sql_down(own_postgres: PostgresServer, redis: RedisClient, records: Records, end):
     await make_schema(own_postgres.admin_url)
     database = open_database(own_postgres.admin_url)
     store = IndexStore(redis, prefix="test:")

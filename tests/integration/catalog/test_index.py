@@ -140,8 +140,8 @@ async def test_change_messages(database: Database, store: IndexStore, redis: Any
     await drain(database, store)
     messages = [fields for _, fields in await redis.xrange(store.keys.changes)]
     assert messages[0][b"keys"] == b"*"
-    told = [key for fields in messages[1:] for key in msgspec.json.decode(fields[b"keys"])]
-    assert sorted(told) == sorted(await index_of(redis, store))
+    announced = [key for fields in messages[1:] for key in msgspec.json.decode(fields[b"keys"])]
+    assert sorted(announced) == sorted(await index_of(redis, store))
     generations = [int(fields[b"generation"]) for fields in messages]
     assert generations[0] < generations[1] == generations[2]
 

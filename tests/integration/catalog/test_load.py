@@ -62,10 +62,10 @@ async def test_everything_is_kept(database: Database, document: dict, cipher: Ci
         assert (device.test, device.id_connector, device.create_on) == (True, 7, NOON)
         venue = (await session.scalars(select(Venue))).one()
         assert (venue.width, venue.image, venue.time_zone) == (40, "hall.png", "Europe/Madrid")
-        ties = [
+        links = [
             selectinload(tie) for tie in (Campaign.beacons, Campaign.tags, Campaign.geofencings)
         ]
-        campaign = (await session.scalars(select(Campaign).options(*ties))).one()
+        campaign = (await session.scalars(select(Campaign).options(*links))).one()
         assert campaign.start.isoformat() == "2026-11-20T00:00:00+01:00"
         assert (campaign.cache, campaign.delay) == ("15 minutes", 900)
         assert (campaign.weekdays, campaign.start_minute, campaign.end_minute) == (125, 0, 1440)

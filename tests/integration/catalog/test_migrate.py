@@ -1,4 +1,4 @@
-"""The schema's history leads to the models, on both databases, whoever else migrates."""
+"""The migrations lead to the models, on both databases, also with concurrent migrations."""
 
 import asyncio
 from pathlib import Path
@@ -40,7 +40,7 @@ async def test_pending_until_migrated(database_url: str):
 
 
 async def test_tables_of_a_newer_version_are_left_alone(database_url: str):
-    """A process of the version before starts again in the middle of an upgrade."""
+    """A process of the previous version starts again in the middle of an upgrade."""
     await migrate(database_url)
     engine = create_engine(database_url)
     async with engine.begin() as connection:

@@ -30,7 +30,7 @@ async def scene(database: Database, records: Records) -> Scene:
     return made
 
 
-async def test_what_is_created(database: Database, records: Records):
+async def test_created_records_are_in_the_outbox(database: Database, records: Records):
     scene = Scene(records)
     async with database.write.begin() as session:
         session.add_all(scene.all)
@@ -58,7 +58,9 @@ async def test_what_is_created(database: Database, records: Records):
         (Tag, {"name": "new"}, None),
     ],
 )
-async def test_what_is_edited(database: Database, scene: Scene, model, values, kind):
+async def test_edited_records_are_in_the_outbox(
+    database: Database, scene: Scene, model, values, kind
+):
     async with database.write.begin() as session:
         record = (await session.scalars(select(model).order_by(model.id).limit(1))).one()
         for name, value in values.items():
@@ -97,7 +99,7 @@ async def test_targets_and_tags(database: Database, scene: Scene):
 
 
 @pytest.mark.parametrize("name", ["beacon", "campaign", "tag", "connector", "venue", "company"])
-async def test_what_is_deleted(database: Database, scene: Scene, name: str):
+async def test_deleted_records_are_in_the_outbox(database: Database, scene: Scene, name: str):
     async with database.write.begin() as session:
         record = getattr(scene, name)
         await session.delete(await session.get_one(type(record), record.id))
@@ -129,7 +131,7 @@ async def test_rolled_back(database: Database, scene: Scene):
     assert await emptied(database) == set()
 
 
-async def test_what_the_index_does_not_hold(database: Database, scene: Scene):
+async def test_records_outside_the_index_are_not_in_the_outbox(database: Database, scene: Scene):
     async with database.write.begin() as session:
         company = await session.get_one(Company, scene.company.id)
         venue = await session.get_one(Venue, scene.venue.id)

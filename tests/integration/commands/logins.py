@@ -1,4 +1,4 @@
-"""Ways into Kafka, right and wrong, as settings of a command."""
+"""Valid and invalid logins at Kafka, as settings of a command."""
 
 import socket
 import threading
@@ -55,7 +55,7 @@ def allow(
     kind: ResourceType = ResourceType.TOPIC,
     by: ResourcePatternType = ResourcePatternType.LITERAL,
 ) -> None:
-    """Let the limited login do these."""
+    """Grant operations to the limited login."""
     pattern = (kind, name, by)
     rules = [
         AclBinding(*pattern, f"User:{LIMITED}", "*", operation, AclPermissionType.ALLOW)
@@ -80,6 +80,6 @@ def http_server() -> Iterator[str]:
 
 @contextmanager
 def listening() -> Iterator[str]:
-    """Takes connections and says nothing."""
+    """A server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"

@@ -31,11 +31,11 @@ class Proximity:
     def __call__(
         self, *arguments: str, given: bytes | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run it to its end."""
+        """Run the command to its end."""
         return run_product(arguments, environment=self._env, given=given or b"", deadline=_DEADLINE)
 
     def write(self, name: str, content: bytes) -> str:
-        """A file for the command; its path."""
+        """Write a file for the command. Returns its path."""
         path = self._directory / name
         path.write_bytes(content)
         return str(path)
@@ -47,7 +47,7 @@ class Proximity:
             producer.list_topics(self.topic_prefix + name, timeout=10.0)
 
     async def records(self, name: str) -> list[Any]:
-        """Everything on a topic now, in order of partition and offset."""
+        """All records of a topic, in order of partition and offset."""
         topic = self.topic_prefix + name
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")

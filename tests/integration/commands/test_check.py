@@ -18,7 +18,7 @@ from engine.cli.check.sql import check_sql
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.integration.commands.checked import looked, ports
+from tests.integration.commands.check_output import findings_of, ports
 from tests.integration.commands.proximity import Proximity
 from tests.servers.postgres import execute
 from tests.servers.redis import RedisServer
@@ -37,7 +37,7 @@ async def test_all_is_well(
     more = servers | ports() | {"PROXIMITY_SECRET_KEY": "a passphrase of the test"}
     proximity = Proximity(tmp_path, kafka_bootstrap, topic_prefix, **more)
     done = proximity("check", "--json")
-    found = looked(done)
+    found = findings_of(done)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert not [each for each, (state, _) in found.items() if state == "bad"]
     assert found["Kafka reachable"] == ("ok", f"{kafka_bootstrap}, 1 broker")
@@ -49,7 +49,7 @@ async def test_all_is_well(
         assert found[f"Kafka group {topic_prefix}{role}"] == ("ok", "read")
     for right in ("Redis version", "Redis clock", "SQL migrations", "SQL rights", "SQL clock"):
         assert found[right][0] == "ok", found
-    # It is looked at, and not made.
+    # It is checked, and not created.
     assert topic_prefix + "dead-letters" not in admin.list_topics(timeout=10).topics
     table = proximity("check")
     assert table.stdout.splitlines()[0].split() == ["state", "part", "what", "found"]
@@ -62,7 +62,7 @@ def test_servers_that_are_not_there(tmp_path: Path) -> None:
         "PROXIMITY_DATABASE_URL": "postgresql://u:hunter2@127.0.0.1:1/x",
     }
     done = Proximity(tmp_path, "127.0.0.1:1", "t.", **nowhere, **ports())("check", "--json")
-    found = looked(done)
+    found = findings_of(done)
     assert done.returncode == 1
     assert done.stderr == f"proximity: 3 of {len(found)} checks failed\n"
     for server in ("Kafka", "Redis", "SQL"):
@@ -80,13 +80,15 @@ async def test_a_redis_that_loses_what_it_has(redis_url: str) -> None:
         client.config_set("maxmemory", "200mb")
         client.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            found = {each.what: each for each in await check_redis(settings(redis_url=redis_url))}
+            found = {
+                each.subject: each for each in await check_redis(settings(redis_url=redis_url))
+            }
         finally:
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", "0")
     assert found["memory"].state is State.BAD
-    assert "set noeviction" in found["memory"].told
-    found = {each.what: each for each in await check_redis(settings(redis_url=redis_url))}
+    assert "set noeviction" in found["memory"].result
+    found = {each.subject: each for each in await check_redis(settings(redis_url=redis_url))}
     assert found["memory"].state is State.OK
 
 
@@ -94,31 +96,31 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
     for url in (postgres_url, sqlite_url):
         seen = await check_sql(settings(database_url=url))
         # Tables that are not there yet are no second fault.
-        assert [each.what for each in seen if each.state is State.BAD] == ["migrations"]
-        found = {each.what: each for each in seen}
-        assert found["migrations"].told.endswith("run `proximity migrate`")
+        assert [each.subject for each in seen if each.state is State.BAD] == ["migrations"]
+        found = {each.subject: each for each in seen}
+        assert found["migrations"].result.endswith("run `proximity migrate`")
     await make_schema(postgres_url)
     role = f"reader_{os.getpid()}"
     execute(postgres_url, f"CREATE ROLE {role} LOGIN")
     execute(postgres_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
     as_reader = postgres_url.replace("proximity@", f"{role}@")
-    found = {each.what: each for each in await check_sql(settings(database_url=as_reader))}
+    found = {each.subject: each for each in await check_sql(settings(database_url=as_reader))}
     execute(postgres_url, f"DROP OWNED BY {role}")
     execute(postgres_url, f"DROP ROLE {role}")
     assert found["migrations"].state is State.OK
     assert found["rights"].state is State.BAD
-    assert "lacking: INSERT on " in found["rights"].told
+    assert "lacking: INSERT on " in found["rights"].result
 
 
 @pytest.mark.parametrize("published", ["for trying out only", "a long random passphrase"])
-async def test_a_secret_that_everybody_knows(published: str) -> None:
+async def test_a_published_secret_is_reported(published: str) -> None:
     given = settings(secret_key=SecretStr(f"{published}, an older one of ours"))
-    found = {each.what: each for each in await check_process(given)}
+    found = {each.subject: each for each in await check_process(given)}
     assert found["SECRET_KEY"].state is State.WARNING
-    assert "choose your own" in found["SECRET_KEY"].told
+    assert "choose your own" in found["SECRET_KEY"].result
 
 
-async def test_what_the_process_needs() -> None:
+async def test_the_requirements_of_the_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         given = settings().model_copy(
@@ -128,22 +130,22 @@ async def test_what_the_process_needs() -> None:
                 "metrics_host": "127.0.0.1",
             }
         )
-        found = {each.what: each for each in await check_process(given)}
+        found = {each.subject: each for each in await check_process(given)}
     assert found["API_PORT"].state is State.BAD
-    assert "is the engine running already?" in found["API_PORT"].told
+    assert "is the engine running already?" in found["API_PORT"].result
     assert found["METRICS_PORT"].state is State.OK
     assert found["SECRET_KEY"].state is State.WARNING
 
 
 async def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     given = settings(otel_endpoint="http://127.0.0.1:4318")
-    found = {each.what: each for each in await check_process(given)}
+    found = {each.subject: each for each in await check_process(given)}
     assert found["OTEL_ENDPOINT"].state is State.OK
     for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
         monkeypatch.setitem(sys.modules, name, None)
-    found = {each.what: each for each in await check_process(given)}
+    found = {each.subject: each for each in await check_process(given)}
     assert found["OTEL_ENDPOINT"].state is State.BAD
-    assert "pip install" in found["OTEL_ENDPOINT"].told
+    assert "pip install" in found["OTEL_ENDPOINT"].result
 
 
 @pytest.mark.parametrize(
@@ -154,15 +156,15 @@ def test_clocks(theirs: float, state: State) -> None:
     found = check_clock("SQL", theirs, 100.0, 101.0)
     assert found.state is state
     if theirs < 99:
-        assert "behind this machine's" in found.told
+        assert "behind this machine's" in found.result
 
 
 async def test_a_redis_user_who_may_not_ask_info(own_redis: RedisServer) -> None:
     with own_redis.connect() as client:
         client.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
     url = own_redis.url.replace("//", "//guest:word@")
-    found = {each.what: each for each in await check_redis(settings(redis_url=url))}
+    found = {each.subject: each for each in await check_redis(settings(redis_url=url))}
     assert found["reachable"].state is State.OK
     assert found["setup"].state is State.WARNING
-    assert "INFO" in found["setup"].told
+    assert "INFO" in found["setup"].result
     assert found["clock"].state is State.OK

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from catalog.database import open_database
 from catalog.models import Connector, Outbox
 from catalog.secrets import open_cipher
-from engine.cli.catalog_loading import write_catalog
+from engine.cli.catalog_loader import write_catalog
 from engine.process.settings_sources import load_settings
 from tests.integration.commands.proximity import Proximity
 from tests.servers.http_service import Answer, content, replying, serving
@@ -67,7 +67,7 @@ class Command:
         return await asyncio.to_thread(command, "connector", what, *arguments)
 
     async def changes(self) -> int:
-        """How many notes for the index wait."""
+        """The number of rows in the outbox."""
         database = open_database(self._url)
         try:
             async with database.write.begin() as session:
@@ -96,22 +96,22 @@ def document(url: str, **fields: Any) -> bytes:
 
 
 async def run(command: Command, answer: Answer, *arguments: str, **fields: Any) -> Any:
-    """Load the catalog, then test the connector against a service that answers so."""
+    """Load the catalog, then test the connector with a service that gives this answer."""
     async with serving(answer) as service:
         url = fields.pop("url", service.url("/content"))
         await command.load(document("https://service.invalid/", **fields))
         await command.store(url)
-        return await command(*arguments), service.heard
+        return await command(*arguments), service.received
 
 
 @pytest.mark.parametrize("company", ["Museum", "1"])
 async def test_content(command: Command, company: str) -> None:
-    done, heard = await run(command, content(), company)
+    done, received = await run(command, content(), company)
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(heard) == 1
-    assert heard[0].headers["x-token"] == TOKEN
-    assert heard[0].json["device"]["test"] is True
-    assert f"POST http://127.0.0.1:{heard[0].headers['host'][10:]}/content" in done.stdout
+    assert len(received) == 1
+    assert received[0].headers["x-token"] == TOKEN
+    assert received[0].json["device"]["test"] is True
+    assert f"POST http://127.0.0.1:{received[0].headers['host'][10:]}/content" in done.stdout
     assert "x-token: *****" in done.stdout
     assert "webhook-signature: *****" in done.stdout
     assert "left out, because the request itself sets these: Host" in done.stdout
@@ -154,11 +154,11 @@ async def test_a_failure_shows_what_came(command: Command, answer: Answer, expec
         ("Museum", {"url": "http://connector.invalid/"}, "connector_unreachable: "),
     ],
 )
-async def test_what_cannot_be_called(
+async def test_services_that_cannot_be_called(
     command: Command, company: str, fields: dict[str, Any], expected: str
 ) -> None:
-    done, heard = await run(command, content(), company, **fields)
-    assert (done.returncode, heard) == (1, [])
+    done, received = await run(command, content(), company, **fields)
+    assert (done.returncode, received) == (1, [])
     assert done.stderr.startswith(f"proximity: {expected}")
 
 
@@ -173,7 +173,7 @@ async def test_another_key(command: Command) -> None:
 NEW = "another passphrase entirely"
 
 
-async def test_rekey_lets_the_old_key_go(command: Command) -> None:
+async def test_after_rekey_the_old_key_is_not_needed(command: Command) -> None:
     async with serving(content()) as service:
         await command.load(document("https://service.invalid/"))
         await command.store(service.url("/content"))
@@ -188,11 +188,11 @@ async def test_rekey_lets_the_old_key_go(command: Command) -> None:
         command.key = NEW
         done = await command("Museum")
         assert (done.returncode, done.stderr) == (0, "")
-        assert service.heard[0].headers["x-token"] == TOKEN
-        assert "webhook-signature" in service.heard[0].headers
+        assert service.received[0].headers["x-token"] == TOKEN
+        assert "webhook-signature" in service.received[0].headers
 
 
-async def test_rekey_names_whom_it_cannot_read(command: Command) -> None:
+async def test_rekey_names_the_companies_it_cannot_read(command: Command) -> None:
     await command.load(document("https://service.invalid/"))
     command.key = NEW
     done = await command(what="rekey")

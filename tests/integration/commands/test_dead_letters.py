@@ -8,7 +8,7 @@ from tests.integration.commands.proximity import Proximity
 
 
 class Letters:
-    """Puts dead letters there as the engine does."""
+    """Publishes dead letters as the engine does."""
 
     def __init__(self, producer: AIOKafkaProducer, prefix: str) -> None:
         self._producer = producer
@@ -114,7 +114,7 @@ async def test_one_reason_at_a_time_and_few_at_a_time(
     assert len(await values(proximity)) == 8
 
 
-async def test_what_cannot_be_put_back_is_named_and_passed_by(
+async def test_letters_that_cannot_be_replayed_are_named_and_skipped(
     proximity: Proximity, letters: Letters
 ) -> None:
     await letters.put(b"a", b"v", topic="payments")
@@ -128,14 +128,14 @@ async def test_what_cannot_be_put_back_is_named_and_passed_by(
     assert await values(proximity) == {(b"a", b"good")}
 
 
-async def test_what_a_letter_says_does_nothing_to_a_terminal(
+async def test_the_content_of_a_letter_is_escaped_on_a_terminal(
     proximity: Proximity, letters: Letters
 ) -> None:
-    """Whoever may write to the topic chooses its headers, and phones what stands in it."""
+    """The headers come from any writer of the topic, and the values from phones."""
     escapes = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
     await letters.put(escapes.encode(), escapes.encode(), reason=escapes, topic=escapes)
     for arguments in (("list",), ("list", "--json"), ("replay", "--dry-run"), ("replay",)):
         done = proximity("dead-letters", *arguments)
-        told = done.stdout + done.stderr
-        assert "owned" in told
-        assert all(each.isprintable() or each == "\n" for each in told), repr(told)
+        output = done.stdout + done.stderr
+        assert "owned" in output
+        assert all(each.isprintable() or each == "\n" for each in output), repr(output)

@@ -1,4 +1,4 @@
-"""`proximity device`: what became of one device, for people and for programs."""
+"""`proximity device`: the decisions about one device, for people and for programs."""
 
 import asyncio
 import json
@@ -15,8 +15,8 @@ from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 from tests.integration.commands.proximity import Proximity
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ  # each call of the command is a second
@@ -29,7 +29,7 @@ def proximity(tmp_path: Path, embedded_redis_url: str, sqlite_url: str) -> Proxi
     return Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
 
 
-async def ask(proximity: Proximity, *words: str) -> "subprocess.CompletedProcess[str]":
+async def run_device(proximity: Proximity, *words: str) -> "subprocess.CompletedProcess[str]":
     return await asyncio.to_thread(proximity, "device", *words)
 
 
@@ -37,17 +37,17 @@ async def keep(redis_url: str, udid: str) -> None:
     redis = connect_redis(redis_url)
     store = DecisionStore(redis=redis, prefix="proximity:", most=10, deadline=5.0)
     outcomes = {"throttled": [1], "wrong_weekday": [2]}
-    refused = KeptDecision(AT, AT, 4, Zone.FAR, "too_far", {})
-    kept = KeptDecision(AT + 60, AT + 61, 4, Zone.NEAR, "throttled", outcomes)
+    refused = StoredDecision(AT, AT, 4, Zone.FAR, "too_far", {})
+    kept = StoredDecision(AT + 60, AT + 61, 4, Zone.NEAR, "throttled", outcomes)
     await store.keep([DeviceDecision(DeviceKey(1, udid), each) for each in (refused, kept)])
     await redis.aclose()
 
 
-async def test_a_device_that_is_asked_about(
+async def test_a_device_that_is_queried(
     proximity: Proximity, embedded_redis_url: str, sqlite_url: str
 ):
     if FULL:
-        done = await ask(proximity, "Mall", "phone")
+        done = await run_device(proximity, "Mall", "phone")
         assert (done.returncode, done.stdout) == (1, "")
         assert "run: proximity migrate" in done.stderr
     await migrate(sqlite_url)
@@ -58,13 +58,13 @@ async def test_a_device_that_is_asked_about(
         session.add(Device(company=mall, udid="phone", create_on=now, update_on=now))
     await database.close()
     if FULL:
-        done = await ask(proximity, "Market", "phone")
+        done = await run_device(proximity, "Market", "phone")
         assert (done.returncode, done.stderr) == (1, "proximity: there is no company 'Market'\n")
-        done = await ask(proximity, "1", "phone")
+        done = await run_device(proximity, "1", "phone")
         assert done.stdout == "phone at Mall, device 1\nnothing is kept of the last day\n"
     await keep(embedded_redis_url, "phone")
     await keep(embedded_redis_url, "\x1b[2J")
-    done = await ask(proximity, "Mall", "phone")
+    done = await run_device(proximity, "Mall", "phone")
     assert done.stdout == (
         "phone at Mall, device 1\n"
         "2026-11-20T18:41:00+0000  throttled  near at 4, deleted\n"
@@ -73,8 +73,8 @@ async def test_a_device_that_is_asked_about(
         "2026-11-20T18:40:00+0000  too_far  far at 4, deleted\n"
     )
     if FULL:
-        done = await ask(proximity, "Mall", "\x1b[2J")
+        done = await run_device(proximity, "Mall", "\x1b[2J")
         assert done.stdout.startswith("\\u001b[2J at Mall, not recorded yet\n")
-    done = await ask(proximity, "Mall", "phone", "--json")
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["reason"] for each in told] == ["throttled", "too_far"]
+    done = await run_device(proximity, "Mall", "phone", "--json")
+    decisions = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["reason"] for each in decisions] == ["throttled", "too_far"]

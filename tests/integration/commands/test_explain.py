@@ -99,11 +99,11 @@ async def test_for_programs(writer: Writer, proximity: Proximity):
     await catalog(writer)
     late = ("--decided-at", "2026-11-20T22:50:00+0100", "--rssi", "-59")
     done = await explain(proximity, "--at", FRIDAY, "--json", *late)
-    told = json.loads(done.stdout)
-    assert (told["reason"], told["proximity"], told["device"]) == ("stale", "near", None)
-    assert told["decided_at"] == "2026-11-20T22:50:00+0100"
-    assert (told["beacon"]["id"], told["company"]) == (1, {"id": 1})
-    assert [each["next_at"] for each in told["campaigns"]] == ["2026-11-23T09:00:00+0100", None]
+    printed = json.loads(done.stdout)
+    assert (printed["reason"], printed["proximity"], printed["device"]) == ("stale", "near", None)
+    assert printed["decided_at"] == "2026-11-20T22:50:00+0100"
+    assert (printed["beacon"]["id"], printed["company"]) == (1, {"id": 1})
+    assert [each["next_at"] for each in printed["campaigns"]] == ["2026-11-23T09:00:00+0100", None]
     again = await explain(proximity, "--at", "2026-11-23T09:00:00+0100", "--json")
     assert [each["reason"] for each in json.loads(again.stdout)["campaigns"]] == [
         "granted",
@@ -111,25 +111,31 @@ async def test_for_programs(writer: Writer, proximity: Proximity):
     ]
 
 
-async def test_a_beacon_that_nobody_has(writer: Writer, proximity: Proximity):
+async def test_an_unknown_beacon(writer: Writer, proximity: Proximity):
     await writer.rebuild()
     done = await explain(proximity)
     assert done.returncode == 0
     assert "not in the index" in done.stdout
     assert "NO  unknown_beacon     unknown; needed: a beacon of the catalog" in done.stdout
-    told = json.loads((await explain(proximity, "--json")).stdout)
-    assert (told["reason"], told["campaigns"], told["venue"]) == ("unknown_beacon", [], None)
+    printed = json.loads((await explain(proximity, "--json")).stdout)
+    assert (printed["reason"], printed["campaigns"], printed["venue"]) == (
+        "unknown_beacon",
+        [],
+        None,
+    )
 
 
-async def test_what_it_cannot_do(writer: Writer, proximity: Proximity, tmp_path: Path):
+async def test_bad_arguments_and_outages_are_errors(
+    writer: Writer, proximity: Proximity, tmp_path: Path
+):
     done = await explain(proximity)
     assert done.returncode == 1
     assert done.stderr.startswith("proximity: Redis has no index yet")
-    away = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
-    done = await explain(away)
+    down = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
+    done = await explain(down)
     assert done.returncode == 1
     assert done.stderr.startswith("proximity: Redis does not serve")
-    for words, told in USAGE if FULL else USAGE[:1]:
+    for words, printed in USAGE if FULL else USAGE[:1]:
         done = await explain(proximity, *words)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-        assert told in done.stderr
+        assert printed in done.stderr

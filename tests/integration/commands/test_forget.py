@@ -1,4 +1,4 @@
-"""`proximity forget`: one device goes, and nothing of any other."""
+"""`proximity forget`: the data of one device are deleted, and of no other."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -83,7 +83,7 @@ async def _rows(url: str, device_id: int) -> list[int]:
     return [count or 0 for count in counts]
 
 
-def test_one_device_goes_and_nothing_of_another(
+def test_one_device_is_erased_and_nothing_of_another(
     estate: Estate, database_url: str, redis_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def left() -> list[list[int]]:
@@ -100,25 +100,25 @@ def test_one_device_goes_and_nothing_of_another(
         redis.set(other, b"of another company")
 
         assert run(["forget", estate.company, GOES]) == 0
-        said, _ = capsys.readouterr()
+        printed, _ = capsys.readouterr()
         counted = "devices 1, detections 1, authentications 1, presences 1, keys in Redis 4\n"
-        assert said.startswith(f"would delete, of {estate.company}: {counted}")
-        assert said.endswith("nothing is deleted yet: add --yes\n")
+        assert printed.startswith(f"would delete, of {estate.company}: {counted}")
+        assert printed.endswith("nothing is deleted yet: add --yes\n")
         assert left() == [[1] * 4, [1] * 4]
         assert redis.dbsize() == 7
 
         assert run(["forget", str(estate.company_id), GOES, "--yes"]) == 0
-        said, _ = capsys.readouterr()
-        assert said.startswith(f"deleted, of {estate.company}: {counted}")
-        assert "Kafka keeps its messages until retention: proximity.*" in said
+        printed, _ = capsys.readouterr()
+        assert printed.startswith(f"deleted, of {estate.company}: {counted}")
+        assert "Kafka keeps its messages until retention: proximity.*" in printed
         assert left() == [[0] * 4, [1] * 4]
         kept = {key.decode() for key in redis.scan_iter()}
         assert len(kept) == 4
         assert {key for key in kept if GOES in key} == {other}
 
     assert run(["forget", estate.company, GOES, "--yes"]) == 0
-    said, _ = capsys.readouterr()
-    assert "devices 0, detections 0, authentications 0, presences 0, keys in Redis 0" in said
+    printed, _ = capsys.readouterr()
+    assert "devices 0, detections 0, authentications 0, presences 0, keys in Redis 0" in printed
 
 
 def test_a_company_that_is_not_there(estate: Estate, capsys: pytest.CaptureFixture[str]) -> None:

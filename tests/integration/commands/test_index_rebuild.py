@@ -22,7 +22,7 @@ def command(tmp_path: Path, database_url: str, redis_url: str) -> Proximity:
     return Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
 
 
-def test_whatever_redis_holds_is_replaced(command: Proximity, redis_url: str) -> None:
+def test_any_content_of_redis_is_replaced(command: Proximity, redis_url: str) -> None:
     early = command("index", "rebuild")
     assert (early.returncode, early.stdout) == (1, "")
     assert early.stderr.endswith("run: proximity migrate\n")
@@ -43,7 +43,7 @@ def test_whatever_redis_holds_is_replaced(command: Proximity, redis_url: str) ->
         assert redis.xlen("proximity:index:changes") == changes + 1
 
 
-def test_a_server_that_is_away_is_named(tmp_path: Path, sqlite_url: str, redis_url: str) -> None:
+def test_a_server_that_is_down_is_named(tmp_path: Path, sqlite_url: str, redis_url: str) -> None:
     for more, says in (
         ({"DATABASE_URL": sqlite_url, "REDIS_URL": "redis://127.0.0.1:1/0"}, "Redis does not"),
         (

@@ -20,7 +20,7 @@ from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.topics import Topics, ensure_topics
 from engine.process.settings_sources import load_settings
 from engine.wiring.kafka import group_consumer
-from tests.integration.commands.checked import looked, ports
+from tests.integration.commands.check_output import findings_of, ports
 from tests.integration.commands.logins import (
     PREFIX,
     allow,
@@ -46,7 +46,7 @@ def kafka() -> Iterator[SecuredKafkaServer]:
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_what_is_right_works(
+def test_correct_settings_work(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str, protocol: str
 ) -> None:
     settings = {"security_protocol": protocol}
@@ -78,30 +78,30 @@ def test_a_login_by_scram_works(
 
 
 @pytest.mark.parametrize(
-    ("listener", "protocol", "given", "told"),
+    ("listener", "protocol", "given", "expected"),
     [
         ("SSL", "PLAINTEXT", {}, "speaks TLS: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SSL"),
         ("SASL_SSL", "SASL_PLAINTEXT", login(), "speaks TLS: set PROXIMITY_KAFKA_SECURITY"),
         ("PLAINTEXT", "SSL", {}, "speaks plain text: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to PL"),
-        ("SASL_PLAINTEXT", "PLAINTEXT", {}, "is Kafka and wants a login"),
+        ("SASL_PLAINTEXT", "PLAINTEXT", {}, "is Kafka and requires a login"),
         ("SASL_PLAINTEXT", "SASL_PLAINTEXT", login("wrong"), "refuses the login of 'engine' by PL"),
         (
             "SASL_PLAINTEXT",
             "SASL_PLAINTEXT",
             login() | {"sasl_mechanism": "SCRAM-SHA-256"},
-            "does not take the mechanism SCRAM-SHA-256: look at PROXIMITY_KAFKA_SASL_",
+            "does not support the mechanism SCRAM-SHA-256: check PROXIMITY_KAFKA_SASL_",
         ),
-        ("SSL", "SSL", {}, "is refused (unable to get local issuer certificate): look at PROX"),
+        ("SSL", "SSL", {}, "is refused (unable to get local issuer certificate): check PROX"),
     ],
 )
-def test_what_is_wrong_is_named_with_where_to_look(
+def test_a_wrong_setting_is_named(
     tmp_path: Path,
     kafka: SecuredKafkaServer,
     topic_prefix: str,
     listener: str,
     protocol: str,
     given: dict[str, str],
-    told: str,
+    expected: str,
 ) -> None:
     where = kafka.addresses[listener]
     settings = given | {"security_protocol": protocol}
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named_with_where_to_look(
     assert error.count("\n") == 1, error
     assert error.startswith("proximity: Kafka")
     assert where in error
-    assert told in error
+    assert expected in error
     assert PASSWORD not in error
 
 
@@ -120,7 +120,7 @@ def test_a_login_is_wanted_behind_tls(
     settings = {"security_protocol": "SSL", "ssl_cafile": str(kafka.authority)}
     status, _, error = publish(tmp_path, kafka.addresses["SASL_SSL"], topic_prefix, **settings)
     assert (status, error.count("\n")) == (1, 1)
-    assert "wants a login: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SASL_SSL" in error
+    assert "requires a login: set PROXIMITY_KAFKA_SECURITY_PROTOCOL to SASL_SSL" in error
 
 
 def test_a_topic_that_a_login_may_not_see(
@@ -146,13 +146,13 @@ def test_an_authority_that_is_not_the_brokers(
 
 def test_an_address_where_no_kafka_is(tmp_path: Path, topic_prefix: str) -> None:
     _, _, error = publish(tmp_path, "127.0.0.1:1", topic_prefix)
-    assert "127.0.0.1:1 refuses connections: look at the port" in error
+    assert "127.0.0.1:1 refuses connections: check the port" in error
     _, _, error = publish(tmp_path, "no-such-host.invalid:9092", topic_prefix)
-    assert "the name no-such-host.invalid is not known" in error
+    assert "the host name no-such-host.invalid does not resolve" in error
     with listening() as where:
         # Silence may be that of a broker that is just starting: the deadline is waited for.
         _, _, error = publish(tmp_path, where, topic_prefix, request_timeout="2")
-    assert f"{where} is not Kafka (ends the connection or stays silent)" in error
+    assert f"{where} is not Kafka (no answer, or the connection is closed)" in error
     assert error.count("\n") == 1
 
 
@@ -160,7 +160,7 @@ def test_a_server_of_another_kind_is_not_waited_for(tmp_path: Path, topic_prefix
     with http_server() as where:
         begin = time.monotonic()
         _, _, error = publish(tmp_path, where, topic_prefix, request_timeout="55")
-    assert f"{where} is an HTTP server, not Kafka: look at the port" in error
+    assert f"{where} is an HTTP server, not Kafka: check the port" in error
     assert time.monotonic() - begin < 50
 
 
@@ -176,7 +176,7 @@ async def test_a_login_by_token_works(
         assert len(endpoint.granted) == 1  # of all clients of the process
         more = {PREFIX + name.upper(): value for name, value in settings.items()}
         command = Proximity(tmp_path, where, topic_prefix, **more, **ports())
-        found = looked(await asyncio.to_thread(command, "check", "--json"))
+        found = findings_of(await asyncio.to_thread(command, "check", "--json"))
     assert found["Kafka reachable"] == ("ok", f"{where}, 1 broker")
     assert found["Kafka token"] == ("ok", f"{endpoint.url}, good for 300 s")
 
@@ -189,12 +189,12 @@ async def test_a_token_that_the_broker_refuses(
             publish, tmp_path, kafka.addresses[OAUTH], topic_prefix, **by_token(endpoint)
         )
     assert done[:2] == (1, "")
-    assert f"{kafka.addresses[OAUTH]} refuses the token of 'engine': look at {PREFIX}" in done[2]
+    assert f"{kafka.addresses[OAUTH]} refuses the token of 'engine': check {PREFIX}" in done[2]
     assert done[2].count("\n") == 1
     assert not any(token in done[2] for token in endpoint.granted)
 
 
-async def test_an_endpoint_that_gives_no_token(
+async def test_an_endpoint_without_a_token(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
     where = kafka.addresses[OAUTH]
@@ -202,7 +202,8 @@ async def test_an_endpoint_that_gives_no_token(
         settings = by_token(endpoint, secret="wrong")
         done = await asyncio.to_thread(publish, tmp_path, where, topic_prefix, **settings)
     assert done[:2] == (1, "")
-    assert f"{where} wants a token, and {endpoint.url} refuses the client 'engine' (401 " in done[2]
+    refused = f"{where} requires a token, and {endpoint.url} refuses the client 'engine' (401 "
+    assert refused in done[2]
     assert done[2].count("\n") == 1
 
 
@@ -238,7 +239,7 @@ async def test_connections_outlive_their_tokens(
             await publisher.close()
 
 
-def test_what_a_login_may_not_do(
+def test_missing_rights_of_a_login(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.addresses["PLAINTEXT"]})
@@ -257,14 +258,16 @@ def test_what_a_login_may_not_do(
     login |= {"SASL_PASSWORD": PASSWORD}
     more = {f"PROXIMITY_KAFKA_{name}": value for name, value in login.items()}
     where = kafka.addresses["SASL_PLAINTEXT"]
-    found = looked(Proximity(tmp_path, where, topic_prefix, **more, **ports())("check", "--json"))
+    found = findings_of(
+        Proximity(tmp_path, where, topic_prefix, **more, **ports())("check", "--json")
+    )
     of = {name: found[f"Kafka topic {name}"] for name in topics.all()}
     assert of[topics.detections] == ("ok", "2 partitions, read")
     assert of[topics.notifications] == ("bad", "2 partitions; this login may not write")
     assert of[topics.connector_calls] == ("ok", "2 partitions, read and write")
     assert of[topics.dead_letters] == ("bad", "this login may not see it")
-    state, told = of[topics.authentications]
-    assert (state, told.partition(",")[0]) == ("bad", "missing")
+    state, expected = of[topics.authentications]
+    assert (state, expected.partition(",")[0]) == ("bad", "missing")
     assert found[f"Kafka group {topic_prefix}trigger"] == ("ok", "read")
     lacking = "this login may see it, and not read it"
     assert found[f"Kafka group {topic_prefix}connector"] == ("bad", lacking)
@@ -272,7 +275,7 @@ def test_what_a_login_may_not_do(
     assert not [name for name in found if "transactional" in name]
 
 
-def test_what_exactly_once_needs_besides(
+def test_rights_that_exactly_once_needs(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.addresses["PLAINTEXT"]})
@@ -285,9 +288,9 @@ def test_what_exactly_once_needs_besides(
     more |= {"KAFKA_SASL_PASSWORD": PASSWORD, "DELIVERY": "exactly_once"}
     settings = {f"PROXIMITY_{name}": value for name, value in more.items()} | ports()
     command = Proximity(tmp_path, kafka.addresses["SASL_PLAINTEXT"], topic_prefix, **settings)
-    found = looked(command("check", "--json"))
+    found = findings_of(command("check", "--json"))
     assert found[f"Kafka transactional ids {ids['trigger']}*"] == ("ok", "write")
     lacking = ("bad", "this login may not write them, as exactly_once does")
     assert found[f"Kafka transactional ids {ids['connector']}*"] == lacking
-    # They are asked for, and not made: no broker keeps one, nor a topic for them.
+    # The ids are checked, and not created: no broker has one, nor a topic for them.
     assert "__transaction_state" not in admin.list_topics(timeout=10).topics

@@ -45,7 +45,7 @@ async def put(proximity: Proximity, *values: bytes) -> None:
         await producer.stop()
 
 
-async def test_everything_there_is_or_what_is_asked_for(proximity: Proximity) -> None:
+async def test_everything_there_is_or_what_is_requested(proximity: Proximity) -> None:
     await put(
         proximity,
         notification("Welcome", "a"),
@@ -70,7 +70,7 @@ async def test_everything_there_is_or_what_is_asked_for(proximity: Proximity) ->
         assert json.loads(line)["future_field"] == 1
 
 
-async def test_what_comes_is_shown_as_it_comes_until_ctrl_c(proximity: Proximity) -> None:
+async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(proximity: Proximity) -> None:
     await put(proximity, notification("Before", "a"))
     process = subprocess.Popen(  # noqa: ASYNC220  # read line by line, as a person does
         [sys.executable, "-m", "engine.cli", "notifications", "tail"],

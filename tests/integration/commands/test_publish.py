@@ -53,7 +53,7 @@ async def test_nothing_is_published_behind_the_first_fault(proximity: Proximity)
     assert values == set(lines[:2])
 
 
-async def test_an_array_is_published_whole_or_not_at_all(proximity: Proximity) -> None:
+async def test_an_array_is_published_completely_or_not_at_all(proximity: Proximity) -> None:
     good, bad = detection("a"), detection("b", uuid="not a uuid")
     file = proximity.write("array.json", b"[\n" + good + b",\n" + bad + b"\n]\n")
     done = proximity("publish", file)

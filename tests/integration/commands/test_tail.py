@@ -1,4 +1,4 @@
-"""`proximity tail`: what it shows, and that it goes when it is told to."""
+"""`proximity tail`: what it shows, and that it ends at a signal."""
 
 import asyncio
 import itertools
@@ -57,7 +57,7 @@ class Tail:
         )
 
     async def watching(self) -> tuple[str, TailFilter]:
-        """What it says that it wants."""
+        """The filter that the command has registered."""
         assert self.process.stderr is not None
         assert self.process.stderr.readline() == "watching; Ctrl-C ends\n"
         ((name, wanted),) = (await self.store.watchers()).items()
@@ -95,8 +95,8 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
     tail = Tail(proximity, store, "--json", "--count", "2")
     name, _ = await tail.watching()
     await store.write({name: [DECISION] * 3})
-    told = json.loads(tail.line())
-    assert told == {
+    decision = json.loads(tail.line())
+    assert decision == {
         "detected_at": "2026-11-20T18:40:00+0000",
         "decided_at": "2026-11-20T18:40:01+0000",
         "company": 1,
@@ -107,12 +107,12 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
         "campaigns": [{"id": 7, "name": "Loans", "outcome": "throttled"}],
         "left_out": 3,
     }
-    assert json.loads(tail.line()) == told
+    assert json.loads(tail.line()) == decision
     assert tail.end()[0] == 0
 
 
 async def test_when_too_many_watch_already(proximity: Proximity, store: TailStore):
-    """It would be shown nothing, and not know why."""
+    """It would show nothing, without a reason."""
     others = [str(number) for number in range(8)]
 
     async def watch() -> None:
@@ -130,11 +130,11 @@ async def test_when_too_many_watch_already(proximity: Proximity, store: TailStor
     await store.forget(others)
 
 
-def test_what_it_cannot_do(proximity: Proximity, tmp_path: Path):
+def test_a_bad_reason_and_an_outage_are_errors(proximity: Proximity, tmp_path: Path):
     done = proximity("tail", "--reason", "bored")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "outside_hours" in done.stderr
-    away = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
-    done = away("tail")
+    down = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
+    done = down("tail")
     assert done.returncode == 1
     assert done.stderr.startswith("proximity: Redis does not serve")

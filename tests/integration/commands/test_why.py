@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from catalog.index.drain import rebuild
-from engine.cli.catalog_loading import write_catalog
+from engine.cli.catalog_loader import write_catalog
 from engine.process.cancelling import cancel
 from tests.contract.index_writer import PREFIX
 from tests.integration.commands.proximity import Proximity
@@ -43,8 +43,8 @@ async def world(
         for time, proximity in _FRIDAY:
             written = f"2026-11-20T{time}+0100"
             trigger.now = datetime.fromisoformat(written).timestamp()
-            heard = {"proximity": proximity, "device": {"udid": "anna"}, "detected_at": written}
-            await trigger.push(json.dumps(_BEACON | heard).encode())
+            received = {"proximity": proximity, "device": {"udid": "anna"}, "detected_at": written}
+            await trigger.push(json.dumps(_BEACON | received).encode())
         await _write_notes(trigger)
         yield trigger
 

@@ -63,7 +63,7 @@ class Broker:
         self.place = place
 
     async def close(self) -> None:
-        """What is not committed is aborted by the next owner of the partition."""
+        """The next owner of the partition aborts an open transaction."""
         if self._transaction is not None:
             self._transaction = []
 
@@ -71,7 +71,7 @@ class Broker:
         await asyncio.Event().wait()
 
     def outcomes(self) -> dict[str, str]:
-        """By the id of the call: notification, or the reason of its dead letter."""
+        """By the id of the call: "notification", or the reason of its dead letter."""
         found: dict[str, str] = {}
         for message in self.published:
             headers = {name: value.decode() for name, value in message.headers}
@@ -104,11 +104,11 @@ class World:
             metrics=Metrics(),
         )
 
-    async def answer(self, heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await self.answers[heard.path](heard, writer)
+    async def answer(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        await self.answers[received.path](received, writer)
 
     async def call(self, path: str, **fields: Any) -> ConnectorCall:
-        """A call whose claim is taken, as the trigger leaves it."""
+        """A call whose claim is taken, as the trigger publishes it."""
         one = call(self.service.url(path), f"phone {path}", **fields)
         assert await self.takes_claim(one, uuid.UUID(one.id))
         return one
@@ -122,12 +122,12 @@ class World:
         request = ClaimRequest(of.campaign.id, of.device.udid, owner, at, of.delay)
         return await self._claims.take([request], at) == [None]
 
-    def asked(self) -> list[str]:
-        return [heard.path for heard in self.service.heard]
+    def requested(self) -> list[str]:
+        return [received.path for received in self.service.received]
 
     @asynccontextmanager
     async def process(self, *, crashes: bool = False) -> AsyncIterator["Process"]:
-        """A process of the role that owns PARTITION, and ends in good order or at once."""
+        """A process of the role that owns PARTITION; it is stopped in order or killed."""
         one = Process(self)
         try:
             yield one
@@ -142,7 +142,7 @@ class World:
 
 
 class Process:
-    """The role as `build_connector` builds it, but for the consumer."""
+    """The role as `build_connector` builds it, without the consumer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -185,7 +185,7 @@ class Process:
 
     @property
     def committed(self) -> int:
-        """The offset from which the next owner of the partition goes on."""
+        """The offset at which the next owner of the partition continues."""
         if self._world.settings.delivery == "exactly_once":
             return self._world.broker.place.offset
         return self.partition.done_offset or FIRST

@@ -63,7 +63,7 @@ def egress(resolve: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> E
 async def caller(
     guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = AMPLE
 ) -> AsyncIterator[ServiceCaller]:
-    """A caller that closes what it opened."""
+    """A caller that is closed at the end."""
     context = ssl_context or client_context()
     one = ServiceCaller(egress=guard or egress(), ssl_context=context, limits=limits)
     try:
@@ -73,7 +73,7 @@ async def caller(
 
 
 class RunningScheduler:
-    """A scheduler that runs; `results` by the call's id."""
+    """A running scheduler; `results` by the call's id."""
 
     def __init__(self, scheduler: CallScheduler, breakers: BreakerClient) -> None:
         self.running = asyncio.create_task(scheduler.run())
@@ -102,9 +102,9 @@ async def scheduling(
     ssl_context: Any = None,
     guard: EgressGuard | None = None,
     name: str = "one",
-    may_pass: Callable[[Exception], bool] = lambda _error: False,
+    is_temporary: Callable[[Exception], bool] = lambda _error: False,
     fails: type[Exception] | None = None,
-    may_start: Callable[[], bool] = lambda: True,
+    can_start: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[RunningScheduler]:
     """A scheduler as the role has it, with breakers of its own unless a store is given.
 
@@ -116,7 +116,7 @@ async def scheduling(
         local=LocalBreakers(policy),
         name=name,
         clock=time.time,
-        may_pass=may_pass,
+        is_temporary=is_temporary,
         on_store_error=lambda: None,
     )
     async with caller(guard, ssl_context, call_limits) as calling:
@@ -126,7 +126,7 @@ async def scheduling(
             retries=retries or RetryPolicy(first=0.05),
             limits=limits or SchedulerLimits(),
             agent="proximity-engine/test",
-            may_start=may_start,
+            can_start=can_start,
         )
         one = RunningScheduler(scheduler, breakers)
         try:

@@ -10,8 +10,8 @@ from connectors.call import CallLimits, client_context
 from connectors.connection_pool import ConnectionPool
 from connectors.model import CallFault
 from connectors.request import build_request
-from tests.integration.connectors.asking import ask, fault_of
 from tests.integration.connectors.scheduling import call_to, caller, egress
+from tests.integration.connectors.single_calls import call_once, fault_of
 from tests.servers.http_service import (
     HttpService,
     ReceivedRequest,
@@ -37,7 +37,7 @@ async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: b
     answer = writing(CHUNKED, *pieces, b"0\r\n\r\n") if chunked else replying(200, whole)
     async with serving(answer) as service, caller() as one:
         if fits:
-            assert await ask(one, service.url()) == whole
+            assert await call_once(one, service.url()) == whole
         else:
             assert await fault_of(one, service.url()) is CallFault.REPLY_TOO_LARGE
 
@@ -45,8 +45,8 @@ async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: b
 async def test_a_small_reply_that_unpacks_to_a_large_one_is_not_unpacked() -> None:
     packed = gzip.compress(b"x" * 10_000_000)
     async with serving(replying(200, packed, content_encoding="gzip")) as service, caller() as one:
-        assert await ask(one, service.url()) == packed
-        assert service.heard[0].headers["accept-encoding"] == "identity"
+        assert await call_once(one, service.url()) == packed
+        assert service.received[0].headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
         writing(b""),
     ],
 )
-async def test_what_is_not_http_or_breaks_off(answer: Any) -> None:
+async def test_replies_that_are_not_http_or_incomplete(answer: Any) -> None:
     async with serving(answer) as service, caller() as one:
         assert await fault_of(one, service.url()) is CallFault.UNREACHABLE
 
@@ -96,7 +96,7 @@ async def test_nobody_listens() -> None:
         assert await fault_of(one, url) is CallFault.UNREACHABLE
 
 
-async def test_a_service_that_answers_before_it_has_read_is_heard() -> None:
+async def test_a_reply_before_the_request_was_read_counts() -> None:
     refused = writing(b"HTTP/1.1 429 Slow\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")
     async with serving(refused) as service, caller() as one:
         call = call_to(service.url())
@@ -107,20 +107,20 @@ async def test_a_service_that_answers_before_it_has_read_is_heard() -> None:
 async def test_a_connection_is_kept_for_the_same_company() -> None:
     async with serving(content()) as service, caller() as one:
         for company in (1, 1, 2, 1, 2):
-            await ask(one, service.url(), company)
-        assert (len(service.heard), service.connections) == (5, 2)
+            await call_once(one, service.url(), company)
+        assert (len(service.received), service.connections) == (5, 2)
 
 
 async def test_a_connection_that_was_hung_up_meanwhile_is_no_failure() -> None:
     closing = writing(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     async with serving(closing) as service, caller() as one:
         for _ in range(5):
-            assert await ask(one, service.url()) == b"{}"
+            assert await call_once(one, service.url()) == b"{}"
         assert service.connections == 5
 
 
-async def test_a_kept_connection_that_dies_under_the_request_is_replaced() -> None:
-    async def once_a_connection(_heard: ReceivedRequest, writer: Any) -> None:
+async def test_a_reused_connection_that_closes_during_the_request_is_replaced() -> None:
+    async def once_a_connection(_request: ReceivedRequest, writer: Any) -> None:
         if writer in served:
             writer.transport.abort()
             return
@@ -130,32 +130,32 @@ async def test_a_kept_connection_that_dies_under_the_request_is_replaced() -> No
     served: set[Any] = set()
     async with serving(once_a_connection) as service, caller() as one:
         for _ in range(4):
-            assert await ask(one, service.url()) == b"{}"
-        assert (service.connections, len(service.heard)) == (4, 7)
+            assert await call_once(one, service.url()) == b"{}"
+        assert (service.connections, len(service.received)) == (4, 7)
 
 
 async def test_cookies_are_not_kept() -> None:
     async with serving(replying(200, {}, set_cookie="a=b; path=/")) as service, caller() as one:
-        await ask(one, service.url())
-        await ask(one, service.url())
-        assert all("cookie" not in heard.headers for heard in service.heard)
+        await call_once(one, service.url())
+        await call_once(one, service.url())
+        assert all("cookie" not in received.headers for received in service.received)
 
 
-async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(content()) as proxy, serving(content()) as service, caller() as one:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url())
-        await ask(one, service.url())
-        assert (len(service.heard), len(proxy.heard)) == (1, 0)
+        await call_once(one, service.url())
+        assert (len(service.received), len(proxy.received)) == (1, 0)
 
 
 async def test_idle_connections_are_closed_in_time() -> None:
     async with serving(content()) as service, caller() as one:
         one._pool = kept = ConnectionPool(
-            egress=egress(), ssl_context=client_context(), keep=0.05, most_idle=2
+            egress=egress(), ssl_context=client_context(), idle_seconds=0.05, most_idle=2
         )
         for company in range(4):
-            await ask(one, service.url(), company)
+            await call_once(one, service.url(), company)
         assert len(kept._by_age) == 2
 
         async def none_left() -> bool:

@@ -1,4 +1,4 @@
-"""Where single calls go: names that change, several addresses, TLS for the name."""
+"""The addresses of single calls: names that change, several addresses, TLS for the name."""
 
 import ssl
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ import trustme
 from connectors.call import CallLimits, client_context
 from connectors.egress import EgressGuard
 from connectors.model import CallFault
-from tests.integration.connectors.asking import ask, fault_of, result_of
 from tests.integration.connectors.scheduling import LOOPBACK, caller, egress
+from tests.integration.connectors.single_calls import call_once, fault_of, result_of
 from tests.servers.http_service import (
     HttpService,
     content,
@@ -30,10 +30,10 @@ class Dns:
 
     def __init__(self, *addresses: str) -> None:
         self.addresses: Sequence[str] = addresses
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def __call__(self, host: str, _port: int) -> Sequence[str]:
-        self.asked.append(host)
+        self.requested.append(host)
         return self.addresses
 
 
@@ -56,17 +56,17 @@ def tls(tmp_path: Path) -> Tls:
     return Tls(tmp_path)
 
 
-async def test_tls_is_verified_for_the_name_and_goes_to_the_checked_address(tls: Tls) -> None:
+async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(tls: Tls) -> None:
     seen: list[str | None] = []
     context = tls.server("shop.example")
     context.sni_callback = lambda _socket, name, _context: seen.append(name)
     dns = Dns("127.0.0.1")
     async with serving(content(), tls=context) as service, _over(dns, tls) as one:
-        assert b"hello" in await ask(one, service.url("/x", host="shop.example"))
-        assert b"hello" in await ask(one, service.url("/y", host="shop.example"))
-        assert service.heard[0].headers["host"] == f"shop.example:{service.port}"
+        assert b"hello" in await call_once(one, service.url("/x", host="shop.example"))
+        assert b"hello" in await call_once(one, service.url("/y", host="shop.example"))
+        assert service.received[0].headers["host"] == f"shop.example:{service.port}"
         assert (seen, service.connections) == (["shop.example"], 1)
-        assert set(dns.asked) == {"shop.example"}
+        assert set(dns.requested) == {"shop.example"}
 
 
 async def test_a_large_reply_over_tls(tls: Tls) -> None:
@@ -78,7 +78,7 @@ async def test_a_large_reply_over_tls(tls: Tls) -> None:
         serving(answer, tls=tls.server("localhost")) as service,
         caller(ssl_context=context, limits=limits) as one,
     ):
-        assert await ask(one, service.url(host="localhost")) == whole
+        assert await call_once(one, service.url(host="localhost")) == whole
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -90,7 +90,7 @@ async def test_a_certificate_for_another_name_or_of_a_stranger(tls: Tls, known: 
         caller(ssl_context=context) as one,
     ):
         assert await fault_of(one, service.url(host="localhost")) is CallFault.TLS
-        assert service.heard == []
+        assert service.received == []
 
 
 def _over(dns: Dns, tls: Tls | None = None) -> Any:
@@ -117,8 +117,8 @@ async def test_a_name_that_turns_to_loopback_reaches_nothing(turn: int) -> None:
             await guard.check(url)  # it is saved
             results = [await result_of(one, url) for _ in range(4)]
         assert CallFault.FORBIDDEN in results
-        assert (inside.connections, inside.heard) == (0, [])
-        assert len(outside.heard) == results.count(None)
+        assert (inside.connections, inside.received) == (0, [])
+        assert len(outside.received) == results.count(None)
 
 
 async def test_of_several_addresses_one_inside_closes_all() -> None:
@@ -133,21 +133,21 @@ async def test_a_kept_connection_is_not_used_once_the_name_leads_inside() -> Non
     dns = Dns("127.0.0.1")
     guard = egress(dns, allow=LOOPBACK)
     async with serving(content()) as service, caller(guard) as one:
-        await ask(one, service.url(host="shop.example"))
+        await call_once(one, service.url(host="shop.example"))
         dns.addresses = ("10.0.0.1",)
         assert await fault_of(one, service.url(host="shop.example")) is CallFault.FORBIDDEN
-        assert len(service.heard) == 1
+        assert len(service.received) == 1
 
 
 async def test_a_redirect_is_not_followed() -> None:
     async with serving(content()) as inside, serving(replying(200)) as service, caller() as one:
         service.answer = replying(307, location=inside.url())
-        await ask(one, service.url())
-        assert (len(service.heard), inside.connections) == (1, 0)
+        await call_once(one, service.url())
+        assert (len(service.received), inside.connections) == (1, 0)
 
 
 @pytest.mark.parametrize("addresses", [("127.0.0.9", "127.0.0.1"), ("::1", "127.0.0.1")])
 async def test_the_next_address_is_tried(addresses: tuple[str, ...]) -> None:
     guard = egress(Dns(*addresses), allow=[*LOOPBACK, ip_network("::1/128")])
     async with serving(content()) as service, caller(guard) as one:
-        assert b"hello" in await ask(one, service.url(host="shop.example"))
+        assert b"hello" in await call_once(one, service.url(host="shop.example"))

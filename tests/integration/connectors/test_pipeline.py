@@ -1,4 +1,4 @@
-"""Publish, give back, remember, commit: records pushed through what the production wiring builds.
+"""Publish, give claims back, remember, commit: records pushed through the production wiring.
 
 Kafka is in memory: a list of what was published, and partitions that are offered records. Redis is
 the embedded one, SQL a file of SQLite, services are on loopback.
@@ -84,7 +84,7 @@ async def test_nothing_is_done_before_it_is_published(world: World) -> None:
     world.broker.is_up.clear()
     async with world.process() as process:
         process.offer(good, gone)
-        await eventually(lambda: len(world.asked()) == 2, what="both services are asked")
+        await eventually(lambda: len(world.requested()) == 2, what="both services are called")
         await asyncio.sleep(0.05)  # in which a step that does not wait would be taken
         assert process.committed == FIRST
         if world.settings.delivery == "at_least_once":
@@ -94,18 +94,18 @@ async def test_nothing_is_done_before_it_is_published(world: World) -> None:
         assert await world.takes_claim(gone)
 
 
-async def test_what_finished_behind_a_gap_is_not_asked_again(world: World) -> None:
+async def test_calls_finished_behind_a_gap_are_not_sent_again(world: World) -> None:
     slow, good, gone = [await world.call(path) for path in ("/slow", "/good", "/gone")]
     async with world.process(crashes=True) as process:
         process.offer(slow, good, gone)
         await eventually(lambda: process.partition.pending == 1, what="two are finished")
         assert process.committed == FIRST
-    assert sorted(world.asked()) == ["/gone", "/good", "/slow"]
+    assert sorted(world.requested()) == ["/gone", "/good", "/slow"]
     world.answers["/slow"] = content()
     async with world.process() as process:
         process.offer(slow, good, gone)
         await process.until_committed(FIRST + 3)
-    assert sorted(world.asked()) == ["/gone", "/good", "/slow", "/slow"]
+    assert sorted(world.requested()) == ["/gone", "/good", "/slow", "/slow"]
     assert world.broker.outcomes() == {
         slow.id: "notification",
         good.id: "notification",
@@ -118,7 +118,7 @@ async def test_a_crash_before_publishing_loses_no_call(world: World) -> None:
     world.broker.is_up.clear()
     async with world.process(crashes=True) as process:
         process.offer(good)
-        await eventually(lambda: world.asked() == ["/good"], what="the service is asked")
+        await eventually(lambda: world.requested() == ["/good"], what="the service is called")
     assert world.broker.outcomes() == {}
     world.broker.is_up.set()
     async with world.process() as process:
@@ -130,15 +130,15 @@ async def test_a_crash_before_publishing_loses_no_call(world: World) -> None:
 async def test_a_revoked_partition_finishes_what_is_in_flight(world: World) -> None:
     held = asyncio.Event()
 
-    async def after_the_revocation(heard: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    async def after_the_revocation(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await held.wait()
-        await content()(heard, writer)
+        await content()(received, writer)
 
     world.answers["/slow"] = after_the_revocation
     slow = await world.call("/slow")
     async with world.process() as process:
         process.offer(slow)
-        await eventually(lambda: world.asked() == ["/slow"], what="the service is asked")
+        await eventually(lambda: world.requested() == ["/slow"], what="the service is called")
         finishing = asyncio.create_task(process.partition.finish(5.0))
         await asyncio.sleep(0)
         held.set()

@@ -23,32 +23,32 @@ POLICY = BreakerPolicy(window=20, failures=10, pause=0.5, lease=2.0)
 ONCE = RetryPolicy(tries=1)
 
 
-async def hangs_by_path(heard: ReceivedRequest, writer: Any) -> None:
+async def hangs_by_path(received: ReceivedRequest, writer: Any) -> None:
     """Hangs at /hangs."""
-    await (hanging if heard.path == "/hangs" else content())(heard, writer)
+    await (hanging if received.path == "/hangs" else content())(received, writer)
 
 
 async def test_another_try_may_do() -> None:
     seen: Counter[str] = Counter()
 
-    async def third_time_lucky(heard: ReceivedRequest, writer: Any) -> None:
-        seen[heard.id] += 1
-        await (content() if seen[heard.id] == 3 else replying(502))(heard, writer)
+    async def third_time_lucky(received: ReceivedRequest, writer: Any) -> None:
+        seen[received.id] += 1
+        await (content() if seen[received.id] == 3 else replying(502))(received, writer)
 
     async with serving(third_time_lucky) as service, scheduling() as one:
         one.submit(call_to(service.url()))
         await until_all(one, 1)
         assert faults(one) == {"Content": 1}
-        assert len({heard.id for heard in service.heard}) == 1
-        assert [heard.body for heard in service.heard] == [service.heard[0].body] * 3
+        assert len({received.id for received in service.received}) == 1
+        assert [received.body for received in service.received] == [service.received[0].body] * 3
 
 
 async def test_a_call_that_waits_for_another_try_holds_no_slot() -> None:
     limits = SchedulerLimits(company=1, in_all=1)
     retries = RetryPolicy(first=60.0)
 
-    async def by_path(heard: ReceivedRequest, writer: Any) -> None:
-        await (replying(503) if heard.path == "/busy" else content())(heard, writer)
+    async def by_path(received: ReceivedRequest, writer: Any) -> None:
+        await (replying(503) if received.path == "/busy" else content())(received, writer)
 
     async with (
         serving(by_path) as service,
@@ -66,18 +66,18 @@ async def test_retry_after_beyond_freshness_is_the_end() -> None:
         one.submit(call_to(service.url(), fresh=60))
         await until_all(one, 1)
         assert faults(one) == {"connector_status": 1}
-        assert len(service.heard) == 1
+        assert len(service.received) == 1
 
 
-async def test_what_is_old_is_not_asked() -> None:
+async def test_old_calls_are_not_sent() -> None:
     async with serving(content()) as service, scheduling() as one:
         one.submit(call_to(service.url(), fresh=-1))
         await until_all(one, 1)
         assert faults(one) == {"connector_stale": 1}
-        assert service.heard == []
+        assert service.received == []
 
 
-async def test_a_service_that_hangs_keeps_nobody_else_waiting() -> None:
+async def test_a_service_that_hangs_delays_no_other_company() -> None:
     limits = SchedulerLimits(company=8, in_all=32)
     slow = CallLimits(connect=5.0, call=5.0)
     async with (
@@ -87,7 +87,7 @@ async def test_a_service_that_hangs_keeps_nobody_else_waiting() -> None:
         for company in range(2, 7):
             for _ in range(50):
                 one.submit(call_to(service.url("/hangs"), company=company))
-        await eventually(lambda: len(service.heard) >= 20)
+        await eventually(lambda: len(service.received) >= 20)
         begin = time.monotonic()
         one.submit(call_to(service.url("/quick"), company=1))
         await until_all(one, 1)
@@ -108,7 +108,7 @@ async def test_ten_thousand_calls_of_one_company_do_not_delay_another() -> None:
         assert isinstance(one.results[other.id], Content)
 
 
-async def test_what_is_too_much_of_one_company_fails_at_once() -> None:
+async def test_calls_over_a_companys_limit_fail_at_once() -> None:
     limits = SchedulerLimits(company=4, in_all=16, unfinished=100)
     slow = CallLimits(connect=5.0, call=5.0)
     async with (
@@ -126,11 +126,11 @@ async def test_what_is_too_much_of_one_company_fails_at_once() -> None:
 async def test_in_flight_is_bounded() -> None:
     together = most = 0
 
-    async def counting(heard: ReceivedRequest, writer: Any) -> None:
+    async def counting(received: ReceivedRequest, writer: Any) -> None:
         nonlocal together, most
         together += 1
         most = max(most, together)
-        await content(after=0.02)(heard, writer)
+        await content(after=0.02)(received, writer)
         together -= 1
 
     limits = SchedulerLimits(company=5, in_all=500)
@@ -141,16 +141,16 @@ async def test_in_flight_is_bounded() -> None:
         assert (most, one.scheduler.unfinished) == (5, 0)
 
 
-async def test_what_drains_ends_and_what_waits_is_forgotten() -> None:
+async def test_running_calls_finish_and_waiting_calls_are_dropped() -> None:
     limits = SchedulerLimits(company=2, in_all=2)
     async with serving(content(after=0.1)) as service, scheduling(limits=limits) as one:
         jobs = [
             one.scheduler.submit(call_to(service.url()), lambda _result: None) for _ in range(10)
         ]
-        await eventually(lambda: len(service.heard) == 2)
+        await eventually(lambda: len(service.received) == 2)
         await one.scheduler.drain(jobs, 5.0)
         assert one.scheduler.unfinished == 0
-        assert len(service.heard) == 2
+        assert len(service.received) == 2
         one.submit(call_to(service.url()))
         await until_all(one, 1)
         assert isinstance(next(iter(one.results.values())), Content)

@@ -24,9 +24,9 @@ POLICY = BreakerPolicy(window=20, failures=10, pause=0.5, lease=2.0)
 ONCE = RetryPolicy(tries=1)
 
 
-async def hangs_by_path(heard: ReceivedRequest, writer: Any) -> None:
+async def hangs_by_path(received: ReceivedRequest, writer: Any) -> None:
     """Hangs at /hangs."""
-    await (hanging if heard.path == "/hangs" else content())(heard, writer)
+    await (hanging if received.path == "/hangs" else content())(received, writer)
 
 
 async def test_the_breaker_spares_a_service_that_fails_and_finds_out_when_it_is_back() -> None:
@@ -38,17 +38,17 @@ async def test_the_breaker_spares_a_service_that_fails_and_finds_out_when_it_is_
             one.submit(call_to(service.url()))
         await until_all(one, 10)
         await eventually(lambda: one.breakers.is_open(1))
-        asked = len(service.heard)
+        requested = len(service.received)
         for _ in range(20):
             one.submit(call_to(service.url(), fresh=60))
-        await eventually(lambda: len(service.heard) > asked)
-        assert len(service.heard) == asked + 1, "one prober, no more"
+        await eventually(lambda: len(service.received) > requested)
+        assert len(service.received) == requested + 1, "one prober, no more"
         service.answer = content()
         await until_all(one, 30)
         assert faults(one)["Content"] >= 19
 
 
-async def test_what_waits_for_an_open_breaker_ends_with_its_freshness() -> None:
+async def test_calls_waiting_for_an_open_breaker_expire() -> None:
     policy = BreakerPolicy(window=20, failures=10, pause=60.0)
     async with (
         serving(replying(500)) as service,
@@ -62,11 +62,11 @@ async def test_what_waits_for_an_open_breaker_ends_with_its_freshness() -> None:
             one.submit(call_to(service.url(), fresh=0.5))
         await until_all(one, 15)
         assert faults(one) == {"connector_status": 10, "connector_breaker": 5}
-        assert len(service.heard) == 10
+        assert len(service.received) == 10
 
 
 async def test_two_workers_find_out_once(redis_url: str) -> None:
-    """One learns it the hard way; the other, which never failed, does not call at all."""
+    """One process sees the failures; the other one, without failures, makes no calls."""
     policy = BreakerPolicy(window=20, failures=10, pause=30.0)
     redis = connect_redis(redis_url)
 
@@ -84,7 +84,7 @@ async def test_two_workers_find_out_once(redis_url: str) -> None:
         await eventually(lambda: one.breakers.is_open(1))
         two.submit(call_to(service.url()))
         await eventually(lambda: two.breakers.is_open(1))
-        assert (len(service.heard), two.results) == (10, {})
+        assert (len(service.received), two.results) == (10, {})
     await redis.aclose()
 
 
@@ -114,9 +114,9 @@ async def test_of_two_workers_one_tries_and_both_go_on(redis_url: str) -> None:
         for each in (one, two):
             for _ in range(5):
                 each.submit(call_to(service.url()))
-        await eventually(lambda: len(service.heard) > 10)
+        await eventually(lambda: len(service.received) > 10)
         # The prober hangs: nobody else calls until its deadline has passed.
-        assert len(service.heard) == 11
+        assert len(service.received) == 11
         service.answer = content()
         await until_all(one, 15)
         await until_all(two, 5)
@@ -131,7 +131,7 @@ async def test_without_redis_breakers_are_the_process_s_own(own_redis: RedisServ
     store = RedisBreakers(redis=redis, prefix="t:", policy=POLICY, deadline=0.5)
     async with (
         serving(content()) as service,
-        scheduling(store=store, policy=POLICY, retries=ONCE, may_pass=redis_may_recover) as one,
+        scheduling(store=store, policy=POLICY, retries=ONCE, is_temporary=redis_may_recover) as one,
     ):
         one.submit(call_to(service.url()))
         await until_all(one, 1)

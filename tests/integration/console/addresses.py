@@ -25,7 +25,7 @@ class ConsoleAddress(NamedTuple):
 
 
 def addresses() -> list[ConsoleAddress]:
-    """All but what needs no session."""
+    """All addresses that need a session."""
     found = []
     for route in console_routes():
         methods = (route.methods or set()) - {"HEAD"}

@@ -1,4 +1,4 @@
-"""The console in this process, on SQLite and a real Redis: what it adds knows neither."""
+"""The console in this process, on SQLite and a real Redis."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -46,6 +46,6 @@ def bodies() -> Bodies:
 
 @pytest.fixture
 async def visitor(api: Harness) -> AsyncIterator[Visitor]:
-    """Signed in, and may do everything."""
+    """A signed-in visitor with all permissions."""
     async with Visitor(api, await api.account()) as made:
         yield made

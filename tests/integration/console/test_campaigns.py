@@ -1,4 +1,4 @@
-"""Campaigns: what each does now, their form, and what would fire."""
+"""Campaigns: their states, their form, and explanations."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,9 +42,9 @@ async def test_each_campaign_has_its_state_now(visitor: Visitor, bodies: Bodies,
         await campaign_with(visitor, bodies, venue, **given)
     page = await visitor.get(f"/venues/{venue}/campaigns")
     names = [text.removeprefix("about: ") for text in page.texts if text.startswith("about: ")]
-    said = (await visitor.get(f"/venues/{venue}/campaigns/states")).texts
-    assert len(said) == 6
-    assert [text[: len(name)] for text, name in zip(said, names, strict=True)] == names
+    shown = (await visitor.get(f"/venues/{venue}/campaigns/states")).texts
+    assert len(shown) == 6
+    assert [text[: len(name)] for text, name in zip(shown, names, strict=True)] == names
     overview = await visitor.get("/parts/silent")
     assert "about: Ended" in overview.texts
     assert "about: Sends" not in overview.texts
@@ -73,7 +73,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     wrong = await visitor.post(new, given | {"url": "", "start_time": "9 o'clock", "cache": "x"})
     page = SeenPage(wrong.text)
     problems = {tag.get("id"): tag for _, tag in page.tags if tag.get("class") == "problem"}
-    assert problems.keys() == {"url-said", "start_time-said", "cache-said"}
+    assert problems.keys() == {"url-note", "start_time-note", "cache-note"}
     assert page.field("start_day") == "2030-07-01"
     made = await visitor.post(new, given)
     assert made.status_code == 303, made.text
@@ -102,14 +102,14 @@ async def test_would_it_fire(visitor: Visitor, bodies: Bodies, venue: int):
     hours = {"start_time": "09:00", "end_time": "18:00"}
     number = await campaign_with(visitor, bodies, venue, **hours)
     path = f"/venues/{venue}/campaigns/{number}/explain"
-    asked = {"at": "2030-07-01T12:00", "zone": "Europe/Paris", "beacon": str(beacon)}
-    told = SeenPage((await visitor.post(path, asked)).text).text
-    assert told.startswith("It would fire 2030-07-01 12:00:00 (UTC+02:00)")
-    late = asked | {"at": "2030-07-01T20:00", "udid": "anna"}
-    told = SeenPage((await visitor.post(path, late)).text).text
-    assert told.startswith("It would not not at this hour")
-    assert "Next at 2030-07-02 09:00:00 (UTC+02:00)." in told
-    wrong = await visitor.post(path, asked | {"beacon": "999999"})
+    query = {"at": "2030-07-01T12:00", "zone": "Europe/Paris", "beacon": str(beacon)}
+    answer = SeenPage((await visitor.post(path, query)).text).text
+    assert answer.startswith("It would fire 2030-07-01 12:00:00 (UTC+02:00)")
+    late = query | {"at": "2030-07-01T20:00", "udid": "anna"}
+    answer = SeenPage((await visitor.post(path, late)).text).text
+    assert answer.startswith("It would not not at this hour")
+    assert "Next at 2030-07-02 09:00:00 (UTC+02:00)." in answer
+    wrong = await visitor.post(path, query | {"beacon": "999999"})
     assert "refusal" in wrong.text
 
 

@@ -171,7 +171,7 @@ async def test_every_page(visitor: Visitor, bodies: Bodies):
         assert SCRIPT in shown.texts
 
 
-async def test_what_was_typed_comes_back_harmless(visitor: Visitor, bodies: Bodies):
+async def test_refused_input_is_shown_escaped(visitor: Visitor, bodies: Bodies):
     ids = await filled(visitor, bodies)
     own = f"/venues/{ids['venue']}"
     names = {*examples.CAMPAIGN, *examples.BEACON, *examples.GEOFENCE, *examples.VENUE}

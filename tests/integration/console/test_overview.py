@@ -41,13 +41,13 @@ async def test_hours_of_the_venues_clocks(visitor: Visitor, bodies: Bodies, zone
     here = now.astimezone(ZoneInfo(zone or "UTC"))
     plot = plot_in(page)
     # (The hour that is now, which begins at the half of one in some zones.)
-    begun = now.replace(minute=0).astimezone(here.tzinfo)
-    assert plot["hours"][plot["series"][0]["values"].index(9)] == f"{begun:%Y-%m-%dT%H:%M}Z"
+    started = now.replace(minute=0).astimezone(here.tzinfo)
+    assert plot["hours"][plot["series"][0]["values"].index(9)] == f"{started:%Y-%m-%dT%H:%M}Z"
     assert plot["hours"][0][:10] in (f"{here - timedelta(days=days):%Y-%m-%d}" for days in (1, 2))
     assert 24 <= len(plot["hours"]) <= 50
     offset = f"{here:%z}"
-    said = f"UTC{offset[:3]}:{offset[3:]}" if zone else "UTC"
-    assert f"Times in {said}." in page.text
+    offset_text = f"UTC{offset[:3]}:{offset[3:]}" if zone else "UTC"
+    assert f"Times in {offset_text}." in page.text
 
 
 async def test_where_venues_have_different_clocks_it_is_utc(visitor: Visitor, bodies: Bodies):
@@ -79,5 +79,5 @@ async def test_reasons(visitor: Visitor, bodies: Bodies):
     assert "sent" not in page.texts  # what fired stands elsewhere
     assert f"/console/venues/{venue}/campaigns/{boats}" in page.links()
     for language, word in (("de", "zurückgehalten"), ("fr", "retenue"), ("es", "retenida")):
-        told = await visitor.get("/parts/reasons", accept_language=language)
-        assert word in told.text
+        answer = await visitor.get("/parts/reasons", accept_language=language)
+        assert word in answer.text

@@ -1,4 +1,4 @@
-"""What pages say, and what their forms do."""
+"""The texts of pages, and the effects of their forms."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -36,7 +36,7 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
         "tags": "a,b",
     }
     refused = await visitor.post(f"{own}/beacons/new", beacon)
-    assert "minor-said" in refused.text
+    assert "minor-note" in refused.text
     made = await visitor.post(f"{own}/beacons/new", beacon | {"minor": "7"})
     assert made.headers["location"] == f"/console{own}"
     (stored,) = (await visitor.api.call("GET", f"/region/{venue}/beacon", visitor.headers)).json()
@@ -49,7 +49,7 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
     plan = await visitor.get(own)
     assert [dot["transform"] for tag, dot in plan.tags if tag == "g"] == ["translate(4 9)"]
     fence = {"name": "Quay", "latitude": "43,2", "longitude": "5.3", "radius": "0", "active": "1"}
-    assert "radius-said" in (await visitor.post(f"{own}/geofences/new", fence)).text
+    assert "radius-note" in (await visitor.post(f"{own}/geofences/new", fence)).text
     await visitor.post(f"{own}/geofences/new", fence | {"radius": "300"})
     assert "43.2" in (await visitor.get(own)).texts
     await visitor.post(f"{own}/beacons/{stored['id']}/delete", {})
@@ -81,7 +81,7 @@ async def test_the_last_minutes_at_a_venue(visitor: Visitor, bodies: Bodies, ven
 
 async def test_a_venue_is_made_and_changed(visitor: Visitor):
     given = {"name": "Depot", "address": "Quai", "time_zone": "Mars/Base", "active": "1"}
-    assert "time_zone-said" in (await visitor.post("/venues/new", given)).text
+    assert "time_zone-note" in (await visitor.post("/venues/new", given)).text
     made = await visitor.post("/venues/new", given | {"time_zone": "Europe/Paris", "width": "20"})
     path = made.headers["location"].removeprefix("/console")
     changed = {"name": "Depot 2", "address": "", "width": "30"}
@@ -116,9 +116,9 @@ async def test_a_person_is_forgotten(visitor: Visitor):
     held = await visitor.get(f"{path}/held")
     assert "until the retention of its topics ends" in held.text
     # Without the second step nothing happens.
-    asked = SeenPage((await visitor.post(f"{path}/forget", {})).text)
-    assert "Forget now" in asked.texts
-    assert asked.text == held.text
+    confirmation = SeenPage((await visitor.post(f"{path}/forget", {})).text)
+    assert "Forget now" in confirmation.texts
+    assert confirmation.text == held.text
     forgotten = SeenPage((await visitor.post(f"{path}/forget", {"sure": "1"})).text)
     assert "What was deleted" in forgotten.texts
     assert "anna" not in forgotten.text
@@ -141,7 +141,7 @@ async def test_a_connector(visitor: Visitor):
         }
         first = given | {"is_new": "1", "url": "http://169.254.169.254/"}
         wrong = await visitor.post("/connector", first)
-        assert "url-said" in wrong.text
+        assert "url-note" in wrong.text
         assert "Call once" not in wrong.text
         assert (await visitor.post("/connector", given)).status_code == 303
         page = await visitor.get("/connector")
@@ -188,7 +188,7 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
     chosen = await visitor.get(f"/statistics?kind=venue&venue={venue}&from={today}&to={today}")
     assert "1\u202f000" in chosen.texts
     refused = await visitor.get("/statistics?from=yesterday", status=400)
-    assert "from-said" in {found.get("id") for _, found in refused.tags}
+    assert "from-note" in {found.get("id") for _, found in refused.tags}
     results = await visitor.get(f"/venues/{venue}/campaigns/{campaign}/results")
     assert [found for _, found in results.tags if "data-plot" in found]
     sheet = await visitor.client.get("/console/statistics.csv?kind=campaign")
@@ -199,7 +199,7 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
     assert len(sheet.text.splitlines()) == 3
 
 
-async def test_what_the_interface_sends_page_by_page_comes_whole(
+async def test_a_streamed_answer_is_downloaded_completely(
     visitor: Visitor, bodies: Bodies, venue: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(campaign_routes, "_CAMPAIGNS_A_PAGE", 2)
@@ -224,7 +224,7 @@ async def test_what_the_interface_sends_page_by_page_comes_whole(
     assert len(sheet.text.splitlines()) == 8
 
 
-async def test_the_audit_tells_who_made_it_here(visitor: Visitor):
+async def test_the_audit_shows_who_made_it_here(visitor: Visitor):
     for number in range(60):
         given = {"name": f"Depot {number}", "address": "", "active": "1"}
         await visitor.post("/venues/new", given)
@@ -236,7 +236,7 @@ async def test_the_audit_tells_who_made_it_here(visitor: Visitor):
     assert {"Depot 9", "Depot 0"} <= set(rest.texts)
 
 
-async def test_what_is_not_there(api: Harness, visitor: Visitor):
+async def test_unknown_pages_are_404(api: Harness, visitor: Visitor):
     for path in ("/nowhere", "/venues/999999", "/venues/x", "/static/../routes.py"):
         page = await visitor.get(path, status=404)
         assert "Not found" in page.texts

@@ -1,4 +1,4 @@
-"""The words of the overview about roles and the company's service."""
+"""The sentences of the overview about roles and the company's service."""
 
 import re
 import time
@@ -32,11 +32,11 @@ async def test_how_the_service_keeps_up(visitor: Visitor):
     assert "Der Recorder ist 12 s zurück" in german.texts
     silent = RoleLine("trigger", time.time() - 125, 0.0, [])
     await redis.hset("proximity:roles", "trigger:a", msgspec.msgpack.encode(silent))
-    said = "No trigger has been heard from for 2 min"
-    assert said in (await visitor.get(part)).texts
+    sentence = "No trigger has been heard from for 2 min"
+    assert sentence in (await visitor.get(part)).texts
 
 
-async def test_a_service_that_failed_is_said(visitor: Visitor, bodies: Bodies):
+async def test_a_failed_service_is_reported(visitor: Visitor, bodies: Bodies):
     await visitor.api.call("PUT", "/connector", visitor.headers, bodies.connector())
     assert len((await visitor.get("/parts/roles")).texts) == 3
     async with visitor.api.database.read() as session:
@@ -48,5 +48,5 @@ async def test_a_service_that_failed_is_said(visitor: Visitor, bodies: Bodies):
     )
     failed = BreakerReport(company_id=company or 0, outcomes=(True, True, True))
     await breakers.exchange([failed], prober="a", now=time.time())
-    said = (await visitor.get("/parts/roles")).texts[-1]
-    assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", said)
+    sentence = (await visitor.get("/parts/roles")).texts[-1]
+    assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", sentence)

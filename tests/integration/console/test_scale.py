@@ -1,6 +1,6 @@
 """Pages of a company with a million devices, 10,000 beacons and 2,000 campaigns.
 
-With PROXIMITY_TEST_FULL=1, on PostgreSQL. What each page asks of SQL and sends is bounded; how long
+With PROXIMITY_TEST_FULL=1, on PostgreSQL. Statements and size of each page are bounded; how long
 it took is printed (`-s`).
 """
 
@@ -19,8 +19,8 @@ from engine.redis.figure_store import CompanyDay, FigureStore
 from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
 from rules.day_figures import CampaignReason, DayFigures
 from rules.model import Reason
-from tests.integration.api.counting import counted
 from tests.integration.api.harness import Harness, harness
+from tests.integration.api.statement_count import counted
 from tests.integration.console.visitor import Visitor
 from tests.servers.schema import make_schema
 
@@ -65,7 +65,7 @@ ROWS = (
        FROM company, generate_series(1, 100000) n""",
     "ANALYZE",
 )
-# What a page may ask at most; 20 explanations take nine statements each.
+# The most statements of a page; 20 explanations take nine statements each.
 STATEMENTS = {"/parts/silent": 250, "/states": 250}
 MOST_STATEMENTS = 25
 MOST_BYTES = 500_000
@@ -162,10 +162,10 @@ async def fill_figures(api: Harness, visitor: Visitor) -> None:
 
 
 async def is_bounded(api: Harness, visitor: Visitor, path: str) -> None:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     with counted(api.database) as statements:
         answer: httpx.Response = await visitor.client.get(f"/console{path}")
-    took = time.perf_counter() - begun
+    took = time.perf_counter() - started
     assert answer.status_code == 200, f"{path}: {answer.text[:300]}"
     print(f"{took * 1000:6.0f} ms {len(statements):4} {len(answer.content):8} {path}")
     most = next((n for part, n in STATEMENTS.items() if part in path), MOST_STATEMENTS)

@@ -108,7 +108,7 @@ async def test_an_older_browser_names_its_origin(visitor: Visitor):
     assert answer.status_code == 303
 
 
-async def test_who_has_no_session_is_led_to_one(api: Harness):
+async def test_a_visitor_without_a_session_is_redirected_to_sign_in(api: Harness):
     for address in addresses():
         path = f"/console{address.filled(id=1, uid=1)}"
         answer = await api.client.request(address.method, path, headers=FROM_HERE)

@@ -29,7 +29,7 @@ AREA_OF = {
     "/audit": "profile",
     "/live/feed": "realtime",
 }
-# They ask, and change nothing.
+# POST operations that change nothing.
 QUESTIONS = ("/explain", "/calendar")
 # Forms and frames that show nothing stored, and what leads on to another page.
 SHOWN_TO_ALL = (
@@ -101,8 +101,8 @@ async def theirs(api: Harness, bodies: Bodies) -> Holder:
 
 
 @pytest.mark.parametrize("level", [0, 1])
-async def test_what_the_level_allows_and_no_more(api: Harness, ours: Holder, level: int):
-    """With the level in one area and everything in the others."""
+async def test_pages_offer_only_what_the_level_allows(api: Harness, ours: Holder, level: int):
+    """An account with this level in one area and all permissions in the others."""
     company = await company_of(api, ours)
     for address in addresses():
         if str(address) in SHOWN_TO_ALL:
@@ -140,7 +140,7 @@ async def test_only_what_may_be_read_is_offered(api: Harness, link: str):
         assert offered == {f"/console{each}" for each in LINKS if LINKS[each] == LINKS[link]}
 
 
-async def test_who_may_only_read_is_offered_no_change(api: Harness, ours: Holder):
+async def test_a_reader_is_offered_no_change(api: Harness, ours: Holder):
     company = await api.account(await company_of(api, ours), **dict.fromkeys(AREAS, 1))
     venue, campaign, beacon = (ours.ids[name] for name in ("region", "campaign", "beacon"))
     async with Visitor(api, company) as visitor:

@@ -18,7 +18,7 @@ _VOID = {"meta", "link", "input", "img", "br", "hr", "rect", "line", "circle", "
 
 
 class SeenPage(HTMLParser):
-    """What a browser would see before any script has run."""
+    """A page as a browser has it before scripts run."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -30,15 +30,15 @@ class SeenPage(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All that is to be read."""
+        """The visible text."""
         return " ".join(" ".join(self.texts).split())
 
     def links(self) -> set[str]:
-        """Where its links lead."""
+        """The targets of its links."""
         return {found["href"] or "" for tag, found in self.tags if tag == "a"}
 
     def field(self, name: str) -> str | None:
-        """What an input of this name holds."""
+        """The value of the input with this name."""
         fields = [found for tag, found in self.tags if tag == "input" and found.get("name") == name]
         return fields[0].get("value") if fields else None
 

@@ -20,7 +20,7 @@ sys.stdin.read()
 """
 
 
-def _gone(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -29,7 +29,7 @@ def _gone(pid: int) -> bool:
     return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
 
 
-def test_the_server_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
+def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _PARENT, tmp_path / "log"],
         stdin=subprocess.PIPE,
@@ -37,9 +37,9 @@ def test_the_server_dies_when_its_parent_is_killed(tmp_path: Path) -> None:
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        assert not _gone(pid)
+        assert not _has_ended(pid)
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: _gone(pid), deadline=10, what="the server is gone")
+    wait_until(lambda: _has_ended(pid), deadline=10, what="the server is gone")
 
 
 def test_a_server_that_does_not_heed_its_signal_is_killed(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_server_that_does_not_heed_its_signal_is_killed(tmp_path: Path) -> Non
     assert not child.running
 
 
-def test_what_a_server_says_last_can_be_told(tmp_path: Path) -> None:
+def test_the_end_of_a_servers_log_can_be_reported(tmp_path: Path) -> None:
     child = ChildProcess(["sh", "-c", "echo one; echo two >&2"], log=tmp_path / "log")
     wait_until(lambda: not child.running, deadline=10, what="it has ended")
     child.stop()

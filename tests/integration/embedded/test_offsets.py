@@ -1,4 +1,4 @@
-"""A database that is kept, under an embedded broker that forgets."""
+"""A kept database with an embedded broker, which keeps nothing."""
 
 import pytest
 from sqlalchemy import select

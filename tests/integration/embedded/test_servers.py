@@ -1,4 +1,4 @@
-"""What --embedded starts: it answers, says nothing on standard error, and leaves nothing behind."""
+"""The embedded servers answer, print nothing on standard error, and leave nothing behind."""
 
 import contextlib
 import shutil
@@ -32,13 +32,13 @@ def _address(redis_url: str) -> str:
 
 
 def _arguments() -> Iterator[bytes]:
-    """Of every process: they are shown to everybody."""
+    """The command lines of all processes, which every user can see."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has just ended
             yield path.read_bytes()
 
 
-async def test_all_of_them_answer_and_then_are_gone(
+async def test_all_of_them_answer_and_then_end(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     async with EmbeddedServers(directory=tmp_path / "kept") as servers:
@@ -52,14 +52,14 @@ async def test_all_of_them_answer_and_then_are_gone(
     assert capfd.readouterr() == ("", "")
 
 
-async def test_without_a_directory_the_database_goes_with_them() -> None:
+async def test_without_a_directory_the_database_is_deleted_at_the_end() -> None:
     async with EmbeddedServers() as servers:
         directory = Path(servers.database_url.removeprefix("sqlite:///")).parent
         assert directory.is_dir()
     assert not directory.exists()
 
 
-async def test_a_redis_that_does_not_start_takes_the_others_along(
+async def test_a_redis_that_does_not_start_stops_the_other_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     servers = EmbeddedServers()
@@ -71,7 +71,7 @@ async def test_a_redis_that_does_not_start_takes_the_others_along(
     assert not _accepts(servers.kafka_bootstrap)
 
 
-async def test_topics_have_the_partitions_that_the_broker_gives(embedded_kafka: str) -> None:
+async def test_topics_have_the_brokers_default_number_of_partitions(embedded_kafka: str) -> None:
     async with AIOKafkaProducer(bootstrap_servers=embedded_kafka) as producer:
         partitions = await producer.partitions_for("any")
     assert len(partitions) == PARTITIONS
@@ -114,7 +114,7 @@ def test_with_no_server_at_all_the_error_names_the_package(monkeypatch: pytest.M
 
 
 async def test_nobody_else_on_the_machine_gets_in(tmp_path: Path):
-    """The file is its owner's alone, also one that was there; Redis asks for its password."""
+    """The file is its owner's alone, also one that was there; Redis requires its password."""
     env = tmp_path / "proximity.env"
     env.touch(mode=0o644)
     async with embedded_settings(load_settings(), env) as settings:

@@ -1,7 +1,7 @@
-"""The role `trigger` as production puts it together, with records pushed into one partition.
+"""The role `trigger` by the production wiring, with records pushed into one partition.
 
 Everything is in memory: the embedded broker and Redis, which have contract suites, and SQLite.
-No consumer group is joined, so that a test takes no longer than what it asks for.
+No consumer group is joined, so that a test takes no longer than its own steps.
 """
 
 import itertools
@@ -32,7 +32,7 @@ Record: TypeAlias = ConsumerRecord[bytes, bytes]
 
 
 def detection(udid: str = "phone", *, seconds: float = 0, minor: int = 2, **more: Any) -> bytes:
-    """A detection that lies so many seconds after NOW."""
+    """A detection so many seconds after NOW."""
     body = {"uuid": UUID, "major": 1, "minor": minor, "proximity": 1, "device": {"udid": udid}}
     body["detected_at"] = NOW + int(seconds * 1000)
     return json.dumps(body | more).encode()
@@ -63,7 +63,7 @@ class PushedTrigger:
         return self.role.worker_for(self.partition, lambda: None)
 
     async def write_index(self, fields: dict[str, bytes]) -> None:
-        """What the catalog says from now on; a process that runs hears of it."""
+        """Change the catalog; a running process receives the change."""
         self.writer.fields |= fields
         await self.writer.rebuild()
         self.role.pipeline.index.cache.drop_all()
@@ -86,7 +86,7 @@ class PushedTrigger:
             raise worker.failure
 
     async def left(self, topic: str) -> list[Record]:
-        """What the topic holds."""
+        """The records of the topic."""
         return await self.topics.read(topic)
 
     def count(self, name: str, **labels: str) -> float:

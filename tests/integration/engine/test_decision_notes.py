@@ -1,4 +1,4 @@
-"""What the trigger notes of devices: each new outcome once, no repeats, at a bounded cost."""
+"""The decisions that a trigger stores: each new outcome once, no repeats, at a bounded cost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,8 +11,8 @@ from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceKey
 from engine.trigger.decision_notes import DecisionNotes
 from engine.wiring.explain import build_decision_store
-from rules.kept_decision import KeptDecision
 from rules.model import Zone
+from rules.stored_decision import StoredDecision
 from tests.contract.index_writer import beacon_entry, campaign_entry
 from tests.integration.engine.pushed import NOW, PushedTrigger, detection, pushed_trigger
 from tests.servers.waiting import eventually
@@ -38,15 +38,17 @@ def notes_of(trigger: PushedTrigger) -> DecisionNotes:
 
 
 async def written(trigger: PushedTrigger) -> DecisionStore:
-    """What is noted is written when the process ends, at the latest."""
+    """Collected decisions are written at the latest when the process ends."""
     task = asyncio.create_task(notes_of(trigger).run())
     await asyncio.sleep(0)
     await cancel([task])
     return build_decision_store(trigger.settings, trigger.redis)
 
 
-async def kept(trigger: PushedTrigger, udid: str = "phone", company: int = 1) -> list[KeptDecision]:
-    """The oldest first."""
+async def kept(
+    trigger: PushedTrigger, udid: str = "phone", company: int = 1
+) -> list[StoredDecision]:
+    """The stored decisions, the oldest first."""
     store = await written(trigger)
     return (await store.read(DeviceKey(company, udid)))[::-1]
 
@@ -64,14 +66,14 @@ async def test_a_grant_and_what_follows_it_once(noting: PushedTrigger):
     await noting.push(*(detection(seconds=n) for n in range(5, 90)))
     await noting.push(detection(seconds=90))
     assert await kept(noting) == [
-        KeptDecision(AT, AT, 1, Zone.IMMEDIATE, "granted", {"granted": [1], "inactive": [2]}),
-        KeptDecision(
+        StoredDecision(AT, AT, 1, Zone.IMMEDIATE, "granted", {"granted": [1], "inactive": [2]}),
+        StoredDecision(
             AT + 1, AT, 1, Zone.IMMEDIATE, "throttled", {"throttled": [1], "inactive": [2]}
         ),
     ]
 
 
-async def test_each_beacon_and_each_outcome_is_news_once(noting: PushedTrigger):
+async def test_each_beacon_and_each_outcome_is_stored_once(noting: PushedTrigger):
     await noting.push(detection())
     for _ in range(3):
         await noting.push(detection(), far(), detection(minor=3), far(minor=3), detection(minor=99))
@@ -85,7 +87,7 @@ async def test_a_device_of_two_companies_has_two_lists(noting: PushedTrigger):
     assert await reasons(noting, company=2) == ["too_far"]
 
 
-async def test_after_the_next_grant_it_is_news_again(noting: PushedTrigger):
+async def test_after_the_next_grant_it_is_stored_again(noting: PushedTrigger):
     await noting.push(detection())
     await noting.push(detection(seconds=1))
     noting.now += 3601
@@ -104,7 +106,7 @@ async def test_a_claim_that_redis_denies_is_noted_as_throttled(noting: PushedTri
     assert found[1].campaigns == {"throttled": [1], "inactive": [2]}
 
 
-async def test_an_index_that_is_read_again_is_no_news(noting: PushedTrigger):
+async def test_an_index_that_is_read_again_changes_nothing(noting: PushedTrigger):
     await noting.push(detection())
     for seconds in range(1, 4):
         await noting.push(detection(seconds=seconds))
@@ -112,7 +114,7 @@ async def test_an_index_that_is_read_again_is_no_news(noting: PushedTrigger):
     assert await reasons(noting) == ["granted", "throttled"]
 
 
-async def test_what_goes_on_is_noted_now_and_then(noting: PushedTrigger):
+async def test_repeated_decisions_are_noted_at_intervals(noting: PushedTrigger):
     for minutes in (0, 10, 31, 40, 62, 93):
         noting.now = AT + minutes * 60
         await noting.push(far(seconds=minutes * 60))
@@ -133,7 +135,7 @@ async def test_a_flood_of_devices_costs_no_more_than_its_budget(noting: PushedTr
     assert await reasons(noting, "late") == ["granted"]
 
 
-async def test_of_large_batches_that_come_closely_some_are_looked_at(noting: PushedTrigger):
+async def test_of_large_batches_that_come_closely_some_are_checked(noting: PushedTrigger):
     await noting.push(*[far(udid="anna")] * 300)
     await noting.push(*[far(udid="ben")] * 300)
     await noting.push(*[far(udid="carl")] * 3)
@@ -161,15 +163,15 @@ async def test_where_nothing_is_to_be_kept_nothing_is(silent: PushedTrigger):
 
 
 class UnansweringStore(DecisionStore):
-    """As on a Redis that has stopped to answer, and then fails."""
+    """A store on a Redis that hangs, and then fails."""
 
     def __init__(self, trigger: PushedTrigger) -> None:
         super().__init__(redis=trigger.redis, prefix="none:", most=1, deadline=5.0)
-        self.asked = 0
+        self.requested = 0
         self.fails = asyncio.Event()
 
     async def keep(self, _decisions: Any) -> None:
-        self.asked += 1
+        self.requested += 1
         await self.fails.wait()
         raise TimeoutError
 
@@ -179,11 +181,11 @@ async def test_no_batch_waits_for_its_notes(noting: PushedTrigger):
     good, notes._store = notes._store, store
     task = asyncio.create_task(notes.run())
     await noting.push(detection())
-    await eventually(lambda: store.asked == 1, what="it is written")
+    await eventually(lambda: store.requested == 1, what="it is written")
     await noting.push(detection("other"))
     assert len(await noting.left("notifications")) == 2
     store.fails.set()
-    await eventually(lambda: store.asked == 2, what="the next is written")
+    await eventually(lambda: store.requested == 2, what="the next is written")
     await eventually(lambda: noting.count("redis_errors_total") >= 2, what="both have failed")
     notes._store = good
     await noting.push(detection("third"))

@@ -1,4 +1,4 @@
-"""Decisions of a trigger on their way to those who watch."""
+"""Decisions of a trigger on their way to watchers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.unit.rules.records import UUID, venue
 
 
 class Watching:
-    """Somebody who watches a trigger."""
+    """A watcher of a trigger."""
 
     def __init__(self, trigger: PushedTrigger, name: str = "w") -> None:
         self.trigger = trigger
@@ -55,7 +55,7 @@ async def watched(trigger: PushedTrigger) -> AsyncIterator[PushedTrigger]:
     await cancel([task])
 
 
-async def test_what_happens_is_shown_without_the_device(watched: PushedTrigger):
+async def test_decisions_are_shown_without_the_device(watched: PushedTrigger):
     watching = await Watching(watched).begin()
     await watched.push(detection("anna"), detection("anna", seconds=1, proximity=3))
     await watched.push(detection("anna", seconds=2), detection("anna", minor=99))
@@ -82,7 +82,7 @@ async def test_what_happens_is_shown_without_the_device(watched: PushedTrigger):
         ({"udid": "ben"}, ["too_far"]),
     ],
 )
-async def test_what_is_asked_for_alone(
+async def test_only_requested_decisions_are_shown(
     watched: PushedTrigger, wanted: dict[str, Any], reasons: list[str]
 ):
     watching = await Watching(watched).begin(**wanted)
@@ -105,7 +105,7 @@ async def test_a_flood_is_sampled_and_counted(watched: PushedTrigger):
 
 
 async def test_a_flood_of_one_company_hides_no_other(watched: PushedTrigger):
-    """Who has no room any more is only counted for; a quiet company's few are all seen."""
+    """For a full watcher decisions are only counted; a quiet company's watcher gets all."""
     loud = await Watching(watched, "loud").begin(company=1)
     quiet = await Watching(watched, "quiet").begin(company=2)
     pushed = [detection(f"device {number}", proximity=3) for number in range(2000)]
@@ -145,15 +145,15 @@ def test_all_watchers_share_a_bound():
     assert {each.most for each in watchers} == {1}
 
 
-async def test_who_shows_no_sign_of_life_is_shown_nothing(watched: PushedTrigger):
-    gone = await Watching(watched, "gone").begin()
+async def test_a_watcher_without_heartbeats_gets_nothing(watched: PushedTrigger):
+    dead = await Watching(watched, "gone").begin()
     here = await Watching(watched, "here").begin()
     tail = tail_of(watched)
     tail._watchers["gone"].beat_at -= 10
     await eventually(lambda: "gone" not in tail._watchers, what="it is taken for gone")
     await watched.push(detection("anna"))
     assert len(await here.next(1)) == 1
-    assert (await gone.store.read(gone.place))[0] == []
+    assert (await dead.store.read(dead.place))[0] == []
 
 
 async def test_killed_watchers_take_no_places(watched: PushedTrigger):
@@ -162,11 +162,11 @@ async def test_killed_watchers_take_no_places(watched: PushedTrigger):
     found = killed | {f"1{number}": TailFilter(1) for number in range(10)}
     tail, now = tail_of(watched), 1000.0
     for beat in range(40):
-        gone = tail._note_watchers(found, now)
+        dead = tail._note_watchers(found, now)
         assert len(tail._seen) <= 1000
         assert len(tail._watchers) <= 8
         now += 2.0
-        for name in gone:
+        for name in dead:
             assert name in killed
             del found[name]
         found |= {f"1{number}": TailFilter(2 + beat) for number in range(10)}
@@ -177,19 +177,19 @@ async def test_killed_watchers_take_no_places(watched: PushedTrigger):
 
 
 async def test_one_that_was_killed_is_forgotten_in_redis(watched: PushedTrigger):
-    gone = await Watching(watched, "gone").begin()
+    dead = await Watching(watched, "gone").begin()
     tail_of(watched)._seen["gone"].beat_at -= 10
 
     async def is_forgotten() -> bool:
-        return await gone.store.watchers() == {}
+        return await dead.store.watchers() == {}
 
     await eventually(is_forgotten, deadline=30, what="the hash has it no more")
     # One that was only stopped is there again with its next sign of life.
-    assert await gone.store.watch("gone", TailFilter(2)) == 1
-    await gone.begin(beat=3)
+    assert await dead.store.watch("gone", TailFilter(2)) == 1
+    await dead.begin(beat=3)
 
 
-async def test_while_nobody_watches_nothing_is_gathered(watched: PushedTrigger):
+async def test_without_watchers_no_decisions_are_collected(watched: PushedTrigger):
     watching = await Watching(watched).begin()
     await watching.store.leave("w")
     await eventually(lambda: not tail_of(watched)._watchers, what="the trigger knows")

@@ -49,7 +49,7 @@ def supposed(minor: int, udid: str, zone: Zone, at: float, now: float) -> Suppos
 
 
 def outcomes(explained: ExplainedDetection) -> Counter[Reason]:
-    """As the metric counts them: a refused detection once."""
+    """Outcomes as the metric counts them: a refused detection once."""
     _, _, explanation = explained
     shared = {each.check for each in explanation.checks}
     if explanation.reason in shared:
@@ -93,18 +93,18 @@ async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
     await catalog.push(detection("anna", minor=KNOWN))
     sent = [msgspec.json.decode(each.value) for each in await catalog.left("notifications")]
     ids = {each["campaign"]["id"]: each["id"] for each in sent}
-    asked = supposed(KNOWN, "anna", Zone.NEAR, now + 10, now + 10)
-    explained = (await explainer.explain(asked)).explanation
+    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, now + 10, now + 10)
+    explained = (await explainer.explain(supposed_detection)).explanation
     held = {each.campaign.id: each for each in explained.campaigns if each.claim}
     assert {number: each.claim and each.claim.notification_id for number, each in held.items()} == {
         number: ids[number] for number in (1, 2)
     }
     assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]
-    another = await explainer.explain(asked._replace(udid=None))
+    another = await explainer.explain(supposed_detection._replace(udid=None))
     assert [each.claim for each in another.explanation.campaigns] == [None] * len(CAMPAIGNS)
 
 
-async def test_reading_takes_nothing(catalog: PushedTrigger):
+async def test_an_explanation_takes_no_claim(catalog: PushedTrigger):
     explainer = build_explainer(catalog.settings, catalog.redis)
     keys = sorted([key async for key in catalog.redis.scan_iter("*")])
     now = catalog.now
@@ -118,16 +118,16 @@ async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTr
     explainer = build_explainer(catalog.settings, catalog.redis)
     fields = campaign_entry(20, asleep=True, content=None) | beacon_entry([20], KNOWN)
     await catalog.write_index(fields)
-    asked = supposed(KNOWN, "anna", Zone.NEAR, catalog.now, catalog.now)
-    assert (await explainer.explain(asked)).explanation.reason is Reason.INACTIVE
-    other = await explainer.explain(asked._replace(is_now=False))
+    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, catalog.now, catalog.now)
+    assert (await explainer.explain(supposed_detection)).explanation.reason is Reason.INACTIVE
+    other = await explainer.explain(supposed_detection._replace(is_now=False))
     assert other.explanation.reason is Reason.GRANTED
 
 
-async def test_without_an_index_nothing_is_said(trigger: PushedTrigger):
+async def test_without_an_index_there_is_no_explanation(trigger: PushedTrigger):
     await trigger.redis.flushall()
     async with open_explainer(trigger.settings) as explainer:
         assert isinstance(explainer, Explainer)
-        asked = supposed(KNOWN, "anna", Zone.NEAR, trigger.now, trigger.now)
+        supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, trigger.now, trigger.now)
         with pytest.raises(IndexNotBuiltError):
-            await explainer.explain(asked)
+            await explainer.explain(supposed_detection)

@@ -1,4 +1,4 @@
-"""What the trigger adds up of detections, from records to the sums in Redis."""
+"""The figures of decisions, from records to the sums in Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.unit.rules.records import venue
 
 MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
 SENT, HELD = (CampaignReason(1, reason) for reason in (Reason.GRANTED, Reason.THROTTLED))
-ASKED, OFF = CampaignReason(2, Reason.GRANTED), CampaignReason(3, Reason.INACTIVE)
+REQUESTED, OFF = CampaignReason(2, Reason.GRANTED), CampaignReason(3, Reason.INACTIVE)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def counting(trigger: PushedTrigger) -> PushedTrigger:
 
 
 async def figures(trigger: PushedTrigger, company: int = 1) -> DayFigures:
-    """As it is read once the process has ended."""
+    """The figures in Redis after the process has ended."""
     sums = trigger.role.pipeline.sums
     if sums is not None:
         task = asyncio.create_task(sums.run())
@@ -52,7 +52,7 @@ async def test_each_detection_and_each_campaign_is_counted_once(counting: Pushed
     assert found.detections == {MOMENT.hour: 6}
     # (A connector's notifications are counted by who publishes them.)
     assert found.notifications == {MOMENT.hour: 2}
-    assert found.campaigns == {SENT: 2, HELD: 2, ASKED: 4, OFF: 4}
+    assert found.campaigns == {SENT: 2, HELD: 2, REQUESTED: 4, OFF: 4}
     assert found.reasons == {
         Reason.GRANTED: 6,
         Reason.THROTTLED: 2,
@@ -68,7 +68,7 @@ async def test_each_detection_and_each_campaign_is_counted_once(counting: Pushed
         assert counting.count("decisions_total", reason=reason.value) == both
 
 
-async def test_what_is_decided_in_the_next_hour_is_of_that_hour(counting: PushedTrigger):
+async def test_decisions_of_the_next_hour_count_for_that_hour(counting: PushedTrigger):
     await counting.push(detection(proximity=3))
     await figures(counting)
     counting.now += 3600

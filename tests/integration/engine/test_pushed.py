@@ -1,4 +1,4 @@
-"""The trigger's path, in memory, through what production puts together."""
+"""The trigger's path in memory, through the production wiring."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ async def test_every_campaign_of_a_beacon_has_its_message(trigger: PushedTrigger
     assert len({body["id"] for body in out}) == 6
 
 
-async def test_what_does_not_fire_is_finished_and_counted(trigger: PushedTrigger) -> None:
+async def test_detections_that_do_not_fire_are_finished_and_counted(trigger: PushedTrigger) -> None:
     reach = beacon_entry([7], minor=3, reach=Zone.IMMEDIATE)
     await trigger.write_index(beacon_entry([7]) | reach | campaign_entry(7))
     unknown, far, old = (
@@ -62,7 +62,7 @@ async def test_what_does_not_fire_is_finished_and_counted(trigger: PushedTrigger
     assert counted == dict.fromkeys(reasons, 1)
 
 
-async def test_what_is_no_detection_becomes_a_dead_letter(trigger: PushedTrigger) -> None:
+async def test_an_invalid_record_becomes_a_dead_letter(trigger: PushedTrigger) -> None:
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
     await trigger.push(detection(), b"no json", detection("other"), b"{}")
     letters = await trigger.left("dead-letters")
@@ -96,7 +96,7 @@ async def test_a_campaign_is_sent_once_within_its_delay(trigger: PushedTrigger) 
     assert trigger.count("detections_total", reason="throttled") == 5
 
 
-async def test_the_next_assignment_asks_redis_for_the_claims(trigger: PushedTrigger) -> None:
+async def test_the_next_assignment_reads_from_redis_the_claims(trigger: PushedTrigger) -> None:
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
     await trigger.push(detection())
     await trigger.worker.finish(5)
@@ -143,7 +143,7 @@ async def test_a_message_too_large_is_a_dead_letter_and_keeps_no_claim(
     assert [header(each, "campaign") for each in out] == ["8", "7"]
 
 
-async def test_what_is_edited_while_a_detection_waits_counts(trigger: PushedTrigger) -> None:
+async def test_an_edit_while_a_detection_waits_counts(trigger: PushedTrigger) -> None:
     shop = venue(id=2, company_id=2)
     both = beacon_entry([7]) | beacon_entry([8], minor=3, id=3, venue=shop)
     await trigger.write_index(both | campaign_entry(7) | campaign_entry(8))
@@ -175,7 +175,7 @@ async def test_more_than_a_turn_leaves_in_order_and_once(trigger: PushedTrigger)
     assert trigger.worker.done_offset == 3000
 
 
-async def test_what_is_not_committed_bounds_what_is_taken_in(trigger: PushedTrigger) -> None:
+async def test_uncommitted_records_bound_the_intake(trigger: PushedTrigger) -> None:
     await trigger.write_index({})
     most = 2 * trigger.settings.batch_records
     trigger.worker.note_committed(0)
@@ -237,7 +237,7 @@ async def test_a_clock_that_moves_makes_old_what_waits(trigger: PushedTrigger) -
     assert trigger.count("detections_total", reason="stale") == 1
 
 
-async def test_what_no_retry_mends_stops_the_worker(
+async def test_a_permanent_error_stops_the_worker(
     trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(_messages: object) -> None:

@@ -35,7 +35,7 @@ def request(of: Record, chosen: CampaignSnapshot) -> ClaimRequest:
 async def test_every_claim_that_was_taken_is_taken_again(
     trigger: PushedTrigger, batches: list[list[int]], claimed: int
 ) -> None:
-    """Whatever part of its claims the killed process had taken, and however they are delivered."""
+    """For any part of the claims that the killed process had taken, and any delivery."""
     chosen = campaign(id=7, delay=DELAY)
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=DELAY))
     # Granted, too soon, granted, too soon, granted.
@@ -99,10 +99,10 @@ async def test_claims_that_were_read_with_another_campaigns_are_taken_again(
     assert len(out) == 3
 
 
-async def test_a_device_that_is_met_anew_asks_once_for_what_it_holds(
+async def test_a_device_that_is_met_again_requests_once_what_it_holds(
     trigger: PushedTrigger,
 ) -> None:
-    """From then on memory refuses what was sent before, at beacons that it has not met, too."""
+    """From then on memory refuses repeats, also at beacons that it has not met."""
     fields: dict[str, bytes] = {}
     for number in range(2, 12):
         fields |= beacon_entry([number], minor=number) | campaign_entry(number, delay=3600)
@@ -128,7 +128,7 @@ async def test_a_device_that_is_met_anew_asks_once_for_what_it_holds(
 
 
 class RefusedPublisher:
-    """That of a login which may not write."""
+    """The error of a login that may not write."""
 
     async def publish(self, _messages: object) -> None:
         await asyncio.sleep(0)  # so that several are on their way
@@ -145,11 +145,13 @@ async def fail_in_two_lanes(trigger: PushedTrigger) -> None:
     await worker.abandon()
 
 
-async def test_every_lane_that_fails_is_asked_why(trigger: PushedTrigger) -> None:
-    """Else asyncio prints a traceback for each one but the first, when the process ends."""
-    told: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, why: told.append(why["message"]))
+async def test_every_lane_that_fails_reports_why(trigger: PushedTrigger) -> None:
+    """Otherwise asyncio prints a traceback for each error but the first, when the process ends."""
+    reasons: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reasons.append(context["message"])
+    )
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
     await fail_in_two_lanes(trigger)
     gc.collect()
-    assert not told
+    assert not reasons

@@ -31,7 +31,7 @@ async def gateways(
 
 
 def report(*minors: int, mac: str = "AC233FC03641", **fields: Any) -> bytes:
-    """A gateway that has heard these beacons."""
+    """The report of a gateway that has received these beacons."""
     elements: list[dict[str, Any]] = [{"timestamp": AT, "type": "Gateway", "mac": mac}]
     for minor in minors:
         beacon = {"timestamp": AT, "type": "iBeacon", "mac": "C3000025EF6A", "ibeaconUuid": UUID}
@@ -70,7 +70,7 @@ async def test_each_sighting_of_a_report_is_decided(gateways: PushedTrigger) -> 
 async def test_one_send_of_a_campaign_however_often_a_report_names_it(
     gateways: PushedTrigger,
 ) -> None:
-    """Each sighting asks for a claim of its own: the second is not the first again."""
+    """Each sighting requests a claim of its own: the second is no repeat of the first."""
     beacons = beacon_entry([7]) | beacon_entry([7], minor=3)
     await gateways.write_index(beacons | campaign_entry(7, delay=60))
     await gateways.push(report(2, 2, 3, 2), report(3))
@@ -105,11 +105,11 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
         beacon_entry([7]) | other | campaign_entry(7, delay=0) | campaign_entry(8, delay=0)
     )
     take_turn = gateways.role.pipeline.take_turn
-    may_go = asyncio.Event()
+    proceed = asyncio.Event()
 
     async def slowly(lane: Any) -> None:
         if lane.number == 2:
-            await may_go.wait()
+            await proceed.wait()
         await take_turn(lane)
 
     object.__setattr__(gateways.role.pipeline, "take_turn", slowly)
@@ -122,7 +122,7 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     await eventually(first_company_is_through, what="the first company's are sent")
     assert worker.done_offset is None
     assert worker.pending == 1
-    may_go.set()
+    proceed.set()
     await gateways.until_finished()
     assert worker.done_offset == 2
     assert len(await sent(gateways)) == 5
@@ -130,7 +130,7 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     assert gateways.role.in_flight._held == 0
 
 
-async def test_a_report_that_is_none_goes_aside_whole(gateways: PushedTrigger) -> None:
+async def test_an_invalid_report_is_one_dead_letter(gateways: PushedTrigger) -> None:
     await gateways.write_index(beacon_entry([7]) | campaign_entry(7, delay=0))
     broken = report(2, 70_000)
     await gateways.push(report(2), broken, report(2, mac="B"))

@@ -17,7 +17,7 @@ DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "aut
 
 
 class Letters:
-    """Takes dead letters where the brokers would."""
+    """Collects dead letters in place of the brokers."""
 
     def __init__(self) -> None:
         self.reasons: list[bytes] = []

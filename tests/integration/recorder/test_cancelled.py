@@ -13,7 +13,7 @@ from tests.servers.waiting import eventually
 
 
 async def move(scene: Scene, under_way: asyncio.Event) -> None:
-    """Move an offset and never come to the end."""
+    """Move an offset in a transaction that does not end."""
     async with scene.ledger.transaction() as transaction:
         assert await transaction.advance_offset("detections", 0, None, 10)
         under_way.set()

@@ -35,8 +35,10 @@ async def test_rows_by_the_rule_over_failures_and_new_owners(rig: Rig, seed: int
         zone = dice.choice(ZONES)
         at += timedelta(seconds=dice.choice((-5, 1, 1, 10, 55, 61)))
         journey.append((zone, at))
-        said = int(at.timestamp()) * 1000
-        records += rig.detections(range(offset, offset + 1), proximity=zone, detected_at=said)
+        milliseconds = int(at.timestamp()) * 1000
+        records += rig.detections(
+            range(offset, offset + 1), proximity=zone, detected_at=milliseconds
+        )
     begin = 0
     while begin < len(records):
         end = begin + dice.randint(1, 30)

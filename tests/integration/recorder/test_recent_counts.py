@@ -1,4 +1,4 @@
-"""What the recorder says of the last minutes, for the plan of a venue."""
+"""The recorder's counts of the last minutes, for the plan of a venue."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -11,10 +11,10 @@ from tests.integration.recorder.test_recorder import NOW, Rig, rig
 __all__ = ["rig"]
 
 
-async def test_recent_detections_are_told_once_committed(rig: Rig):
-    """Those of the last minutes, by their own clock; test devices have no part in figures."""
-    told: list[Any] = []
-    recorder = rig.recorder(DETECTIONS, on_recent=told.append)
+async def test_recent_detections_are_reported_once_committed(rig: Rig):
+    """Detections of the last minutes, by their own times, without test devices."""
+    published: list[Any] = []
+    recorder = rig.recorder(DETECTIONS, on_recent=published.append)
     now = datetime.now(UTC).timestamp()
     minutes = [now, now, now - 120, now - 3600, now + 3600]
     batch = [
@@ -29,9 +29,9 @@ async def test_recent_detections_are_told_once_committed(rig: Rig):
         company = {"company_id": rig.scene.company.id, "create_on": NOW, "update_on": NOW}
         session.add(Device(udid="of the team", test=True, **company))
     await recorder.handle(batch)
-    # A second recorder that reads the same records writes none, and tells none.
-    await rig.recorder(DETECTIONS, on_recent=told.append).handle(batch)
-    (counts,) = told
+    # A second recorder that reads the same records writes none, and counts none.
+    await rig.recorder(DETECTIONS, on_recent=published.append).handle(batch)
+    (counts,) = published
     here = (rig.scene.venue.id, rig.scene.beacon.id)
     expected = Counter((*here, int(at // 60)) for at in minutes[:3])
     assert counts == expected

@@ -1,4 +1,4 @@
-"""The recorder's data path on both databases: exact, whoever else writes and whatever fails."""
+"""The recorder's data path on both databases: exact with concurrent writers and failures."""
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ class Rig:
     def recorder(
         self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None, **more: Any
     ) -> Any:
-        """A recorder of its own, as of another process."""
+        """A new recorder, as in another process."""
         ledger = ledger or self.scene.ledger
         readers = readers_over(ledger, self.metrics, self.letters, RULE, trace=trace)
         recorder = Recorder(
@@ -106,7 +106,7 @@ class Rig:
         return (0, 0) if device is None else (device.nb_beacon, device.nb_campaign)
 
     async def count(self, model: type[Base]) -> int:
-        """Rows of a table."""
+        """The number of rows of a table."""
         async with self.scene.database.read() as session:
             return await session.scalar(select(func.count()).select_from(model)) or 0
 
@@ -154,7 +154,7 @@ async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
     assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 5}
 
 
-async def test_a_transaction_takes_so_many_records_of_a_topic(rig: Rig):
+async def test_a_transaction_has_a_bounded_number_of_records_of_a_topic(rig: Rig):
     """Records of gateways hold many detections each: few of them are a batch."""
     recorder = rig.recorder(DETECTIONS, largest_pieces={DETECTIONS: 3})
     await recorder.handle(rig.detections(range(10)))
@@ -176,14 +176,14 @@ async def test_an_owner_of_old_cannot_write(rig: Rig):
     old, new = rig.recorder(DETECTIONS), rig.recorder(DETECTIONS)
     await old.handle(rig.detections(range(3)))
     await new.handle(rig.detections(range(3, 6)))
-    await old.handle(rig.detections(range(3, 6)))  # it has them in hand and does not know
+    await old.handle(rig.detections(range(3, 6)))  # it has them in flight and does not know
     await old.handle(rig.detections(range(6, 8)))
     await new.handle(rig.detections(range(6, 9)))
     assert await rig.counters() == (9, 0)
     assert await rig.count(DetectionTrace) == 9
 
 
-async def test_offsets_that_went_back_are_told(rig: Rig):
+async def test_offsets_that_went_back_are_reported(rig: Rig):
     recorder: PartitionRecorder = rig.recorder(DETECTIONS)
     await recorder.handle(rig.detections(range(3)))
     async with rig.scene.ledger.transaction() as transaction:
@@ -193,7 +193,7 @@ async def test_offsets_that_went_back_are_told(rig: Rig):
 
 
 class FailingLedger:
-    """The ledger behind a connection that fails as told, before or after the commit."""
+    """The ledger on a connection that fails as configured, before or after the commit."""
 
     def __init__(self, ledger: Ledger, failures: list[str]) -> None:
         self._ledger = ledger
@@ -242,13 +242,13 @@ async def test_notifications_of_no_company_and_broken_ones_go_aside(rig: Rig):
     assert sorted(rig.letters.reasons) == [b"invalid_field", b"malformed_json", b"unknown_company"]
 
 
-async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig):
-    gone, good = rig.scene.other, rig.notification(1, str(uuid4()))
+async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(rig: Rig):
+    deleted_company, good = rig.scene.other, rig.notification(1, str(uuid4()))
     async with rig.scene.database.write() as session, session.begin():
-        await session.delete(await session.merge(gone))
+        await session.delete(await session.merge(deleted_company))
 
     class Late(FailingLedger):
-        """Still sees the company once."""
+        """A ledger that still sees the company once."""
 
         seen = False
 
@@ -258,7 +258,9 @@ async def test_a_company_that_goes_between_look_up_and_write_goes_aside(rig: Rig
 
     late: Any = Late(rig.scene.ledger, [])
     recorder = rig.recorder(NOTIFICATIONS, ledger=late)
-    await recorder.handle([rig.notification(0, str(uuid4()), company={"id": gone.id}), good])
+    await recorder.handle(
+        [rig.notification(0, str(uuid4()), company={"id": deleted_company.id}), good]
+    )
     assert await rig.counters() == (0, 1)
     assert rig.letters.reasons == [b"unknown_company"]
 

@@ -1,4 +1,4 @@
-"""Days are made and dropped beside those who read and write, and never stop them for long."""
+"""Day partitions are created and dropped without blocking readers and writers for long."""
 
 import asyncio
 import zlib
@@ -15,9 +15,9 @@ from engine.recorder.postgresql_retention import PostgresRetentionStore
 from engine.recorder.retention import RetentionWindow
 from engine.recorder.rows import DetectionRow
 from tests.acceptance.recorder.estate import build_estate
-from tests.acceptance.recorder.written import assert_written
+from tests.acceptance.recorder.sql_figures import assert_written
 from tests.contract.ledgers import open_scene
-from tests.integration.recorder.test_at_once import NOW_MS, flooded, record_all, recorder_of
+from tests.integration.recorder.test_concurrency import NOW_MS, flooded, record_all, recorder_of
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()
@@ -25,7 +25,7 @@ LONG_ENOUGH = 10.0
 WINDOW = RetentionWindow(NOW, NOW + timedelta(days=4), TODAY)
 
 
-async def test_a_reader_that_takes_long_does_not_stop_the_writers(postgres_url: str) -> None:
+async def test_a_slow_reader_does_not_stop_the_writers(postgres_url: str) -> None:
     async with open_scene(postgres_url) as scene:
         await scene.store.create_days(TODAY - timedelta(days=2), TODAY)
         async with scene.database.read() as reader:

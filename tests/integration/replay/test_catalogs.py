@@ -78,7 +78,7 @@ async def counts(database: Database) -> dict[str, int]:
         }
 
 
-async def test_what_ended_long_ago_fires_at_its_time(database: Database) -> None:
+async def test_a_catalog_is_read_with_its_ended_campaigns(database: Database) -> None:
     catalog = await read_catalog(database, "as it is")
     assert reasons(catalog) == {"Old": Reason.GRANTED, "Asked": Reason.GRANTED}
     named = {each.name: each for each in catalog.campaigns.values()}

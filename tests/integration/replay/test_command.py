@@ -113,7 +113,7 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "expected"),
     [
         (["replay", "x.csv", "--without-sql"], 2, "needs --catalog"),
         (["replay", "x.csv", "--warm-up", "1 day"], 2, "goes with --from"),
@@ -129,14 +129,14 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
         (["replay", "-", "--catalog", "/nowhere/x.json"], 1, "cannot read /nowhere/x.json"),
     ],
 )
-def test_what_cannot_be(
-    arguments: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+def test_impossible_options_are_refused(
+    arguments: list[str], status: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == status
     output, error = capsys.readouterr()
     assert output == ""
     assert error.count("\n") == 1
-    assert told in error
+    assert expected in error
 
 
 def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,9 +145,9 @@ def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"{files / 'detections.csv'}:3: detected_at" in capsys.readouterr().err
     (files / "one.json").write_text('{"companies": [{"nam": 1}]}')
     assert replay(files) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert told[-1].startswith("proximity: one.json has ")
-    assert all(line.startswith("one.json: companies[0]") for line in told[:-1])
+    expected = capsys.readouterr().err.splitlines()
+    assert expected[-1].startswith("proximity: one.json has ")
+    assert all(line.startswith("one.json: companies[0]") for line in expected[:-1])
 
 
 def test_a_file_without_a_detection(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_file_without_a_detection(tmp_path: Path) -> None:
 
 
 def test_a_line_without_an_end(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A gigabyte without a line's end: refused after the first megabytes of it."""
+    """A gigabyte without a newline is refused after the first megabytes."""
     endless = files / "endless.jsonl"
     with endless.open("wb") as stream:
         stream.truncate(1024**3)  # zeros that take no room
@@ -176,7 +176,7 @@ def test_a_line_without_an_end(files: Path, capsys: pytest.CaptureFixture[str]) 
 def test_findings_are_not_written_out_beside_the_output(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Python does with what asyncio.run returns: there may be a million rows."""
+    """Python formats the result of asyncio.run, which may have a million rows."""
 
     def written(_findings: ReplayFindings) -> str:
         raise AssertionError("nobody reads this")

@@ -29,7 +29,7 @@ from engine.kafka.topic_reader import open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from rules.model import Reason
-from tests.integration.replay.replaying import Sent, replayed
+from tests.integration.replay.replay_run import Sent, replayed
 from tests.servers.waiting import eventually
 
 WALK = 780.0  # seconds, about
@@ -55,7 +55,7 @@ async def test_it_sends_what_the_live_engine_published_one_by_one(tmp_path: Path
 
 
 async def check_halves(settings: Settings, path: Path, middle: float, whole: Outcome) -> None:
-    """The second half, with the first one to know its claims by, and without."""
+    """The second half, with and without the first half as warm-up."""
     first, _ = await replayed(settings, path, period=ReplayPeriod(until=middle))
     second, _ = await replayed(
         settings, path, period=ReplayPeriod(middle, warm_up=middle - 2 * WALK)
@@ -73,7 +73,7 @@ def added(*parts: ReplayFindings) -> dict[Reason, int]:
 
 
 async def check_another_catalog(settings: Settings, path: Path, before: Outcome) -> None:
-    """One campaign less, and one that greets more often; SQL stays as it is."""
+    """One campaign less, and one with a shorter delay; SQL is unchanged."""
     other = path / "other.json"
     other.write_bytes(other_catalog())
     findings, _ = await replayed(settings, path, catalogs=(other,), compares=True)
@@ -93,7 +93,7 @@ async def check_another_catalog(settings: Settings, path: Path, before: Outcome)
 
 
 def other_catalog() -> bytes:
-    """What somebody would load: two campaigns, one of them new."""
+    """A catalog file with two campaigns, one of them new."""
     document = demo_document(datetime.now(UTC))
     (company,) = document["companies"]
     (venue,) = company["venues"]

@@ -34,7 +34,7 @@ END = {"end": "2040-12-31T00:00:00+0100"}
 
 
 class Page(HTMLParser):
-    """What a browser would see before any script has run."""
+    """The page as a browser has it before scripts run."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -140,8 +140,8 @@ def test_a_browser_draws_it(report: str, width: int, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(report, encoding="utf-8")
     picture = tmp_path / "report.png"
-    dom, said = opened(page, width, "--dump-dom", f"--screenshot={picture}")
-    assert "CONSOLE" not in said, said
+    dom, errors = opened(page, width, "--dump-dom", f"--screenshot={picture}")
+    assert "CONSOLE" not in errors, errors
     plots = len(re.findall(r'<div class="plot"', report))
     assert f'data-drawn="{plots}"' in dom
     assert dom.count("<canvas") == plots

@@ -17,7 +17,7 @@ from engine.kafka.topic_reader import open_admin, open_topic_reader
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from rules.model import Reason
-from tests.integration.replay.replaying import replayed
+from tests.integration.replay.replay_run import replayed
 from tests.integration.replay.test_catalogs import UUID, campaign, document
 
 MINUTE = 60
@@ -48,10 +48,10 @@ async def publish(settings: Settings) -> None:
     try:
         for number in range(MINUTES):
             at = BEGIN + number * MINUTE
-            came = round((at + (6 * MINUTE if number % 7 == 0 else 0)) * 1000)
+            arrived = round((at + (6 * MINUTE if number % 7 == 0 else 0)) * 1000)
             for udid in ("a", "b"):
                 key = udid.encode()
-                await producer.send(topic, detection(udid, at), key=key, timestamp_ms=came)
+                await producer.send(topic, detection(udid, at), key=key, timestamp_ms=arrived)
             await producer.send(topic, b"{", key=b"x", timestamp_ms=round(at * 1000))
         await producer.flush()
     finally:
@@ -91,7 +91,7 @@ async def test_a_stretch_of_time(settings: Settings, broker_kind: str, tmp_path:
 
 
 async def test_it_ends_where_the_topic_ended(settings: Settings, tmp_path: Path) -> None:
-    """Detections that go on arriving are not waited for."""
+    """Later detections are not waited for."""
     await publish(settings)
     async with open_topic_reader(settings, missing="skip") as reader:
         source = KafkaSource(settings, reader, ReplayPeriod())
@@ -113,8 +113,8 @@ async def test_a_topic_of_another_format(broker: str, topic_prefix: str, tmp_pat
         detection_topics=f"{topic}=minew",
     )
     beacon = {"type": "iBeacon", "ibeaconUuid": UUID, "ibeaconMajor": 1, "rssi": -50}
-    heard = [beacon | {"ibeaconMinor": minor} for minor in (1, 99, 1)]
-    report: list[dict[str, Any]] = [{"type": "Gateway", "mac": "AC23"}, *heard]
+    received = [beacon | {"ibeaconMinor": minor} for minor in (1, 99, 1)]
+    report: list[dict[str, Any]] = [{"type": "Gateway", "mac": "AC23"}, *received]
     async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
         values: list[list[dict[str, Any]]] = [report, report[:1], [{}]]
         for value in values:

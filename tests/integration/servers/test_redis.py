@@ -1,4 +1,4 @@
-"""Each Redis a test can ask for: embedded, single, cluster."""
+"""Each Redis that a test can use: embedded, single, cluster."""
 
 import pytest
 from redis.asyncio import Redis, RedisCluster

@@ -11,7 +11,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.redis_kinds import TlsRedisServer
 
 
-async def told(url: str) -> str:
+async def message(url: str) -> str:
     with pytest.raises(RedisUrlError) as caught:
         await probe_redis(url)
     assert "\n" not in str(caught.value)
@@ -25,33 +25,35 @@ async def test_a_url_that_works_or_may_come(redis_url: str, redis_cluster_url: s
 
 async def test_the_wrong_kind_of_server(redis_url: str, redis_cluster_url: str) -> None:
     single = redis_url.replace("redis://", "redis+cluster://")
-    assert "no cluster: use redis://" in await told(single)
+    assert "no cluster: use redis://" in await message(single)
     cluster = redis_cluster_url.replace("redis+cluster://", "redis://")
-    assert "a node of a cluster: use redis+cluster://" in await told(cluster)
+    assert "a node of a cluster: use redis+cluster://" in await message(cluster)
 
 
 async def test_tls_where_there_is_none(redis_url: str) -> None:
-    assert "plain text there: use redis://" in await told(redis_url.replace("redis", "rediss", 1))
+    assert "plain text there: use redis://" in await message(
+        redis_url.replace("redis", "rediss", 1)
+    )
 
 
 async def test_plain_text_where_there_is_tls() -> None:
     with started(TlsRedisServer) as server:
         place = f"127.0.0.1:{server.port}"
-        assert "speaks TLS there: begin with rediss" in await told(f"redis://{place}")
-        assert "speaks TLS there: begin with rediss" in await told(f"redis+cluster://{place}")
+        assert "speaks TLS there: begin with rediss" in await message(f"redis://{place}")
+        assert "speaks TLS there: begin with rediss" in await message(f"redis+cluster://{place}")
 
 
 async def test_a_database_that_is_not_there(redis_url: str) -> None:
     bare = redis_url.rpartition("/")[0] if redis_url.count("/") > 2 else redis_url
-    assert "no such database" in await told(f"{bare}/4711")
+    assert "no such database" in await message(f"{bare}/4711")
 
 
 async def test_a_wrong_password(own_redis: RedisServer) -> None:
     with Redis.from_url(own_redis.url) as client:
         client.config_set("requirepass", "s3cret")
-    assert "refuses user or password" in await told(own_redis.url)
+    assert "refuses user or password" in await message(own_redis.url)
     wrong = own_redis.url.replace("redis://", "redis://:hunter2@")
-    assert "hunter2" not in await told(wrong)
+    assert "hunter2" not in await message(wrong)
     await probe_redis(own_redis.url.replace("redis://", "redis://:s3cret@"))
 
 

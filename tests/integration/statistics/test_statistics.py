@@ -1,4 +1,4 @@
-"""`proximity statistics`: the lines that were asked for, as a table and as CSV."""
+"""`proximity statistics`: the requested lines, as a table and as CSV."""
 
 import json
 from collections.abc import AsyncIterator
@@ -82,7 +82,7 @@ async def test_which_lines(database: Database, choice: StatisticFilter, lines: i
 
 
 @pytest.mark.usefixtures("database")
-def test_what_a_line_says(proximity: Proximity, tmp_path: Path) -> None:
+def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     options = ["--from", "2026-11-18", "--to", "2026-11-18", "--company", "beta"]
     done = proximity("statistics", *options, "--csv", str(file))
@@ -137,7 +137,7 @@ def test_as_a_table(proximity: Proximity) -> None:
         (["--csv", "/nowhere/out.csv"], "cannot write /nowhere/out.csv"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_each_refusal_names_its_cause(
     proximity: Proximity, options: list[str], complaint: str
 ) -> None:
     done = proximity("statistics", *options)

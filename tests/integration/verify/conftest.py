@@ -1,4 +1,4 @@
-"""Topics with a few records, and a database that says what they add up to."""
+"""Topics with a few records, and a database with their figures."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -34,7 +34,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def bootstrap(embedded_kafka: str) -> str:
-    """The broker; a test may ask for another."""
+    """The broker; a test may use another."""
     return embedded_kafka
 
 

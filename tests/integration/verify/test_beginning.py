@@ -1,4 +1,4 @@
-"""A topic that does not reach back to its beginning any more, on a real broker."""
+"""A topic whose first records were deleted, on a real broker."""
 
 import pytest
 from aiokafka import TopicPartition

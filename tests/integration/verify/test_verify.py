@@ -12,7 +12,7 @@ on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=T
 
 
 async def record(proximity: Proximity, database: Database, *udids: str) -> None:
-    """Publish a detection of each, and say that all of them are recorded."""
+    """Publish a detection of each, and store offsets after all of them."""
     lines = b"\n".join(detection(udid) for udid in udids)
     assert proximity("publish", "-", given=lines).returncode == 0
     ends: dict[int, int] = {}
@@ -120,7 +120,7 @@ async def test_an_offset_that_the_topic_does_not_have(
 
 
 @on_one_database
-async def test_a_topic_that_is_gone(proximity: Proximity, database: Database) -> None:
+async def test_a_topic_that_is_deleted(proximity: Proximity, database: Database) -> None:
     async with database.engine.begin() as connection:
         await connection.execute(
             text("INSERT INTO recorder_offset VALUES (:topic, 0, 3, NULL)"),

@@ -47,7 +47,7 @@ class Scene(NamedTuple):
     test_devices: frozenset[DeviceIdentity]
 
     @property
-    def heard(self) -> list[DecodedDetection]:
+    def received(self) -> list[DecodedDetection]:
         """The batch as the recorder gets it."""
         records = [record(_body(message)) for message in self.messages]
         decoded = decode_detections(records, 2.0)

@@ -18,11 +18,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def counted(scene: Scene) -> CountedDetections:
-    return CountedDetections(scene.heard, PLACES, rule=RULE, trace="all")
+    return CountedDetections(scene.received, PLACES, rule=RULE, trace="all")
 
 
 @given(scenes)
-def test_counters_and_the_last_that_is_said_of_a_device(scene: Scene) -> None:
+def test_counters_and_the_newest_values_of_a_device(scene: Scene) -> None:
     expected: dict[DeviceIdentity, DeviceChanges] = {}
     for message in scene.messages:
         place = scene.place(message)
@@ -32,18 +32,18 @@ def test_counters_and_the_last_that_is_said_of_a_device(scene: Scene) -> None:
             DeviceIdentity(place.company_id, message.udid), DeviceChanges()
         )
         update.nb_beacon += 1
-        for field, said in message.device.items():
-            if said is not None:
-                _say(update, field, said)
+        for field, value in message.device.items():
+            if value is not None:
+                _set_field(update, field, value)
     assert counted(scene).device_updates() == expected
 
 
-def _say(update: DeviceChanges, field: str, said: str | int) -> None:
-    if isinstance(said, int):
-        if said < 2**63:
-            update.id_connector = said
+def _set_field(update: DeviceChanges, field: str, value: str | int) -> None:
+    if isinstance(value, int):
+        if value < 2**63:
+            update.id_connector = value
         return
-    kept = "".join(letter for letter in said if letter != "\0")
+    kept = "".join(letter for letter in value if letter != "\0")
     setattr(update, field, kept if field == "token_push" else kept[:255])
 
 
@@ -64,9 +64,9 @@ def test_every_detection_that_counts_has_its_row(scene: Scene) -> None:
 
 @given(scenes)
 def test_rows_carry_the_instant_where_sql_can_hold_it(scene: Scene) -> None:
-    told = [m for m in scene.messages if scene.place(m) is not None and _leaves_trace(m)]
+    traced = [m for m in scene.messages if scene.place(m) is not None and _leaves_trace(m)]
     rows = counted(scene).rows(scene.known(), NOW).detections
-    for message, row in zip(told, rows, strict=True):
+    for message, row in zip(traced, rows, strict=True):
         if isinstance(message.at, int):
             assert row.create_on == EPOCH + timedelta(milliseconds=message.at)
 
@@ -74,7 +74,7 @@ def test_rows_carry_the_instant_where_sql_can_hold_it(scene: Scene) -> None:
 @given(scenes)
 def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
     known = scene.known()
-    heard: dict[tuple[date, str, int], list[int]] = {}
+    received: dict[tuple[date, str, int], list[int]] = {}
     for message in scene.messages:
         place = scene.place(message)
         if place is None or DeviceIdentity(place.company_id, message.udid) in scene.test_devices:
@@ -83,26 +83,26 @@ def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
         day = _day(message, place.time_zone)
         if not _counts_for(day, message, place.time_zone):
             continue
-        heard.setdefault((day, "venue", place.venue_id), []).append(device)
-        heard.setdefault((day, "beacon", place.beacon_id), []).append(device)
+        received.setdefault((day, "venue", place.venue_id), []).append(device)
+        received.setdefault((day, "beacon", place.beacon_id), []).append(device)
     found = counted(scene).rows(known, NOW).statistics
     assert found is not None
     figures = {tuple(key): (f.detections, f.notifications) for key, f in found.figures.items()}
-    assert figures == {key: (len(devices), 0) for key, devices in heard.items()}
+    assert figures == {key: (len(devices), 0) for key, devices in received.items()}
     venues = {place.beacon_id: place.venue_id for place in PLACES.values()}
     for key, figure in found.figures.items():
         assert figure.venue_id == (key.ref if key.kind == "venue" else venues[key.ref])
     assert {tuple(key): ids for key, ids in found.devices.items()} == {
-        key: set(devices) for key, devices in heard.items()
+        key: set(devices) for key, devices in received.items()
     }
 
 
 def _counts_for(day: date, message: Message, time_zone: str | None) -> bool:
     """Every record comes at the same instant."""
-    came = datetime.fromtimestamp(RECORD_TIME, UTC)
+    arrived = datetime.fromtimestamp(RECORD_TIME, UTC)
     at = EPOCH + timedelta(seconds=parse(message.at)) if isinstance(message.at, int) else None
-    is_fresh = at is not None and abs((at - came).total_seconds()) <= 300
-    return is_fresh or day == came.astimezone(ZoneInfo(time_zone or "UTC")).date()
+    is_fresh = at is not None and abs((at - arrived).total_seconds()) <= 300
+    return is_fresh or day == arrived.astimezone(ZoneInfo(time_zone or "UTC")).date()
 
 
 def _leaves_trace(message: Message) -> bool:
@@ -113,7 +113,7 @@ def _leaves_trace(message: Message) -> bool:
 
 
 def _day(message: Message, time_zone: str | None) -> date:
-    """By the calendar; at its two ends, where no local time can be told, the last day there is."""
+    """By the calendar; at its two ends, without a local time, the last day that exists."""
     if message.at == "0001-01-01T00:00:00+1400":
         return date.min
     if message.at == "9999-12-31T23:59:59-1400":

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.recorder.local_days import DayRule, local_day
 from tests.property.campaigns import zones
 
-# What a datetime can tell in every time zone.
+# Instants that a datetime can hold in every time zone.
 seconds = st.floats(-62_135_000_000, 253_402_000_000, allow_nan=False)
 
 
@@ -51,10 +51,10 @@ def test_no_record_makes_figures_of_a_day_on_which_none_can_come(
 
 
 @given(st.floats(-300, 300), st.floats(NOW - 30 * DAY, NOW), ZONES)
-def test_what_comes_at_once_counts_for_its_own_day(
+def test_a_record_on_time_counts_for_its_day(
     age: float, arrived_at: float, zone: str | None
 ) -> None:
-    """Also where the recorder was away for days, and where midnight lies between."""
+    """Also if the recorder was down for days, and if midnight lies between."""
     assert RULE.day_of(arrived_at - age, arrived_at, NOW, zone) == local_day(arrived_at - age, zone)
 
 
@@ -62,7 +62,7 @@ def test_what_comes_at_once_counts_for_its_own_day(
     ("age", "counts"),
     [(-301, False), (-300, True), (HOUR, False), (0.5 * HOUR, True), (DAY, False), (-DAY, False)],
 )
-def test_what_comes_late_counts_only_on_the_day_on_which_it_comes(age: float, counts: bool) -> None:
+def test_a_late_record_counts_only_for_the_day_of_its_arrival(age: float, counts: bool) -> None:
     arrived_at = datetime(2026, 11, 20, 0, 45, tzinfo=UTC).timestamp()
     if age < 0:
         arrived_at = datetime(2026, 11, 20, 23, 56, tzinfo=UTC).timestamp()

@@ -52,7 +52,7 @@ class KafkaNode(KafkaServer):
 
 
 class KafkaCluster:
-    """Three nodes. `replicas` asks any of them for what each partition of a topic has in sync."""
+    """Three nodes. `replicas` returns the in-sync replicas of each partition of a topic."""
 
     def __init__(self, nodes: Sequence[KafkaNode]) -> None:
         self.nodes = nodes

@@ -58,9 +58,9 @@ def _copy_dependencies(maven: Path, jars: Path) -> None:
             text=True,
         )
     except subprocess.CalledProcessError as error:
-        said = error.stdout.strip().splitlines() or ["nothing"]
+        lines = error.stdout.strip().splitlines() or ["nothing"]
         raise ServerMissingError(
-            f"Maven could not fetch Kafka's jars, it said: {said[0]}"
+            f"Maven could not fetch Kafka's jars, its output: {lines[0]}"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise ServerMissingError("Maven did not fetch Kafka's jars in time") from error
@@ -69,12 +69,12 @@ def _copy_dependencies(maven: Path, jars: Path) -> None:
 def java() -> Path:
     """Java 17 or later, which Kafka 4 wants. Raises ServerMissingError."""
     program = find_program("java", package="openjdk-17-jre-headless")
-    said = subprocess.run(
+    output = subprocess.run(
         [program, "-version"], capture_output=True, text=True, timeout=30, check=False
     ).stderr
-    version = said.partition('"')[2].partition(".")[0].partition('"')[0]
+    version = output.partition('"')[2].partition(".")[0].partition('"')[0]
     if not version.isdigit() or int(version) < 17:
-        raise ServerMissingError(f"Java 17 or later is needed, {program} says: {said.strip()!r}")
+        raise ServerMissingError(f"Java 17 or later is needed, {program} says: {output.strip()!r}")
     return program
 
 

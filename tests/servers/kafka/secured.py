@@ -88,11 +88,11 @@ class SecuredKafkaServer(KafkaServer):
         return [
             f"{of}sasl.enabled.mechanisms=OAUTHBEARER",
             f"{of}connections.max.reauth.ms=3600000",
-            # (The broker itself never logs in here, but has to be told how it would.)
+            # (The broker itself never logs in here, but its login must be configured.)
             f"{of}oauthbearer.sasl.jaas.config={_OAUTH_MODULE} required "
             'unsecuredLoginStringClaim_sub="broker";',
             f"{of}oauthbearer.sasl.server.callback.handler.class={_OAUTH_HANDLER}",
-            # Left to its default, Kafka 4.1.0 looks at no signature.
+            # By default Kafka 4.1.0 verifies no signature.
             f"{of}sasl.oauthbearer.jwt.validator.class={_OAUTH_VALIDATOR}",
             f"{of}sasl.oauthbearer.jwks.endpoint.url={self._jwks.as_uri()}",
         ]

@@ -39,7 +39,7 @@ broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 log.cleaner.dedupe.buffer.size=8388608
 """
-# Its attempts to reach a broker that is not up yet are expected, not news.
+# Failed attempts to reach a broker that is still starting are expected.
 _quiet = logging.getLogger("tests.servers.kafka.readiness")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False

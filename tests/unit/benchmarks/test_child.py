@@ -20,7 +20,7 @@ def python(program: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", program, *arguments]
 
 
-def asked(command: list[str], seconds: float = 60.0) -> dict[str, float]:
+def run_child(command: list[str], seconds: float = 60.0) -> dict[str, float]:
     return asyncio.run(figures_of(command, environment=os.environ, seconds=seconds))
 
 
@@ -34,24 +34,24 @@ def is_running(file: Path) -> bool:
 
 
 def test_the_last_line_of_json_counts():
-    said = python('print("{\\"rows\\": 1}"); print("{\\"rows\\": 2}"); print("done")')
-    assert asked(said) == {"rows": 2}
-    assert asked(python("print('nothing')")) == {}
+    script = python('print("{\\"rows\\": 1}"); print("{\\"rows\\": 2}"); print("done")')
+    assert run_child(script) == {"rows": 2}
+    assert run_child(python("print('nothing')")) == {}
 
 
 def test_a_process_that_fails_says_its_last_line():
     with pytest.raises(ChildFailedError, match="status 1: ValueError: no broker"):
-        asked(python("raise ValueError('no broker')"))
+        run_child(python("raise ValueError('no broker')"))
 
 
-def test_one_that_takes_too_long_is_ended(tmp_path: Path):
+def test_a_child_that_takes_too_long_is_ended(tmp_path: Path):
     with pytest.raises(ChildFailedError, match="not done after 2 s"):
-        asked(python(HANGS, str(tmp_path / "pid")), seconds=2.0)
-    if (tmp_path / "pid").exists():  # on a slow machine it had not begun
+        run_child(python(HANGS, str(tmp_path / "pid")), seconds=2.0)
+    if (tmp_path / "pid").exists():  # on a slow machine it had not started
         assert not is_running(tmp_path / "pid")
 
 
-def test_who_is_cancelled_ends_it(tmp_path: Path):
+def test_a_cancelled_caller_ends_the_child(tmp_path: Path):
     file = tmp_path / "pid"
 
     async def cancelled() -> None:
@@ -67,7 +67,7 @@ def test_who_is_cancelled_ends_it(tmp_path: Path):
     assert not is_running(file)
 
 
-def test_what_a_part_leaves_behind_ends_with_it(tmp_path: Path):
+def test_processes_that_a_part_started_end_with_it(tmp_path: Path):
     file = tmp_path / "pid"
     wait = "import pathlib, sys, time\nfile = pathlib.Path(sys.argv[2])\n"
     wait += "while not (file.exists() and file.read_text()): time.sleep(0.01)"

@@ -4,7 +4,7 @@ from benchmarks.crash import aftermath
 from benchmarks.topics import Notified
 
 
-def test_lost_other_ids_and_repeats_are_told_apart():
+def test_lost_other_ids_and_repeats_are_distinguished():
     found = [
         Notified("one", 1, 1, "a"),
         Notified("one", 1, 1, "a"),

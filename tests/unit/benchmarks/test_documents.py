@@ -58,7 +58,7 @@ def test_filling_twice_is_filling_once():
     assert filled(once, {"crash": findings()})[0] == once
 
 
-def test_a_busy_machine_is_said():
+def test_a_busy_machine_is_reported():
     after, _ = filled(DOCUMENT, {"crash": findings()})
     assert "`python -m benchmarks.crash --records 100`" in after
     assert "**The machine was busy** (load 3.0 before; others had 30% of it)" in after
@@ -67,7 +67,7 @@ def test_a_busy_machine_is_said():
     assert "busy" not in filled(DOCUMENT, {"crash": resting})[0]
 
 
-def test_the_whole_command_is_told_and_no_secret():
+def test_the_full_command_is_reported_without_secrets():
     given = Namespace(
         workloads=["scatter", "steady"],
         records=100,
@@ -78,9 +78,9 @@ def test_the_whole_command_is_told_and_no_secret():
     options = as_options(given)
     assert "hidden" not in str(options)
     assert set(options) == {"workloads", "records", "database"}
-    told = findings()
-    told.options = options
-    after, _ = filled(DOCUMENT, {"crash": told})
+    document = findings()
+    document.options = options
+    after, _ = filled(DOCUMENT, {"crash": document})
     assert "`python -m benchmarks.crash --workloads scatter steady --records 100`" in after
 
 

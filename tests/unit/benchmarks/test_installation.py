@@ -15,7 +15,7 @@ from engine.kafka.topics import Topics
 from tests.servers.http_service import content, serving
 
 Headers = Sequence[tuple[str, str]]
-ESTATE = Estate([], [], plain=frozenset({1}), asked=frozenset({2}), edited=3, venue=9)
+ESTATE = Estate([], [], plain=frozenset({1}), requested=frozenset({2}), edited=3, venue=9)
 TOPICS = Topics.named("t.")
 
 
@@ -63,7 +63,7 @@ def test_topics_are_read_side_by_side(tally: TopicTally) -> None:
     assert (tally.calls, tally.answered, len(tally.open)) == (1, 1, 0)
 
 
-def test_a_dead_letter_of_a_detection_is_told(tally: TopicTally) -> None:
+def test_a_dead_letter_of_a_detection_is_reported(tally: TopicTally) -> None:
     headers = (("topic", TOPICS.detections), ("reason", "malformed_json"))
     take(tally, TOPICS.dead_letters, "a", headers=headers)
     assert tally.unexpected == {"t.detections: malformed_json": 1}
@@ -73,19 +73,19 @@ async def test_a_way_is_slowed_down_and_cut() -> None:
     async with serving(content()) as service, Link(service.port).running() as link:
         loop = asyncio.get_running_loop()
         begin = loop.time()
-        assert (await asked(link.port)).startswith(b"HTTP/1.1 200")
+        assert (await http_get(link.port)).startswith(b"HTTP/1.1 200")
         link.delay = 0.2
         begin = loop.time()
-        assert (await asked(link.port)).startswith(b"HTTP/1.1 200")
+        assert (await http_get(link.port)).startswith(b"HTTP/1.1 200")
         assert loop.time() - begin >= 0.4
         await link.cut()
-        assert await asked(link.port) == b""
-        link.mend()
+        assert await http_get(link.port) == b""
+        link.restore()
         link.delay = 0.0
-        assert (await asked(link.port)).startswith(b"HTTP/1.1 200")
+        assert (await http_get(link.port)).startswith(b"HTTP/1.1 200")
 
 
-async def asked(port: int) -> bytes:
+async def http_get(port: int) -> bytes:
     """The beginning of the answer; nothing if the connection ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

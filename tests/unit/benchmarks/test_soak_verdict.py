@@ -32,12 +32,12 @@ def verdicts(lags: Sequence[int | None], memory: Sequence[float]) -> dict[str, b
     return {each.name: each.is_well for each in judge_samples(samples(lags, memory), RATE)}
 
 
-def test_what_grows_in_the_first_third_only_is_flat() -> None:
+def test_growth_in_the_first_third_alone_is_flat() -> None:
     memory = [50.0, 60, 70, 80, *[90.0] * 4, *[91.0] * 4]
     assert all(verdicts([5, None, *[20] * 10], memory).values())
 
 
-def test_a_leak_is_told() -> None:
+def test_a_leak_is_reported() -> None:
     found = verdicts([5] * 12, [80.0 + 3 * number for number in range(12)])
     assert found == {
         "memory of trigger a": False,
@@ -46,7 +46,7 @@ def test_a_leak_is_told() -> None:
     }
 
 
-def test_a_role_that_falls_behind_is_told() -> None:
+def test_a_role_that_falls_behind_is_reported() -> None:
     found = verdicts([60 * number for number in range(12)], [80.0] * 12)
     assert not found["lag of trigger"]
     assert found["largest lag of trigger"]

@@ -72,8 +72,8 @@ def test_database_drivers():
     assert open_database("sqlite:///file").engine.url.drivername == "sqlite+aiosqlite"
 
 
-async def test_a_cluster_that_is_away_may_answer_later():
-    """redis-py says so with an error that is none of its RedisErrors."""
+async def test_a_cluster_that_is_down_may_answer_later():
+    """redis-py raises an error for it that is no RedisError."""
     client = connect_redis("redis+cluster://127.0.0.1:1")
     with pytest.raises(RedisError) as caught:
         await client.execute_command("PING")

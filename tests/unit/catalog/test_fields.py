@@ -197,7 +197,7 @@ def test_a_long_value_is_shortened():
     assert len(faults["v.active"]) < 120
 
 
-def test_what_is_quoted_does_nothing_to_a_terminal():
+def test_quoted_values_are_escaped_on_a_terminal():
     _, faults = read(VenueInput, {"name": "\x1b[2J\x9b\u202e"})
     assert faults["v.name"].startswith(r'"\u001b[2J\x9b\u202e": accepted')
     _, faults = read(VenueInput, {"name": nested(100_000)})
@@ -228,7 +228,7 @@ def test_a_format_needs_its_field(content: str):
     assert campaign_conflicts({"format": "connector"}) == []
 
 
-def test_the_end_comes_after_the_start():
+def test_the_end_is_after_the_start():
     midnight = TEN.replace(hour=0)
     assert campaign_conflicts({"start": TEN, "end": midnight}) == []
     assert campaign_conflicts({"start": TEN, "end": TEN})[0][0] == "end"
@@ -266,14 +266,14 @@ def test_a_parameter_does_not_say_what_the_request_says(
     values = {"method": method, "auth": auth, "parameters": json.dumps(listed)}
     faults = connector_conflicts(values)
     assert (faults == []) == accepted
-    for field, said in faults:
+    for field, expected in faults:
         assert field == "parameters"
-        assert key in said
-        assert "secret" not in said
-        assert "x-token" not in said
+        assert key in expected
+        assert "secret" not in expected
+        assert "x-token" not in expected
 
 
-def test_every_required_field_of_a_campaign_is_told():
+def test_every_required_field_of_a_campaign_is_reported():
     assert set(read(CampaignFields, {})[1]) == {
         f"v.{name}" for name in ("name", "push", "title", "format", "cache", "start", "end")
     } | {"v.active"}

@@ -13,7 +13,7 @@ from engine.process.settings_sources import load_settings
 PASSWORD = "hunter2"
 
 
-def test_what_a_url_says() -> None:
+def test_the_parts_of_a_url() -> None:
     url = (
         f"redis+sentinel://me:{PASSWORD}@a:1,b,[::1]:3/service/2"
         "?sentinel_username=watcher&sentinel_password=word"
@@ -22,7 +22,7 @@ def test_what_a_url_says() -> None:
     assert address.sentinels == [("a", 1), ("b", 26379), ("::1", 3)]
     assert address.service == "service"
     assert address.options == {"username": "me", "password": PASSWORD, "db": 2, "ssl": False}
-    assert address.asking == {"username": "watcher", "password": "word", "ssl": False}
+    assert address.of_sentinels == {"username": "watcher", "password": "word", "ssl": False}
 
 
 async def test_tls_is_spoken_with_both() -> None:
@@ -30,12 +30,12 @@ async def test_tls_is_spoken_with_both() -> None:
     assert isinstance(client, SentinelRedis)
     primary = client.connection_pool
     (sentinel,) = client.watchers.sentinels
-    asking = sentinel.connection_pool
+    of_sentinels = sentinel.connection_pool
     assert primary.connection_kwargs["ssl_ca_certs"] == "/ca"
     assert issubclass(primary.connection_class, SSLConnection)
-    assert asking.connection_kwargs["ssl_ca_certs"] == "/ca"
-    assert issubclass(asking.connection_class, SSLConnection)
-    assert asking.connection_kwargs["password"] is None
+    assert of_sentinels.connection_kwargs["ssl_ca_certs"] == "/ca"
+    assert issubclass(of_sentinels.connection_class, SSLConnection)
+    assert of_sentinels.connection_kwargs["password"] is None
     await client.aclose()
 
 
@@ -59,16 +59,18 @@ async def test_a_cluster_with_tls() -> None:
         "a/service?sentinel_socket_timeout=never&db=x",
     ],
 )
-def test_what_cannot_work_is_refused_without_its_password(place: str) -> None:
+def test_a_bad_url_is_refused_without_its_password(place: str) -> None:
     url = f"redis+sentinel://:{PASSWORD}@{place}"
     with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
         connect_redis(url)
     assert PASSWORD not in str(caught.value)
-    with pytest.raises(SettingsError, match=r"^PROXIMITY_REDIS_URL: .*host:port/service$") as told:
+    with pytest.raises(
+        SettingsError, match=r"^PROXIMITY_REDIS_URL: .*host:port/service$"
+    ) as expected:
         load_settings(redis_url=url)
-    assert PASSWORD not in str(told.value)
+    assert PASSWORD not in str(expected.value)
 
 
-def test_the_setting_takes_them() -> None:
+def test_the_setting_accepts_sentinel_urls() -> None:
     for url in ("redis+sentinel://:p@a:1,b:2/s", "rediss+sentinel://a/s", "rediss+cluster://a:1"):
         assert load_settings(redis_url=url).redis_url.get_secret_value() == url

@@ -21,13 +21,13 @@ async def test_the_database_is_not_blamed(sqlite_url: str) -> None:
 def test_redis_is_not_blamed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def gone(*_of_tail: object) -> None:
+    async def closed_output(*_of_tail: object) -> None:
         await asyncio.sleep(0)
         raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://127.0.0.1:1")
-    monkeypatch.setattr(tailing, "_follow", gone)
-    # (typer ends the process by itself: status 1, and nothing is said.)
+    monkeypatch.setattr(tailing, "_follow", closed_output)
+    # (typer ends the process by itself: status 1, without output.)
     with pytest.raises(SystemExit) as ended:
         run(["tail"])
     assert ended.value.code == 1

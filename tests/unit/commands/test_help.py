@@ -26,7 +26,7 @@ def every_command() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
-def test_help_is_whole_at_80_columns(
+def test_help_is_not_cut_at_80_columns(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))

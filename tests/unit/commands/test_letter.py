@@ -46,7 +46,7 @@ def test_it_reads_what_the_engine_writes() -> None:
     assert read.obstacle(TOPICS) is None
 
 
-def test_the_originals_headers_are_its_own_again() -> None:
+def test_the_original_headers_are_restored() -> None:
     """The envelope of a CloudEvent stands there, and may have our names; and what else a record is
     read by, in whichever case."""
     own = [("ce_id", b"1"), ("ce_reason", b"mine"), ("ce_empty", b""), ("ce_id", b"2")]

@@ -36,7 +36,7 @@ def test_one_reason_leaves_the_others_open() -> None:
     assert replayed.committed().metadata == ""
 
 
-def test_it_never_goes_back() -> None:
+def test_the_offset_never_decreases() -> None:
     replayed = ReplayedOffsets(everything=9, by_reason={"too_large": 12})
     replayed.advance(None, 3)
     replayed.advance("too_large", 4)
@@ -44,5 +44,5 @@ def test_it_never_goes_back() -> None:
 
 
 @pytest.mark.parametrize("metadata", ["", "not json", "[1]", '{"a": "b"}'])
-def test_what_another_tool_wrote_beside_the_offset_is_ignored(metadata: str) -> None:
+def test_offset_metadata_of_another_tool_is_ignored(metadata: str) -> None:
     assert ReplayedOffsets.read(OffsetAndMetadata(3, metadata)) == ReplayedOffsets(everything=3)

@@ -9,13 +9,13 @@ from engine.process.settings import PREFIX, Settings
 from tests.integration.commands.terminal import on_a_terminal
 
 
-def test_settings_are_whole_at_80_columns() -> None:
+def test_settings_are_not_cut_at_80_columns() -> None:
     lines = on_a_terminal("settings", columns=80)
     assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
-    told = " ".join(" ".join(lines).split())
+    text = " ".join(" ".join(lines).split())
     for name, field in Settings.model_fields.items():
-        assert f"{PREFIX}{name.upper()}=" in told
-        assert " ".join((field.description or "").split()) in told
+        assert f"{PREFIX}{name.upper()}=" in text
+        assert " ".join((field.description or "").split()) in text
 
 
 def test_settings_are_a_table_where_it_fits() -> None:

@@ -23,12 +23,12 @@ class FailingAtOnce:
 
     def __init__(self) -> None:
         self.passes = 0
-        self.begun: Counter[tuple[int, int]] = Counter()  # by pass and company
+        self.started: Counter[tuple[int, int]] = Counter()  # by pass and company
         self._loop = asyncio.get_running_loop()
         self._count_passes()
 
     async def send(self, company_id: int, _request: Request) -> Reply:
-        self.begun[self.passes, company_id] += 1
+        self.started[self.passes, company_id] += 1
         raise CallError(CallFault.REPLY_TOO_LARGE, "a reply of more than enough")
 
     async def close_expired(self) -> None:
@@ -50,7 +50,7 @@ async def test_one_call_of_a_company_begins_in_a_pass_of_the_loop() -> None:
             local=local,
             name="one",
             clock=asyncio.get_running_loop().time,
-            may_pass=lambda _error: False,
+            is_temporary=lambda _error: False,
             on_store_error=lambda: None,
         ),
         retries=RetryPolicy(),
@@ -75,7 +75,7 @@ async def test_one_call_of_a_company_begins_in_a_pass_of_the_loop() -> None:
             await ended.wait()
     finally:
         await cancel([running])
-    assert sum(caller.begun.values()) == 2 * CALLS
-    assert max(caller.begun.values()) == 1
+    assert sum(caller.started.values()) == 2 * CALLS
+    assert max(caller.started.values()) == 1
     # Nor does one company take the other's start.
     assert caller.passes < 2 * CALLS

@@ -1,4 +1,4 @@
-"""The guard: which addresses, ports and urls are open, and to whom."""
+"""The guard: which addresses, ports and urls are permitted."""
 
 from collections.abc import Sequence
 from ipaddress import ip_network
@@ -85,14 +85,14 @@ def test_public_addresses(address: str) -> None:
         "ff02::1",
     ],
 )
-async def test_what_is_not_public_is_closed(address: str) -> None:
+async def test_addresses_that_are_not_public_are_refused(address: str) -> None:
     assert not is_public(parse_address(address))
     with pytest.raises(UrlForbiddenError):
         await guard(PUBLIC, address).check("https://service.example/")
 
 
 def guard(*addresses: str, allow: Sequence[str] = ()) -> EgressGuard:
-    """A guard to whom every name leads to these addresses."""
+    """A guard for which every name resolves to these addresses."""
 
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return addresses
@@ -196,7 +196,7 @@ async def test_a_name_without_addresses() -> None:
         await guard().check("https://service.example/")
 
 
-async def test_addresses_are_not_told() -> None:
+async def test_addresses_are_not_reported() -> None:
     with pytest.raises(EgressError) as caught:
         await guard("10.20.30.40").check("https://intranet.example/")
     assert "10.20" not in str(caught.value)

@@ -36,7 +36,7 @@ def test_ten_thousand_of_one_company_do_not_delay_another() -> None:
     assert take_all(one) == ["b"]
 
 
-def test_a_company_runs_no_more_than_its_share_and_goes_on_when_one_ends() -> None:
+def test_a_company_runs_at_most_its_share_and_continues_when_a_call_ends() -> None:
     one = queue(per_company=2)
     for item in ("a1", "a2", "a3"):
         one.add(1, item)
@@ -74,7 +74,7 @@ def test_though_many_hang_the_next_company_finds_a_slot(hanging: int, at_once: b
 
 def test_a_company_that_is_held_waits_and_keeps_its_order() -> None:
     one = queue()
-    one.hold(1)
+    one.pause(1)
     for item in ("a1", "a2"):
         one.add(1, item)
     one.add(2, "b1")
@@ -82,11 +82,11 @@ def test_a_company_that_is_held_waits_and_keeps_its_order() -> None:
     one.add_first(1, "a0")
     assert one.take_of(1) == "a0"
     assert take_all(one) == []
-    one.release(1)
+    one.resume(1)
     assert take_all(one) == ["a1", "a2"]
 
 
-def test_what_is_discarded_is_not_run() -> None:
+def test_discarded_items_do_not_run() -> None:
     one = queue()
     for number in range(6):
         one.add(number % 2, f"{number}")
@@ -105,8 +105,8 @@ def test_nothing_is_left_of_companies_that_are_done() -> None:
     one.add(1, "y")
     one.discard(lambda _item: True)
     one.take()
-    one.hold(3)
-    one.release(3)
+    one.pause(3)
+    one.resume(3)
     assert list(one.companies()) in ([], [1])
     assert (one.free, one.waiting) == (100, 0)
 
@@ -127,7 +127,7 @@ def test_however_many_hang_there_is_room_for_the_next(hanging: int) -> None:
     assert intake.admit(9999)
 
 
-def test_room_comes_back() -> None:
+def test_room_is_released() -> None:
     intake = AdmissionControl(2)
     assert [intake.admit(1), intake.admit(1)] == [True, False]
     intake.leave(1)

@@ -66,7 +66,7 @@ def test_refusals(status: int, body: Any) -> None:
         {"format": ["url"], "url": "x"},
     ],
 )
-def test_what_is_no_content(body: Any) -> None:
+def test_invalid_content_is_refused(body: Any) -> None:
     with pytest.raises(CallError) as caught:
         read(body=body)
     assert (caught.value.fault, caught.value.retriable) == (CallFault.REPLY, False)

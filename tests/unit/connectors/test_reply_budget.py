@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from connectors.errors import ReplyLimitError
-from connectors.reply_budget import FREE_STEPS, STEPS_A_TURN, ParserPacer, ReplyBudget
+from connectors.reply_budget import FREE_STEPS, STEPS_PER_SLICE, ParserPacer, ReplyBudget
 
 COMPANY = 7
 
@@ -83,7 +83,7 @@ async def test_an_honest_reply_never_waits_and_a_long_one_every_few_steps() -> N
     for _ in range(FREE_STEPS):
         await one.take_event()
     assert pacer.waits == []
-    for _ in range(STEPS_A_TURN):
+    for _ in range(STEPS_PER_SLICE):
         await one.take_event()
     assert pacer.waits == [COMPANY]
     await one.take_event()
@@ -106,7 +106,7 @@ async def test_an_honest_reply_never_waits_and_a_long_one_every_few_steps() -> N
         (b"a\r\nb\r\n\r\n" + 64 * b"\n", True, 3),
     ],
 )
-async def test_what_a_read_costs(data: bytes, is_head: bool, cost: int) -> None:
+async def test_the_cost_of_a_read(data: bytes, is_head: bool, cost: int) -> None:
     for free, waits in ((cost, 0), (cost - 1, 1)):
         pacer = CountingPacer()
         one = budget(pacer)
@@ -119,7 +119,7 @@ async def test_what_a_read_costs(data: bytes, is_head: bool, cost: int) -> None:
 async def test_a_turn_may_be_too_short_for_one_read() -> None:
     pacer = CountingPacer()
     one = budget(pacer)
-    await one.take_read(2 * (FREE_STEPS + STEPS_A_TURN) * b"\n", is_head=True)
+    await one.take_read(2 * (FREE_STEPS + STEPS_PER_SLICE) * b"\n", is_head=True)
     assert len(pacer.waits) == 2
 
 

@@ -83,8 +83,8 @@ def test_get_carries_the_call_flat_in_the_query() -> None:
 
 
 def test_get_names_the_id_connector_that_is_known() -> None:
-    asked = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
-    request = build_request(asked, agent="a", now=0.0)
+    get_call = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
+    request = build_request(get_call, agent="a", now=0.0)
     assert ("id_connector", "77") in query(request)
 
 
@@ -112,7 +112,7 @@ def test_parameters_in_the_query(method: HttpMethod) -> None:
         ("https://e.org/%C3%A9?q=%26", "https://e.org/%C3%A9?q=%26&k=v"),
     ],
 )
-def test_the_url_keeps_its_own_query(url: str, expected: str) -> None:
+def test_the_url_keeps_its_query(url: str, expected: str) -> None:
     assert built(url=url, place=ParameterPlace.QUERY, parameters=(("k", "v"),)).url == expected
 
 
@@ -124,8 +124,8 @@ def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
 
 
 def test_every_name_of_the_query_is_reserved() -> None:
-    asked = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
-    names = {name for name, _ in query(build_request(asked, agent="a", now=0.0))}
+    get_call = replace(call(method=HttpMethod.GET), device=CallDevice(udid="x", id_connector=77))
+    names = {name for name, _ in query(build_request(get_call, agent="a", now=0.0))}
     assert names == RESERVED_IN_QUERY
 
 
@@ -145,7 +145,7 @@ def test_a_parameter_stands_in_for_no_part_of_the_query(name: str) -> None:
     assert query(request)[-1] == ("mine", "1")
 
 
-def test_what_needs_quoting_arrives_as_it_was() -> None:
+def test_quoted_parameters_arrive_unchanged() -> None:
     parameters = (("a&b=c", "1&2=3 +%#é手"),)
     request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
     assert query(request)[-1] == parameters[0]

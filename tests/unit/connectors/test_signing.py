@@ -12,8 +12,8 @@ SIGNATURE = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_the_published_vector() -> None:
-    told = signature_headers(secret=SECRET, id_=ID, timestamp=1614265330.9, body=BODY)
-    assert told == [
+    headers = signature_headers(secret=SECRET, id_=ID, timestamp=1614265330.9, body=BODY)
+    assert headers == [
         ("webhook-id", ID),
         ("webhook-timestamp", "1614265330"),
         ("webhook-signature", SIGNATURE),

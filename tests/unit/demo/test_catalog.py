@@ -59,7 +59,7 @@ def compiled(values: dict[str, Any]) -> CampaignSnapshot:
 
 
 @pytest.mark.parametrize("now", NOWS, ids=str)
-def test_what_must_not_fire_is_closed_while_the_demo_runs(now: datetime) -> None:
+def test_campaigns_that_must_not_fire_are_closed_during_the_demo(now: datetime) -> None:
     for campaign in campaigns(demo_document(now)):
         schedule = Schedule(campaign)
         for later in (timedelta(0), timedelta(minutes=2)):

@@ -16,7 +16,7 @@ def test_figures_are_read_from_the_metrics_as_they_are_served() -> None:
         metrics.latency.observe(seconds)
     figures = read_figures(generate_latest(metrics.registry).decode())
     assert figures.detections == {"too_far": 7, "granted": 2}
-    assert (figures.decided, figures.held_back) == (9, 3)
+    assert (figures.decided, figures.throttled) == (9, 3)
     assert 0.005 < (figures.latency_quantile(0.5) or 0) < 0.01
     assert 0.01 < (figures.latency_quantile(0.99) or 0) < 0.025
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from engine.cli.demo.figures import EngineFigures
-from engine.cli.demo.reasons import WORDS, DemoCampaign, why_silent
+from engine.cli.demo.reasons import WORDS, DemoCampaign, silence_reason
 from engine.cli.demo.screen import DemoProgress, drawn, open_screen
 from engine.cli.demo.summary import DemoResults, print_summary
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
@@ -41,7 +41,7 @@ def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "fault"),
     [
         ({"active": False}, "it is switched off"),
         ({"start": datetime(2026, 11, 25, tzinfo=UTC)}, "it begins on 2026-11-25"),
@@ -54,24 +54,26 @@ def beacon(name: str, *, active: bool = True, reach: Zone = Zone.NEAR) -> Beacon
         ({}, "no phone came near enough to its beacons"),
     ],
 )
-def test_why_a_campaign_is_silent(changes: dict[str, Any], why: str) -> None:
-    assert why_silent(DemoCampaign(campaign(**changes), [beacon("Gates")]), AT) == why
+def test_why_a_campaign_is_silent(changes: dict[str, Any], fault: str) -> None:
+    assert silence_reason(DemoCampaign(campaign(**changes), [beacon("Gates")]), AT) == fault
 
 
 def test_why_a_campaign_is_silent_by_its_beacons() -> None:
     gates, desk = beacon("Gates", active=False), beacon("Desk", active=False)
-    assert why_silent(DemoCampaign(campaign(), []), AT) == "it is aimed at no beacon"
+    assert silence_reason(DemoCampaign(campaign(), []), AT) == "it is aimed at no beacon"
     assert (
-        why_silent(DemoCampaign(campaign(), [gates]), AT)
+        silence_reason(DemoCampaign(campaign(), [gates]), AT)
         == "its only beacon (Gates) is switched off"
     )
-    both = why_silent(DemoCampaign(campaign(), [gates, desk]), AT)
+    both = silence_reason(DemoCampaign(campaign(), [gates, desk]), AT)
     assert both == "all its beacons (Gates, Desk) are switched off"
-    close = why_silent(DemoCampaign(campaign(), [gates, beacon("Till", reach=Zone.IMMEDIATE)]), AT)
+    close = silence_reason(
+        DemoCampaign(campaign(), [gates, beacon("Till", reach=Zone.IMMEDIATE)]), AT
+    )
     assert close == "no phone came immediate enough to its beacons"
 
 
-def test_every_reason_has_words() -> None:
+def test_every_reason_has_a_text() -> None:
     assert set(WORDS) == set(Reason)
 
 

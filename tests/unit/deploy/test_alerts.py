@@ -20,7 +20,7 @@ ALERTS = {rule["alert"]: rule for rule in rules("alert")}
 
 
 @pytest.mark.parametrize("rule", rules("alert") + rules("record"), ids=lambda rule: _name(rule))
-def test_what_a_rule_names_exists(rule: dict[str, Any]) -> None:
+def test_metrics_of_a_rule_exist(rule: dict[str, Any]) -> None:
     assert faults_of(rule["expr"]) == []
 
 
@@ -99,7 +99,7 @@ def _entries() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_what_the_runbook_names_exists() -> None:
+def test_names_in_the_runbook_exist() -> None:
     """Alerts, settings and metrics; each is written as a word of its own."""
     text = RUNBOOK.read_text()
     assert set(re.findall(r"\bProximity[A-Z]\w+", text)) <= set(ALERTS)

@@ -91,7 +91,7 @@ def test_kubernetes_would_take_it(values: Path | None) -> None:
     assert len(names) == len(set(names))
 
 
-def test_what_kubernetes_would_refuse_is_seen() -> None:
+def test_a_manifest_that_kubernetes_refuses_has_faults() -> None:
     deployment = json.loads(json.dumps(of_kind(rendered(None), "Deployment")["trigger"]))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     container["readynessProbe"] = container.pop("readinessProbe")

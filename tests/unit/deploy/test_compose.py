@@ -35,7 +35,7 @@ def test_the_servers_and_the_roles_are_there() -> None:
 
 
 @pytest.mark.parametrize(("name", "needed", "condition"), _dependencies())
-def test_what_is_waited_for_can_come_true(name: str, needed: str, condition: str) -> None:
+def test_awaited_conditions_can_be_met(name: str, needed: str, condition: str) -> None:
     target = services()[needed]
     assert condition in _CONDITIONS
     if condition == "service_healthy":
@@ -61,11 +61,11 @@ def test_the_values_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", sorted(set(of_ours()) - {"example"}))
-def test_the_command_is_one_that_proximity_takes(name: str) -> None:
+def test_the_command_is_one_of_proximity(name: str) -> None:
     parse(of_ours()[name]["command"])
 
 
-def test_the_example_runs_commands_that_proximity_takes() -> None:
+def test_the_example_runs_commands_of_proximity() -> None:
     (script,) = of_ours()["example"]["command"]
     for line in script.split("&&"):
         name, *words = shlex.split(line)

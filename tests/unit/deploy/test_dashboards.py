@@ -27,7 +27,7 @@ def _panels() -> Iterator[tuple[str, Panel]]:
                 yield f"{dashboard.name}: {each.title}", each
 
 
-def test_what_is_checked_in_is_what_the_module_makes() -> None:
+def test_the_checked_in_files_are_the_generated_ones() -> None:
     """`python -m deploy.grafana` writes it."""
     assert {path.name: path.read_text() for path in DIRECTORY.glob("*.json")} == files()
 
@@ -43,7 +43,7 @@ def test_there_is_one_for_each_part_of_the_product() -> None:
 
 
 @pytest.mark.parametrize("panel", [pytest.param(panel, id=name) for name, panel in _panels()])
-def test_what_a_panel_names_exists(panel: Panel) -> None:
+def test_metrics_and_labels_of_a_panel_exist(panel: Panel) -> None:
     for query in panel.queries:
         assert faults_of(query.expression) == []
         of_metrics = [known_labels()[name] for name in metrics_of(query.expression)]

@@ -49,7 +49,7 @@ def _copied() -> list[str]:
 
 
 @pytest.mark.parametrize("source", _copied())
-def test_what_is_copied_exists_and_is_not_ignored(source: str) -> None:
+def test_copied_paths_exist_and_are_not_ignored(source: str) -> None:
     assert (ROOT / source).exists()
     allowed = [
         line[1:].rstrip("/")
@@ -72,7 +72,7 @@ def test_it_runs_as_a_numbered_user_without_rights() -> None:
     assert int(group) > 0
 
 
-def test_the_entry_point_is_the_command_and_its_health_is_looked_at() -> None:
+def test_the_entry_point_is_the_command_and_its_health_is_checked() -> None:
     stage = _last_stage()
     script = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert stage["ENTRYPOINT"] == '["proximity"]'

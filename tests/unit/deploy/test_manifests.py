@@ -59,12 +59,12 @@ def _environment(container: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each["value"] for each in container["env"]}
 
 
-def test_large_numbers_stay_whole() -> None:
+def test_large_numbers_are_written_as_integers() -> None:
     (container, *_) = _containers(rendered(MANAGED))
     assert _environment(container)["PROXIMITY_IN_FLIGHT_BYTES"] == "134217728"
 
 
-def test_a_part_runs_its_command_and_is_asked_what_it_can() -> None:
+def test_a_part_runs_its_command_and_reports_what_it_can() -> None:
     deployments = of_kind(rendered(None), "Deployment")
     assert set(deployments) == PARTS
     for name, deployment in deployments.items():
@@ -145,7 +145,7 @@ def _found(selector: dict[str, str], labels: dict[str, dict[str, str]]) -> set[s
     return {name for name, given in labels.items() if selector.items() <= given.items()}
 
 
-def test_scaling_asks_for_what_is_measured() -> None:
+def test_scaling_uses_a_measured_metric() -> None:
     scaled = of_kind(rendered(THREE), "ScaledObject")
     assert set(scaled) == PARTS - {"interface"}
     for name, manifest in scaled.items():

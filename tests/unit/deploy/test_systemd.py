@@ -36,7 +36,7 @@ def test_the_units_are_these() -> None:
 
 
 @each_service
-def test_the_command_is_one_that_proximity_takes(path: Path) -> None:
+def test_the_command_is_one_of_proximity(path: Path) -> None:
     (command,) = _values(path, "ExecStart")
     program, *words = command.split()
     assert program == PROGRAM
@@ -97,7 +97,7 @@ def test_systemd_understands_them(tmp_path: Path) -> None:
         timeout=60,
         env={"SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
     )
-    # What other units of this machine lack is not ours to mend.
+    # Faults of this machine's other units are not this project's.
     assert [line for line in done.stderr.splitlines() if "proximity" in line] == []
 
 

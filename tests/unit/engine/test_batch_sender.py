@@ -25,7 +25,7 @@ def test_the_size_of_a_message_is_that_of_key_and_value() -> None:
     assert message_size(Outgoing("t", None, None, [])) == 0
 
 
-def test_what_was_refused_alone_is_refused_for_a_minute_and_what_is_larger() -> None:
+def test_a_refused_size_and_larger_ones_are_refused_for_a_minute() -> None:
     clock = Clock()
     limits = TopicLimits(clock)
     assert not refuses(limits, of_size(100))

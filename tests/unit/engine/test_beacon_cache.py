@@ -37,7 +37,7 @@ def test_a_changed_connector_drops_its_companys_beacons():
     assert set(cache.known) == {key(2)}
 
 
-def test_what_was_read_while_something_changed_is_not_kept():
+def test_a_read_during_a_change_is_not_cached():
     cache = BeaconCache(100)
     before = cache.version
     cache.drop(["c:5"])
@@ -94,7 +94,7 @@ def test_beacons_share_a_campaign_until_it_changes():
     assert changed is not first.campaigns[0]
 
 
-def test_what_campaigns_send_is_bounded():
+def test_the_size_of_cached_content_is_bounded():
     cache = BeaconCache(10_000, most_bytes=50_000)
     for minor in range(1000):
         campaigns = cache.reuse({number: large(number) for number in (minor, minor // 10 + 5000)})

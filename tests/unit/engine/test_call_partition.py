@@ -17,13 +17,13 @@ class SlowToReceive:
     """In the place of the role and of its results: the first batch waits for an answer."""
 
     def __init__(self) -> None:
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.answered = asyncio.Event()
         self.batches: list[list[int]] = []
 
     async def receive(self, partition: CallPartition, records: Records) -> None:
         self.batches.append([each.offset for each in records])
-        self.begun.set()
+        self.started.set()
         await self.answered.wait()
         partition.begin(self.batches[-1])
         partition.finish_offsets(self.batches[-1])
@@ -35,7 +35,7 @@ class SlowToReceive:
         raise AssertionError(f"no call has a result: {finished}")
 
 
-async def test_what_was_fetched_meanwhile_is_one_batch() -> None:
+async def test_fetches_during_a_look_up_become_one_batch() -> None:
     """One fetch after the other was looked up: on a busy process calls waited for many seconds."""
     role = SlowToReceive()
     done = asyncio.Event()
@@ -50,7 +50,7 @@ async def test_what_was_fetched_meanwhile_is_one_batch() -> None:
         try:
             partition.offer([record({}, offset=0)])
             async with asyncio.timeout(5):
-                await role.begun.wait()
+                await role.started.wait()
             for offset in range(1, FETCHES):
                 partition.offer([record({}, offset=offset)])
             role.answered.set()

@@ -5,7 +5,7 @@ import asyncio
 from engine.process.cancelling import cancel
 
 
-async def test_what_has_ended_is_left_alone() -> None:
+async def test_an_ended_task_is_left_alone() -> None:
     async def fail() -> None:
         raise LookupError
 
@@ -16,7 +16,7 @@ async def test_what_has_ended_is_left_alone() -> None:
     await cancel([])
 
 
-async def test_a_task_that_swallows_it_once_is_told_again() -> None:
+async def test_a_task_that_swallows_it_once_is_cancelled_again() -> None:
     swallowed = 0
 
     async def deaf() -> None:

@@ -46,7 +46,7 @@ def test_an_assignment_that_has_ended_holds_nothing():
     assert other.of("young")
 
 
-def test_memory_is_bounded_and_keeps_those_heard_of_last():
+def test_memory_is_bounded_and_keeps_those_received_last():
     held = remembering(100)
     for number in range(1000):
         held.remember(f"d{number}", 1, float(number))
@@ -110,12 +110,12 @@ def having_read(claims: dict[int, float]) -> RememberedClaims:
     return held
 
 
-def test_what_was_read_forbids_what_is_later():
+def test_a_read_claim_forbids_later_detections():
     held = having_read({1: 100.0})
     assert held.forbidding("d", [OTHER, HOURLY], 100.001) == {1: 100.0}
 
 
-def test_what_was_read_is_certain_to_nobody():
+def test_a_claim_that_was_only_read_is_not_certain():
     """Its owner may wait behind the detection that it forbids, to be decided once more."""
     held = having_read({1: 100.0})
     assert held.forbidding("d", [HOURLY], 101.0)
@@ -123,23 +123,23 @@ def test_what_was_read_is_certain_to_nobody():
     assert not held.forbidding("d", [HOURLY], 100.0)
 
 
-def test_what_was_read_forbids_nothing_once_the_delay_has_passed():
+def test_a_read_claim_forbids_nothing_after_its_delay():
     held = having_read({1: 100.0})
     assert held.forbidding("d", [HOURLY], 3699.999)
     assert not held.forbidding("d", [HOURLY], 3700.0)
 
 
-def test_what_was_read_forbids_nothing_that_was_detected_before():
+def test_a_read_claim_forbids_no_earlier_detection():
     held = having_read({1: 100.0})
     assert not held.forbidding("d", [HOURLY], 99.0)
 
 
-def test_a_call_that_may_have_failed_is_asked_for_again():
+def test_a_call_that_may_have_failed_is_requested_again():
     held = having_read({3: 100.0})
     assert not held.forbidding("d", [CALL], 101.0)
 
 
-def test_what_redis_answered_counts_more_than_what_was_read():
+def test_an_answer_to_a_claim_counts_more_than_a_read_claim():
     held = having_read({1: 100.0})
     held.remember("d", 1, 100.0, until=105.0)
     held.forget_expired(105.0)
@@ -149,7 +149,7 @@ def test_what_redis_answered_counts_more_than_what_was_read():
     assert not held.forbidding("d", [HOURLY], 101.0)
 
 
-def test_a_device_that_was_not_read_is_asked_for():
+def test_a_device_that_was_not_read_is_requested():
     held = remembering(100)
     held.remember("d", 1, 100.0)
     assert not held.was_read("d")
@@ -157,7 +157,7 @@ def test_a_device_that_was_not_read_is_asked_for():
     assert not held.forbidding("unknown", [HOURLY], 101.0)
 
 
-def test_what_was_read_is_within_the_bound_and_is_read_again_when_it_was_forgotten():
+def test_read_claims_are_within_the_bound_and_are_read_again_once_forgotten():
     memory = ClaimMemory(100)
     part = memory.for_assignment()
     for number in range(300):

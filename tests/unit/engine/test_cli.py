@@ -10,7 +10,7 @@ from engine.cli.application import run
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["nonsense"], "nonsense"),
         (["run", "--role", "painter"], "painter"),
@@ -22,12 +22,12 @@ from engine.cli.application import run
         (["settings", "--env-file=/no/such/file"], "no such file"),
     ],
 )
-def test_usage(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+def test_usage(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]):
     assert run(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("proximity: ")
     assert error.count("\n") == 1
-    assert told in error
+    assert expected in error
 
 
 def test_a_command_that_fails_says_why(

@@ -135,7 +135,7 @@ def test_the_format_names_the_one_field_with_the_content(format_: str):
     assert {"template", "url", "html"} & message.keys() == {format_}
 
 
-def test_a_connector_campaign_goes_the_other_way_with_its_secrets_still_encrypted():
+def test_a_connector_campaign_becomes_a_call_with_its_secrets_still_encrypted():
     connector = ConnectorEntry(
         id=2,
         company_id=9,

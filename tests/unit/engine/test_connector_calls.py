@@ -101,7 +101,7 @@ def test_an_endpoint_is_opened() -> None:
     assert opened.secret == "whsec_x"
 
 
-def test_what_holds_no_secret_opens_without_a_key() -> None:
+def test_an_endpoint_without_secrets_needs_no_key() -> None:
     assert EndpointDecryptor(None).decrypt(endpoint()).parameters == ()
 
 
@@ -139,7 +139,7 @@ def test_without_a_key_secrets_stay_closed() -> None:
         (DeviceRecord(1, 77, False), 5, False, 5),
     ],
 )
-def test_what_the_service_is_told_of_a_device(
+def test_the_device_fields_that_a_service_receives(
     known: DeviceRecord | None,
     id_received: int | None,
     test: bool | None,
@@ -208,7 +208,7 @@ def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
         (Failed(CallFault.TIMEOUT, ""), 0, None),
     ],
 )
-def test_what_becomes_of_the_claim(result: CallResult, delay: int, keep: int | None) -> None:
+def test_the_claim_update_of_each_result(result: CallResult, delay: int, keep: int | None) -> None:
     update = answered(result, delay=delay).claim_update()
     assert (None if update is None else update.keep) == keep
 

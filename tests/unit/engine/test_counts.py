@@ -85,7 +85,7 @@ def granted(**fields: Any) -> Grant:
     return grant
 
 
-def test_what_left_is_counted_by_format_and_calls_apart():
+def test_sent_messages_are_counted_by_format_and_calls_separately():
     metrics = Metrics()
     html, url, call = granted(format="html"), granted(), granted(format="connector", content=None)
     count_sent(metrics, [html, url, url, call], html.detection.detected_at + 2.5)

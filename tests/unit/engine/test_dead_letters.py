@@ -75,7 +75,7 @@ def test_one_key_is_one_however_many_its_records():
         stream.now += 1
 
 
-def test_records_without_a_key_are_told_apart_by_their_value():
+def test_records_without_a_key_are_distinguished_by_their_value():
     stream = Stream(run=3)
     bodies = [record(b"%d" % (n % 2), offset=n, key=None) for n in range(100)]
     stream.limit.note(bodies[:50], list(range(50)))
@@ -95,7 +95,7 @@ def test_one_good_record_ends_a_run():
         stream.now += 9
 
 
-def test_a_sender_that_invents_keys_stops_nobody_who_is_understood():
+def test_invented_keys_stop_no_sender_whose_records_decode():
     """Whatever the share of the records, and of the keys, that it sends."""
     stream = Stream(run=1000, share=0.5)
     stream.note(*(f"phone {n}" for n in range(1000)))
@@ -104,7 +104,7 @@ def test_a_sender_that_invents_keys_stops_nobody_who_is_understood():
         stream.now += 5
 
 
-def test_a_producer_gone_wrong_is_seen_by_those_it_served_before():
+def test_a_broken_producer_is_recognized_by_its_earlier_keys():
     stream = Stream(run=10**9, share=0.5)
     for start in range(0, 16_000, 100):  # a few of each batch are remembered
         stream.note(*(f"phone {n}" for n in range(start, start + 100)))
@@ -126,7 +126,7 @@ def test_half_of_those_served_before_may_fail_and_come_back():
 
 
 def test_a_batch_that_is_read_again_counts_once():
-    """While SQL is away the recorder reads a batch again and again: 50 bad ones stopped it."""
+    """While SQL is down the recorder reads a batch repeatedly: 50 bad records stopped it."""
     stream = Stream(run=51, share=0.1)
     batch = stream.batch(f"{n}" for n in range(50))
     for _ in range(100):
@@ -189,7 +189,7 @@ def of_size(size: int, key: bytes = b"") -> OfRecord:
     return OfRecord(Outgoing("out", key, b"x" * size, []), record(b"r", key=b"k"))
 
 
-async def test_what_fits_leaves_as_it_is():
+async def test_messages_that_fit_are_published_unchanged():
     topics = SmallTopics(10)
     letters, metrics = publishing(topics)
     messages = [of_size(10), of_size(3)]
@@ -198,7 +198,7 @@ async def test_what_fits_leaves_as_it_is():
     assert counted(metrics) == {}
 
 
-async def test_without_messages_no_publisher_is_asked():
+async def test_without_messages_no_publisher_is_requested():
     """A transactional one would begin a transaction for nothing."""
     letters, _ = publishing(None)
     assert await letters.publish_or_dead_letter([]) == []
@@ -255,7 +255,7 @@ async def test_a_dead_letter_too_large_leaves_without_its_value_and_at_last_its_
     assert len(topics.left) == 2
 
 
-async def test_a_topic_that_takes_not_even_the_story_stops_the_process():
+async def test_a_topic_that_refuses_even_the_headers_stops_the_process():
     letters, metrics = publishing(SmallTopics(-1))
     with pytest.raises(MessageTooLargeError):
         await letters.publish([DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "-")])

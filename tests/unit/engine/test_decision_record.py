@@ -18,7 +18,7 @@ def grants(place: int) -> list[Grant]:
     return grants_of(detection, IndexedBeacon(BEACON, SENT, None), GRANTED)
 
 
-def test_each_sighting_of_a_report_is_decided_by_its_own_claims() -> None:
+def test_each_detection_of_a_report_is_decided_by_its_claims() -> None:
     first, second = grants(0), grants(3)
     found = list(decided_by_claims([first[1], second[0]], [first[0], second[1]]))
     assert [(each.detection.index, list(each.held), each.denied) for each in found] == [

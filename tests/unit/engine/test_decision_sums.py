@@ -97,8 +97,8 @@ async def test_beacons_that_are_off_add_a_reason_and_no_detection(world: Decisio
     assert (figures.detections, figures.reasons) == ({}, {Reason.INACTIVE_BEACON: 3})
 
 
-async def test_what_is_granted_is_not_counted_twice(world: DecisionWorld):
-    """Grants are noted by themselves, when Redis has said which hold their claim."""
+async def test_grants_are_not_counted_twice(world: DecisionWorld):
+    """Grants are counted separately, once Redis has answered which hold their claim."""
     granted = decided(target(), held=False)
     assert granted.granted == (OPEN,)
     world.note([granted] * 2)

@@ -1,4 +1,4 @@
-"""What the live view looks at: the batch alone, however many beacons the process knows."""
+"""The live view looks up the beacons of the batch alone, however many the process knows."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from tests.unit.engine.test_content_is_not_kept import KEY, Edited
 class AllKnownBeacons(dict[BeaconKey, IndexedBeacon | None]):
     """As the trigger passes it on: all that is cached. It may be looked into, not gone through."""
 
-    def _gone_through(self, *_: object) -> Any:
+    def _iterated(self, *_: object) -> Any:
         raise AssertionError("the tail goes through every beacon that the process knows")
 
-    __iter__ = keys = values = items = _gone_through
+    __iter__ = keys = values = items = _iterated
 
 
 def test_only_the_beacons_of_the_batch_are_looked_up():

@@ -14,7 +14,7 @@ from tests.unit.engine.records import RECORD_TIME, UUID, detection, record
 TEN_IN_PARIS = 1_795_165_200.0
 
 
-def heard(**fields: Any):
+def received(**fields: Any):
     return decode_record(record(detection(**fields)), 2.0)
 
 
@@ -23,20 +23,20 @@ def heard(**fields: Any):
     [UUID, UUID.upper(), UUID.replace("-", ""), UUID.replace("-", "").upper()],
 )
 def test_a_uuid_is_the_same_in_every_form(uuid: str):
-    assert heard(uuid=uuid).key == (UUID, 1, 42)
+    assert received(uuid=uuid).key == (UUID, 1, 42)
 
 
 @pytest.mark.parametrize("uuid", ["", "x" * 32, UUID[:-1], UUID + "0", UUID.replace("-", "--")])
-def test_what_is_no_uuid(uuid: str):
+def test_bad_uuids_are_refused(uuid: str):
     assert reason_of(uuid=uuid) == DeadLetterReason.INVALID_FIELD
 
 
 def test_digits_may_come_as_strings():
-    assert heard(major="0", minor="65535").key == (UUID, 0, 65535)
+    assert received(major="0", minor="65535").key == (UUID, 0, 65535)
 
 
 @pytest.mark.parametrize("major", [-1, 65536, "65536", "x", "", "1.5", 1.5, True, [1]])
-def test_what_is_no_major(major: object):
+def test_bad_majors_are_refused(major: object):
     assert reason_of(major=major) == DeadLetterReason.INVALID_FIELD
 
 
@@ -55,22 +55,22 @@ def test_what_is_no_major(major: object):
     ],
 )
 def test_zones_as_pipelines_spell_them(proximity: str | int, zone: Zone):
-    assert heard(proximity=proximity).zone is zone
+    assert received(proximity=proximity).zone is zone
 
 
 @pytest.mark.parametrize("proximity", ["close", "", 4, -1, 1.5, True, {}])
-def test_what_is_no_zone(proximity: object):
+def test_bad_zones_are_refused(proximity: object):
     assert reason_of(proximity=proximity) == DeadLetterReason.INVALID_FIELD
 
 
 def test_a_zone_from_rssi():
-    assert heard(proximity=None, rssi=-59).zone is Zone.NEAR
-    assert heard(proximity=None, rssi=-59, tx_power=-40).zone is Zone.FAR
+    assert received(proximity=None, rssi=-59).zone is Zone.NEAR
+    assert received(proximity=None, rssi=-59, tx_power=-40).zone is Zone.FAR
     assert decode_record(record(detection(proximity=None, rssi=-75)), 2.7).zone is Zone.NEAR
 
 
 def test_an_explicit_zone_wins_over_rssi():
-    assert heard(proximity="far", rssi=-30).zone is Zone.FAR
+    assert received(proximity="far", rssi=-30).zone is Zone.FAR
 
 
 def test_one_of_zone_and_rssi_is_needed():
@@ -89,19 +89,19 @@ def test_one_of_zone_and_rssi_is_needed():
     ],
 )
 def test_times_in_every_form(written: str | int):
-    assert heard(detected_at=written).detected_at == TEN_IN_PARIS
+    assert received(detected_at=written).detected_at == TEN_IN_PARIS
 
 
 @pytest.mark.parametrize(
     "written",
     ["2026-11-20", "2026-11-20T10:00:00", "10:00", "", "2026-13-20T10:00:00Z", -1, 10**17, 1.5],
 )
-def test_what_is_no_time(written: object):
+def test_bad_times_are_refused(written: object):
     assert reason_of(detected_at=written) == DeadLetterReason.INVALID_FIELD
 
 
-def test_without_a_time_the_records_own_counts():
-    assert heard(detected_at=None).detected_at == RECORD_TIME
+def test_without_a_time_the_records_timestamp_counts():
+    assert received(detected_at=None).detected_at == RECORD_TIME
 
 
 @pytest.mark.parametrize("device", [{}, {"udid": ""}, {"udid": "x" * 256}, {"udid": 5}, "d", None])
@@ -114,11 +114,11 @@ def test_a_udid_that_sql_could_not_hold():
 
 
 def test_unknown_fields_are_ignored():
-    assert heard(battery=0.5, device={"udid": "d", "colour": "red"}).message.device.udid == "d"
+    assert received(battery=0.5, device={"udid": "d", "colour": "red"}).message.device.udid == "d"
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff\xfe", b"nonsense", b'{"uuid":'])
-def test_what_is_no_json(value: bytes | None):
+def test_malformed_json_is_refused(value: bytes | None):
     (letter,) = decode_detections([record(value)], 2.0).dead_letters
     assert letter.reason == DeadLetterReason.MALFORMED_JSON
 

@@ -13,7 +13,7 @@ def test_a_copy_is_fresh_for_four_seconds_from_its_reading_of_sql():
     assert copies.fresh([key], 99.9) == {}, "the clock was put back"
 
 
-def test_what_is_remembered_is_bounded():
+def test_copies_are_bounded():
     copies = RecentCopies()
     for number in range(100_000):
         copies.fresh([], 100.0)
@@ -21,7 +21,7 @@ def test_what_is_remembered_is_bounded():
     assert len(copies._young) + len(copies._old) <= 40_002
 
 
-def test_what_is_old_is_forgotten():
+def test_old_copies_are_forgotten():
     copies = RecentCopies()
     copies.remember({DeviceKey(1, str(n)): DeviceCopy(100.0, None) for n in range(100)})
     for now in (100.0, 104.0, 108.0):

@@ -46,7 +46,7 @@ async def test_companies_take_turns_whatever_they_have() -> None:
 
 
 @pytest.mark.parametrize("after", range(6))
-async def test_whoever_gives_up_leaves_its_turn_to_others(after: int) -> None:
+async def test_a_cancelled_waiter_leaves_its_turn_to_others(after: int) -> None:
     turns = FairTurns(2)
     async with turns.turn(1):
         waiting = [asyncio.create_task(busy(turns, 1, [], 3)) for _ in range(5)]
@@ -77,7 +77,7 @@ async def test_those_who_wait_for_a_server_do_not_keep_others_from_going_on() ->
     assert (turns._stalled, turns._running.total()) == (0, 0)
 
 
-async def test_what_hangs_is_bounded() -> None:
+async def test_the_number_of_stalled_turns_is_bounded() -> None:
     turns = FairTurns(4, stalled_after=0.01)
     held: list[int] = []
 

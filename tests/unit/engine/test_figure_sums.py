@@ -94,7 +94,9 @@ async def test_while_redis_is_down_sums_grow_on(world: SumsWorld, error: Excepti
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), RedisTimeoutError()])
-async def test_what_may_have_been_written_is_not_written_again(world: SumsWorld, error: Exception):
+async def test_figures_that_may_have_been_written_are_not_written_again(
+    world: SumsWorld, error: Exception
+):
     world.refuse(1, 7)
     world.written.error = error
     await world.sums.write()

@@ -45,14 +45,14 @@ def test_header_lines_are_counted_trailers_included() -> None:
         size.end_body()
 
 
-def test_what_the_parser_holds_back_is_bounded_in_a_head() -> None:
+def test_unparsed_bytes_of_a_head_are_bounded() -> None:
     size = RequestSize(LIMITS)
     size.add_piece(100)
     size.add_piece(PIECE_BYTES)
     assert status_of(lambda: size.add_piece(1)) == 431
 
 
-def test_a_body_is_counted_with_its_framing_and_each_request_anew() -> None:
+def test_a_body_is_counted_with_its_framing_and_each_request_alone() -> None:
     size = RequestSize(LIMITS)
     for _ in range(2):
         size.begin()
@@ -67,7 +67,7 @@ def test_a_body_is_counted_with_its_framing_and_each_request_anew() -> None:
 
 
 @pytest.mark.parametrize(("status", "phrase"), [(400, "Bad Request"), (503, "Service Unavailable")])
-def test_a_refusal_is_a_whole_answer(status: int, phrase: str) -> None:
+def test_a_refusal_is_a_complete_answer(status: int, phrase: str) -> None:
     head, _, body = refusal(status, "say it").partition(b"\r\n\r\n")
     first, *headers = head.decode().split("\r\n")
     assert first == f"HTTP/1.1 {status} {phrase}"

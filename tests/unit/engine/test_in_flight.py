@@ -36,7 +36,7 @@ def test_a_partition_stays_near_what_is_done() -> None:
     assert ahead.has_room(1000, 150)
 
 
-def test_once_told_of_commits_it_stays_near_those() -> None:
+def test_once_informed_of_commits_it_stays_near_those() -> None:
     ahead = ReadAhead(200)
     ahead.take(200, 200)
     ahead.note_committed(0)

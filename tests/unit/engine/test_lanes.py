@@ -37,7 +37,7 @@ def offsets(records: list[Record]) -> list[int]:
 
 
 class Finished:
-    """What a lane said was done with, in the order in which it said so."""
+    """The grants that a lane reported as finished, in the order of its reports."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -91,17 +91,17 @@ async def test_a_lane_that_fails_finishes_nothing_more() -> None:
     finished = Finished()
 
     async def take_turn(lane: CompanyLane) -> None:
-        raise RuntimeError("no retry mends it")
+        raise RuntimeError("a permanent error")
 
     lane = company_lane(finished, take_turn)
     lane.put(candidate(1))
-    with pytest.raises(RuntimeError, match="no retry"):
+    with pytest.raises(RuntimeError, match="a permanent error"):
         await lane.run()
     assert finished.batches == []
     assert not lane.is_empty
 
 
-async def test_a_lane_takes_its_turns_among_the_others() -> None:
+async def test_a_lane_of_dead_letters_waits_for_a_turn() -> None:
     turns = FairTurns(2)
     finished, taken = Finished(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The token of a login by OAUTHBEARER: asked for as the standard has it, shared, renewed in time;
+"""The token of a login by OAUTHBEARER: requested by the standard, shared, renewed in time;
 what goes wrong is named with where to look, and holds no secret."""
 
 import asyncio
@@ -67,24 +67,24 @@ async def refused(url: str, **changed: Any) -> LoginTokenError:
 async def test_the_standards_request(endpoint: TokenEndpointService) -> None:
     token = await TokenEndpoint(client(endpoint.url, scope="read write")).fetch()
     assert (token.text, token.seconds) == (endpoint.granted[0], 300.0)
-    (heard,) = endpoint.asked
-    assert heard.body == b"grant_type=client_credentials&scope=read+write"
-    assert heard.headers["content-type"] == "application/x-www-form-urlencoded"
+    (received,) = endpoint.requested
+    assert received.body == b"grant_type=client_credentials&scope=read+write"
+    assert received.headers["content-type"] == "application/x-www-form-urlencoded"
 
 
-async def test_what_is_printed_holds_no_secret(endpoint: TokenEndpointService) -> None:
-    asking = client(endpoint.url)
-    token = await TokenEndpoint(asking).fetch()
-    assert SECRET not in repr(asking)
+async def test_representations_hold_no_secret(endpoint: TokenEndpointService) -> None:
+    requests = client(endpoint.url)
+    token = await TokenEndpoint(requests).fetch()
+    assert SECRET not in repr(requests)
     assert token.text not in repr(token)
 
 
-async def test_what_the_url_asks_for_is_kept(endpoint: TokenEndpointService) -> None:
+async def test_the_query_of_the_url_is_kept(endpoint: TokenEndpointService) -> None:
     endpoint.instead = replying(200, {"access_token": "a.b-c_d~e+f/g=="})
     token = await TokenEndpoint(client(f"{endpoint.url}?p=policy")).fetch()
     assert token.text == "a.b-c_d~e+f/g=="
     assert token.seconds == 60.0  # where the answer does not say
-    assert endpoint.asked[0].target == f"{PATH}?p=policy"
+    assert endpoint.requested[0].target == f"{PATH}?p=policy"
 
 
 async def test_callers_share_a_token(endpoint: TokenEndpointService) -> None:
@@ -104,7 +104,7 @@ async def test_it_is_renewed_before_it_expires(endpoint: TokenEndpointService) -
     assert len(endpoint.granted) == 2
 
 
-async def test_a_good_token_outlives_an_endpoint_that_is_away(
+async def test_a_good_token_outlives_an_endpoint_that_is_down(
     endpoint: TokenEndpointService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
@@ -113,10 +113,10 @@ async def test_a_good_token_outlives_an_endpoint_that_is_away(
     endpoint.instead = replying(503)
     clock.now += 241.0
     assert await shared.token() == await shared.token() == first
-    assert len(endpoint.asked) == 2  # not again for a few seconds
+    assert len(endpoint.requested) == 2  # not again for a few seconds
     clock.now += 6.0
     assert await shared.token() == first
-    assert len(endpoint.asked) == 3
+    assert len(endpoint.requested) == 3
     printed = capsys.readouterr().out
     assert printed.count("cannot be renewed") == 1
     assert first not in printed
@@ -127,7 +127,9 @@ async def test_a_good_token_outlives_an_endpoint_that_is_away(
     assert await shared.token() == endpoint.granted[-1]
 
 
-async def test_threads_with_loops_of_their_own_share_it(endpoint: TokenEndpointService) -> None:
+async def test_event_loops_of_several_threads_share_the_token(
+    endpoint: TokenEndpointService,
+) -> None:
     shared = provider(endpoint.url, Clock())
     tokens = await asyncio.gather(
         *(asyncio.to_thread(lambda: asyncio.run(shared.token())) for _ in range(3))
@@ -135,26 +137,28 @@ async def test_threads_with_loops_of_their_own_share_it(endpoint: TokenEndpointS
     assert await shared.token() in tokens
 
 
-async def test_who_gives_up_spoils_it_for_nobody(endpoint: TokenEndpointService) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_others(
+    endpoint: TokenEndpointService,
+) -> None:
     shared = provider(endpoint.url, Clock())
     impatient = asyncio.create_task(shared.token())
     patient = asyncio.create_task(shared.token())
     await asyncio.sleep(0)
     impatient.cancel()
     assert await patient == endpoint.granted[0]
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requested) == 1
 
 
 @pytest.mark.parametrize(
-    ("answer", "told", "certain"),
+    ("answer", "expected", "certain"),
     [
-        (replying(400, {"error": "invalid_scope"}), f"refuses the scope: look at {OF}SCOPE", True),
-        (replying(400, {"error": "unauthorized_client"}), f"look at {OF}CLIENT_ID and", True),
+        (replying(400, {"error": "invalid_scope"}), f"refuses the scope: check {OF}SCOPE", True),
+        (replying(400, {"error": "unauthorized_client"}), f"check {OF}CLIENT_ID and", True),
         (replying(401, b"<html>"), "refuses the client 'engine' (401)", True),
-        (replying(404, b"<html>"), f"it answers 404: look at {OF}TOKEN_URL", True),
+        (replying(404, b"<html>"), f"it answers 404: check {OF}TOKEN_URL", True),
         (replying(429, {"error": "slow_down"}), "it answers 429 slow_down", False),
         (replying(500, {"error": f"{SECRET}\n"}), "it answers 500", False),
-        (replying(200, b"<html>"), f"answers with no token: look at {OF}TOKEN_URL", False),
+        (replying(200, b"<html>"), f"answers with no token: check {OF}TOKEN_URL", False),
         (replying(200, {"access_token": "a\x01b"}), "answers with no token", False),
         (replying(200, {"access_token": "a", "expires_in": "soon"}), "with no token", False),
         (replying(200, {"access_token": "a", "expires_in": 0}), "with no token", False),
@@ -164,12 +168,12 @@ async def test_who_gives_up_spoils_it_for_nobody(endpoint: TokenEndpointService)
         (writing(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "is no token endpoint", False),
     ],
 )
-async def test_what_goes_wrong_is_named(
-    endpoint: TokenEndpointService, answer: Answer, told: str, certain: bool
+async def test_each_failure_is_named(
+    endpoint: TokenEndpointService, answer: Answer, expected: str, certain: bool
 ) -> None:
     endpoint.instead = answer
     error = await refused(endpoint.url)
-    assert told in str(error)
+    assert expected in str(error)
     assert endpoint.url in str(error)
     assert error.certain is certain
 
@@ -197,7 +201,7 @@ async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(file)
     async with token_endpoint(key, tls=context) as endpoint:
         error = await refused(endpoint.url)
-        assert f"is refused (unable to get local issuer certificate): look at {OF}CA" in str(error)
+        assert f"is refused (unable to get local issuer certificate): check {OF}CA" in str(error)
         assert error.certain
         token = await TokenEndpoint(client(endpoint.url, ca_file=file)).fetch()
     assert token.text == endpoint.granted[0]

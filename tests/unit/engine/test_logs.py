@@ -27,8 +27,8 @@ def test_a_librarys_repeats_are_dropped_for_a_while():
     assert repeats.filter(record("uvicorn", "node %s is away", 1))
 
 
-def test_kafkas_client_is_heard_less_often():
-    """It has a dozen sentences for a broker that is away."""
+def test_kafkas_client_is_logged_less_often():
+    """It has a dozen messages for a broker that is down."""
     now = 0.0
     repeats = RepeatFilter(clock=lambda: now)
     assert repeats.filter(record("aiokafka.conn", "node %s is away", 1))
@@ -65,7 +65,7 @@ def configured() -> Iterator[None]:
 def test_a_log_line_does_nothing_to_a_terminal_and_shows_no_variables(
     configured: None, capsys: pytest.CaptureFixture[str], log_format: str
 ):
-    """Paths, names and errors of strangers reach it; whoever looks at it has a terminal."""
+    """The log contains paths, names and errors of strangers, and is read on a terminal."""
     configure_logs(load_settings(None, log_format=log_format))
     log = structlog.get_logger("engine.tested")
     log.warning(f"said {ESCAPES}", path=f"/{ESCAPES}\nforged", listed=[ESCAPES])
@@ -75,11 +75,11 @@ def test_a_log_line_does_nothing_to_a_terminal_and_shows_no_variables(
         fail(f"why {ESCAPES}", secret)
     except ValueError:
         log.exception("failed")
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     for colour in _COLOURS:
-        told = told.replace(colour, "")
-    assert all(each.isprintable() or each == "\n" for each in told)
-    assert "owned" in told
-    assert "Traceback" in told
-    assert secret not in told
-    assert not [line for line in told.splitlines() if line.startswith("forged")]
+        printed = printed.replace(colour, "")
+    assert all(each.isprintable() or each == "\n" for each in printed)
+    assert "owned" in printed
+    assert "Traceback" in printed
+    assert secret not in printed
+    assert not [line for line in printed.splitlines() if line.startswith("forged")]

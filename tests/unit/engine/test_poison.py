@@ -35,7 +35,7 @@ def test_one_dead_letter(value: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     "extra", [b',"x":' + b"9" * 5000, b',"rssi":-1e308,"tx_power":1e308', b',"rssi":-0.0']
 )
-def test_what_is_only_strange_is_a_detection(extra: bytes) -> None:
+def test_unusual_records_are_detections(extra: bytes) -> None:
     batch = decode_detections([record(WHOLE + extra + b"}")], 2.0)
     assert batch.dead_letters == []
     assert len(batch.messages) == 1

@@ -118,11 +118,11 @@ async def test_a_try_that_hangs_ends_at_its_deadline(metrics: Metrics, sleeper: 
 
 
 @pytest.mark.parametrize("where", ["call", "pause"])
-async def test_a_cancellation_goes_through_at_once(metrics: Metrics, where: str) -> None:
-    begun = asyncio.Event()
+async def test_a_cancellation_is_raised_at_once(metrics: Metrics, where: str) -> None:
+    started = asyncio.Event()
 
     async def hangs(_: float = 0.0) -> int:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         return 0
 
@@ -133,7 +133,7 @@ async def test_a_cancellation_goes_through_at_once(metrics: Metrics, where: str)
     task = asyncio.create_task(
         retry(server, metrics.redis_errors, "a test", deadline=60, backoff=Backoff(sleep=sleep))
     )
-    await begun.wait()
+    await started.wait()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

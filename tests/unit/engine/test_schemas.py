@@ -43,7 +43,7 @@ def test_detections_that_are_not(fields: dict[str, Any]):
     assert not validator("detections").is_valid(detection(**fields))
 
 
-def test_what_leaves_is_as_published():
+def test_messages_match_the_published_schemas():
     _, notification = composed(campaign())
     validator("notifications").validate(notification)
     _, call = composed(campaign(format="connector", content=None))

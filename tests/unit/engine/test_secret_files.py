@@ -92,7 +92,7 @@ def test_a_secret_that_is_given_twice_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "No such file"),
         (b"", "the file is empty"),
@@ -103,7 +103,7 @@ def test_a_secret_that_is_given_twice_is_refused(
     ],
 )
 def test_a_bad_file_is_named_and_never_quoted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, expected: str
 ) -> None:
     path = tmp_path / "secret"
     if content is not None:
@@ -113,7 +113,7 @@ def test_a_bad_file_is_named_and_never_quoted(
         load_settings()
     message = str(caught.value)
     assert message.startswith(f"{REDIS}_FILE: ")
-    assert told in message
+    assert expected in message
     assert "\n" not in message
     assert PASSWORD not in message
 

@@ -6,11 +6,11 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from engine.process.health import ServerProbe, ask_all
+from engine.process.health import ServerProbe, run_checks
 from engine.process.metrics import Metrics
 from engine.process.server_errors import ServerErrors
 
-GONE = "server failed, trying again"
+FAILED = "server failed, trying again"
 BACK = "server answers again"
 
 
@@ -41,7 +41,7 @@ def errors(metrics: Metrics, clock: Clock) -> ServerErrors:
     )
 
 
-def test_one_line_when_it_goes_and_one_when_it_is_back(
+def test_one_line_for_an_outage_and_one_for_its_end(
     errors: ServerErrors, metrics: Metrics, clock: Clock
 ) -> None:
     with capture_logs() as logs:
@@ -50,9 +50,9 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(
             errors.failed(OSError("no route"), "claims")
         errors.answered("claims")
         errors.answered("claims")
-    assert [line["event"] for line in logs] == [GONE, BACK]
-    told = {"server": "redis", "what": "claims", "error": "OSError: no route"}
-    assert told.items() <= dict(logs[0]).items()
+    assert [line["event"] for line in logs] == [FAILED, BACK]
+    expected = {"server": "redis", "what": "claims", "error": "OSError: no route"}
+    assert expected.items() <= dict(logs[0]).items()
     assert (logs[1]["seconds"], logs[1]["failures"]) == (99, 100)
     assert metrics.registry.get_sample_value("proximity_redis_errors_total") == 100
 
@@ -65,12 +65,12 @@ def test_it_is_not_back_while_another_kind_of_call_fails(errors: ServerErrors) -
             errors.answered("question")
         errors.failed(OSError(), "question")
         errors.answered("claims")
-        assert [line["event"] for line in logs] == [GONE]
+        assert [line["event"] for line in logs] == [FAILED]
         errors.answered("question")
-    assert [line["event"] for line in logs] == [GONE, BACK]
+    assert [line["event"] for line in logs] == [FAILED, BACK]
 
 
-def test_a_kind_of_call_that_nobody_makes_any_more_is_forgotten(
+def test_an_operation_that_is_no_longer_called_is_forgotten(
     errors: ServerErrors, clock: Clock
 ) -> None:
     with capture_logs() as logs:
@@ -79,10 +79,10 @@ def test_a_kind_of_call_that_nobody_makes_any_more_is_forgotten(
         errors.answered("question")
         clock.now = 61
         errors.answered("question")
-    assert [line["event"] for line in logs] == [GONE, BACK]
+    assert [line["event"] for line in logs] == [FAILED, BACK]
 
 
-def test_one_that_comes_and_goes_does_not_fill_the_log(errors: ServerErrors, clock: Clock) -> None:
+def test_an_intermittent_server_does_not_fill_the_log(errors: ServerErrors, clock: Clock) -> None:
     with capture_logs() as logs:
         for tenth in range(300):
             clock.now = tenth / 10
@@ -93,25 +93,25 @@ def test_one_that_comes_and_goes_does_not_fill_the_log(errors: ServerErrors, clo
         errors.failed(OSError(), "claims")
         clock.now += 11
         errors.failed(OSError(), "claims")
-    assert [line["event"] for line in logs] == [GONE]
+    assert [line["event"] for line in logs] == [FAILED]
 
 
-async def test_those_who_ask_at_once_share_a_question(metrics: Metrics) -> None:
-    asked = 0
+async def test_those_who_ask_at_once_share_a_request(metrics: Metrics) -> None:
+    requested = 0
 
-    async def ask() -> None:
-        nonlocal asked
-        asked += 1
+    async def send_request() -> None:
+        nonlocal requested
+        requested += 1
         await asyncio.sleep(0.05)
 
-    question = ServerProbe(ask, what="question", errors=metrics.redis_errors)
+    question = ServerProbe(send_request, operation="question", errors=metrics.redis_errors)
     assert await asyncio.gather(*(question.answers() for _ in range(5))) == [True] * 5
-    assert asked == 1
+    assert requested == 1
     assert await question.answers()
-    assert asked == 2
+    assert requested == 2
 
 
-async def test_checks_are_made_at_once_and_none_takes_for_ever(metrics: Metrics) -> None:
+async def test_checks_run_concurrently_and_each_is_bounded(metrics: Metrics) -> None:
     async def hangs() -> None:
         try:
             await asyncio.sleep(60)
@@ -124,9 +124,9 @@ async def test_checks_are_made_at_once_and_none_takes_for_ever(metrics: Metrics)
     async def well() -> bool:
         return True
 
-    hanging = ServerProbe(hangs, what="question", errors=metrics.sql_errors)
+    hanging = ServerProbe(hangs, operation="question", errors=metrics.sql_errors)
     began = time.monotonic()
-    found = await ask_all({"a": hanging.answers, "b": breaks, "c": well, "d": hanging.answers})
+    found = await run_checks({"a": hanging.answers, "b": breaks, "c": well, "d": hanging.answers})
     assert found == {"a": False, "b": False, "c": True, "d": False}
     assert time.monotonic() - began < 4
     assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 1

@@ -29,7 +29,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("METRICS_PORT", "70000", "65535"),
         ("MAX_DETECTION_AGE", "never", "number"),
@@ -75,14 +75,14 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_a_bad_value_is_named_on_one_line(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
 ):
     monkeypatch.setenv(PREFIX + name, value)
     with pytest.raises(SettingsError) as caught:
         load_settings()
     message = str(caught.value)
     assert PREFIX + name in message
-    assert told in message
+    assert expected in message
     assert "\n" not in message
     assert PASSWORD not in message
 
@@ -116,7 +116,7 @@ OAUTH = {
         ("PLAINTEXT", {"SASL_OAUTH_SCOPE": "all"}, "KAFKA_SASL_OAUTH_SCOPE has no effect"),
     ],
 )
-def test_what_does_not_go_together_is_named(
+def test_settings_that_contradict_each_other_are_named(
     monkeypatch: pytest.MonkeyPatch, protocol: str, given: dict[str, str], named: str
 ):
     for name, value in {"SECURITY_PROTOCOL": protocol, **given}.items():
@@ -150,7 +150,7 @@ def test_names_that_are_no_settings_and_may_be_there(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (b"PROXIMITY_METRICS_PRT=1\n", "did you mean PROXIMITY_METRICS_PORT?"),
         (b"A=1\n\nthis is no setting\n", ":3: accepted: KEY=value"),
@@ -160,14 +160,14 @@ def test_names_that_are_no_settings_and_may_be_there(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_bad_file_says_so_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, expected: str
 ):
     file = tmp_path / "env"
     file.write_bytes(content)
     assert run(["--env-file", str(file), "settings"]) == 2
     out, error = capsys.readouterr()
     assert (out, error.count("\n")) == ("", 1)
-    assert told in error
+    assert expected in error
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path):

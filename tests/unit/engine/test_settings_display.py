@@ -9,7 +9,7 @@ SECRET = "hunter2"
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         ("redis://localhost:6379/0", "redis://localhost:6379/0"),
         ("sqlite:///file.sqlite3", "sqlite:///file.sqlite3"),
@@ -41,11 +41,11 @@ SECRET = "hunter2"
         (f"redis://[{SECRET}", HIDDEN),
     ],
 )
-def test_only_the_secret_part_is_hidden(url: str, told: str) -> None:
-    assert shown_url(url) == told
-    assert SECRET not in told
+def test_only_the_secret_part_is_hidden(url: str, expected: str) -> None:
+    assert shown_url(url) == expected
+    assert SECRET not in expected
 
 
-def test_a_secret_that_is_no_url_is_hidden_whole() -> None:
+def test_a_secret_that_is_no_url_is_hidden_completely() -> None:
     assert shown(SecretStr(SECRET)) == HIDDEN
     assert shown(SecretStr("")) == ""

@@ -53,7 +53,7 @@ STATE = ("tracestate", b"vendor=1")
         [*[("x", b"")] * 64, ("traceparent", SAMPLED)],
     ],
 )
-def test_what_is_no_trace_context_is_not_passed_on(headers: Any) -> None:
+def test_an_invalid_trace_context_is_not_passed_on(headers: Any) -> None:
     assert trace_headers(headers) == []
     assert trace_id_of(trace_headers(headers)) is None
 
@@ -70,10 +70,10 @@ def test_a_context_is_found_among_others() -> None:
     assert (traceparent_of(found), trace_id_of(found)) == (SAMPLED.decode(), TRACE)
 
 
-def composed(came: Headers, tracer: Any = None) -> Headers:
+def composed(arrived: Headers, tracer: Any = None) -> Headers:
     """The headers of the message that a detection with these headers leads to."""
     detection, sent = decoded(), campaign()
-    object.__setattr__(detection.record, "headers", came)
+    object.__setattr__(detection.record, "headers", arrived)
     composer = Composer(
         topics=TOPICS,
         lifetime=300,
@@ -133,7 +133,7 @@ def tracer(exporter: InMemorySpanExporter) -> OtelTracer:
     return OtelTracer(provider.get_tracer("test"))
 
 
-def test_a_sampled_context_gets_a_span_whose_context_goes_on(
+def test_a_sampled_context_gets_a_span_whose_context_is_sent_on(
     exporter: InMemorySpanExporter, tracer: OtelTracer
 ) -> None:
     span = tracer.begin("work", [("traceparent", SAMPLED), STATE], {"proximity.company": 9})
@@ -153,13 +153,13 @@ def test_a_sampled_context_gets_a_span_whose_context_goes_on(
     }
 
 
-@pytest.mark.parametrize("came", [[], [("traceparent", UNSAMPLED)], [("traceparent", b"junk")]])
+@pytest.mark.parametrize("arrived", [[], [("traceparent", UNSAMPLED)], [("traceparent", b"junk")]])
 def test_nobody_else_gets_one(
-    exporter: InMemorySpanExporter, tracer: OtelTracer, came: Headers
+    exporter: InMemorySpanExporter, tracer: OtelTracer, arrived: Headers
 ) -> None:
-    span = tracer.begin("work", came, {})
+    span = tracer.begin("work", arrived, {})
     span.end("published")
-    assert span.headers == trace_headers(came)
+    assert span.headers == trace_headers(arrived)
     assert exporter.get_finished_spans() == ()
 
 

@@ -56,7 +56,7 @@ AVRO = Registered("AVRO", json.dumps(AVRO_DETECTION))
 
 
 def detection(**fields: Any) -> dict[str, Any]:
-    """As a producer has it in hand."""
+    """As a producer has it."""
     whole = {"uuid": UUID, "major": 1, "minor": 42, "device": {"udid": "device-1"}} | fields
     return {name: value for name, value in whole.items() if value is not None}
 

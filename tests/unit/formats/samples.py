@@ -70,7 +70,7 @@ OWNTRACKS_STEPS = (
 
 # ESPresense, espresense/devices/<id>/<room> (espresense.com/configuration/mqtt; the keys are those
 # of BleFingerprint::fill in github.com/ESPresense/ESPresense): a phone in the Home Assistant app,
-# heard by the kitchen's node, and a device that is no iBeacon.
+# received by the kitchen's node, and a device that is no iBeacon.
 ESPRESENSE_TOPIC = b"espresense/devices/iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1/kitchen"
 ESPRESENSE = (
     b'{"mac":"5a3f1c9d0e42","id":"iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1",\n'
@@ -84,7 +84,7 @@ ESPRESENSE_KNOWN = (
 
 # Juniper Mist, asset-raw-rssi (github.com/tmunzer/mistapi-go, doc/events/webhooks/webhooks/
 # asset-raw-rssi.md, made from Juniper's own OpenAPI document); the second event has no iBeacon's
-# uuid. And location-asset, which says where an asset is and not who hears it.
+# uuid. And location-asset, which has the position of an asset without a receiver.
 MIST = b"""{
   "events": [
     {

@@ -34,7 +34,7 @@ SAMPLES = {
 
 UUID = BEACON["ibeaconUuid"]
 TRIPLE = {"ibeacon_uuid": UUID, "ibeacon_major": 1, "ibeacon_minor": 2}
-HEARD = TRIPLE | {"device_id": "a", "rssi": -50}
+REPORT = TRIPLE | {"device_id": "a", "rssi": -50}
 KIO_TRIPLE = {"iBeaconProximity": UUID, "iBeaconMajor": 1, "iBeaconMinor": 2}
 KIO = KIO_TRIPLE | {"sourceId": "a", "rssi": -50}
 
@@ -48,7 +48,7 @@ def many(value: Any) -> bytes:
     ("format_", "record"),
     [
         ("minew", report(many(BEACON))),
-        ("mist", report(b'{"topic":"asset-raw-rssi","events":' + many(HEARD) + b"}")),
+        ("mist", report(b'{"topic":"asset-raw-rssi","events":' + many(REPORT) + b"}")),
         ("kontakt-cloud", report(many(KIO))),
         ("cloudevents+own", report(many(EVENT | {"data": {}}), headers=BATCH)),
         (

@@ -91,7 +91,7 @@ def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
 
 
 @pytest.mark.parametrize(
-    ("record", "reason", "told"),
+    ("record", "reason", "expected"),
     [
         (report(detection()), "invalid_field", "no CloudEvent"),
         (report(b"{", headers=BINARY), "malformed_json", "truncated"),
@@ -132,10 +132,10 @@ def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
         ),
     ],
 )
-def test_what_is_no_event_is_a_dead_letter(record: Any, reason: str, told: str):
+def test_an_invalid_event_is_a_dead_letter(record: Any, reason: str, expected: str):
     found, detail = refused(OWN, record)
     assert found == reason
-    assert told in detail
+    assert expected in detail
 
 
 def test_each_event_of_a_batch_has_its_place():

@@ -10,7 +10,7 @@ from engine.process.settings_display import shown
 from engine.process.settings_sources import load_settings
 
 
-def test_without_the_setting_there_is_one_topic_in_our_own_format():
+def test_without_the_setting_there_is_one_topic_in_the_engines_format():
     settings = load_settings(topic_prefix="p.")
     assert detection_topics(settings) == (DetectionTopic("p.detections"),)
     assert Topics.of(settings) == Topics.named("p.")
@@ -41,7 +41,7 @@ def test_it_is_shown_as_it_is_written():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         ("a", "'a' is no topic with its format; accepted: topic=format"),
         ("=own", "no topic with its format"),
@@ -57,11 +57,11 @@ def test_it_is_shown_as_it_is_written():
         ("proximity.dead-letters=own", "proximity.dead-letters has other messages"),
     ],
 )
-def test_what_cannot_work_is_named(value: str, told: str):
+def test_bad_values_are_named(value: str, expected: str):
     with pytest.raises(SettingsError) as caught:
         load_settings(detection_topics=value)
     assert "PROXIMITY_DETECTION_TOPICS" in str(caught.value)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -22,7 +22,7 @@ OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
 
 
 def seen(format_: str, record: Any) -> list[tuple[Any, ...]]:
-    """Place in the report, triple, zone, who heard it, and when."""
+    """Position in the report, triple, zone, receiver, and time."""
     return [
         (each.index, *each.key, each.zone, each.message.device.udid, each.detected_at)
         for each in decoded(format_, record)
@@ -172,7 +172,7 @@ def test_a_sample(format_: str, record: Any, expected: list[tuple[Any, ...]]):
         ("kontakt-cloud", b'{"content":[]}'),
     ],
 )
-def test_what_is_about_no_ibeacon_is_no_fault(format_: str, value: bytes):
+def test_reports_without_an_ibeacon_are_ignored(format_: str, value: bytes):
     assert decoded(format_, report(value, key=None)) == []
 
 
@@ -205,7 +205,7 @@ def test_ibeacons_among_kontakts_events():
         ({"gatewayTimestamp": None, "timestamp": None}, ARRIVED_AT),
     ],
 )
-def test_a_gateway_dates_what_kontakts_cloud_tells(times: dict[str, Any], at: float):
+def test_a_gateway_dates_what_kontakts_cloud_reports(times: dict[str, Any], at: float):
     event = orjson.loads(samples.KIO_TELEMETRY) | times | {"rssi": -80}
     (found,) = decoded("kontakt-cloud", report(event))
     assert (found.detected_at, found.zone) == (at, Zone.NEAR)  # -77 dBm at one metre

@@ -30,7 +30,7 @@ def kio(old: bytes, new: bytes) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("format_", "record", "reason", "told"),
+    ("format_", "record", "reason", "expected"),
     [
         ("minew", report(samples.MINEW[:-1]), "malformed_json", "truncated"),
         ("minew", report(None), "malformed_json", "truncated"),
@@ -86,13 +86,13 @@ def kio(old: bytes, new: bytes) -> Any:
         ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "invalid_field", "9999"),
     ],
 )
-def test_what_is_malformed_is_a_dead_letter(format_: str, record: Any, reason: str, told: str):
+def test_a_malformed_report_is_a_dead_letter(format_: str, record: Any, reason: str, expected: str):
     found, detail = refused(format_, record)
     assert found == reason
-    assert told in detail
+    assert expected in detail
 
 
-def test_a_report_is_understood_whole_or_not_at_all():
+def test_a_report_is_decoded_completely_or_not_at_all():
     """Else one that is put back would count its good part twice."""
     gateway, beacon = orjson.loads(samples.MINEW)
     half = report([gateway, beacon, beacon | {"ibeaconMajor": -1}], offset=5)

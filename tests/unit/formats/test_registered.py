@@ -89,18 +89,18 @@ async def test_in_cloudevents(registry: SchemaRegistryService) -> None:
     assert [found.key for found in batch.messages] == [(UUID, 1, 42)]
 
 
-async def test_each_schema_is_asked_for_once(registry: SchemaRegistryService) -> None:
-    """Whatever the registry has of it, and whoever asks: read, or a batch."""
+async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:
+    """Whatever the registry has, and for both callers: `read` and a batch."""
     registry.schemas |= {7: registered.AVRO, 8: Registered("AVRO", '"string"')}
     one = registered_decoder(registry, "avro")
     good = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
     for _ in range(2):
         batch = await one.decode([good, report(framed(8, b"\x00")), good, report(framed(9, b""))])
         assert (len(batch.messages), len(batch.dead_letters)) == (2, 2)
-    assert sorted(registry.asked) == ["/schemas/ids/7", "/schemas/ids/8", "/schemas/ids/9"]
+    assert sorted(registry.requested) == ["/schemas/ids/7", "/schemas/ids/8", "/schemas/ids/9"]
     await one.prepare([good])
     assert [found.key for found in one.read(good)] == [(UUID, 1, 42)]
-    assert len(registry.asked) == 3
+    assert len(registry.requested) == 3
 
 
 async def test_many_unknown_ids_displace_no_schema(
@@ -117,7 +117,7 @@ async def test_many_unknown_ids_displace_no_schema(
     one = registered_decoder(registry, "avro")
     for batch in ([1, *range(100, 300)], [*range(300, 400), 1]):
         assert len((await one.decode(records(*batch))).messages) == 1
-    assert registry.asked.count("/schemas/ids/1") == 1
+    assert registry.requested.count("/schemas/ids/1") == 1
     registry_of = one._read_report._registry  # type: ignore[attr-defined]
     assert len(registry_of._unreadable) == 64
     # More schemas in a batch than are remembered: those of the next records always are.
@@ -126,7 +126,7 @@ async def test_many_unknown_ids_displace_no_schema(
     assert len(registry_of._schemas) == 64
 
 
-async def test_an_unknown_schema_is_asked_for_again_after_a_minute(
+async def test_an_unknown_schema_is_requested_again_after_a_minute(
     registry: SchemaRegistryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
@@ -154,7 +154,7 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
     registry.schemas[7] = Registered("AVRO", text, references=referring)
     message = avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))
     assert (await decoded_detection(registry, "avro", framed(7, message))).key == (UUID, 1, 42)
-    assert registry.asked == ["/schemas/ids/7", "/subjects/a%20device/versions/3"]
+    assert registry.requested == ["/schemas/ids/7", "/subjects/a%20device/versions/3"]
 
     # Protobuf: a file that imports the other one.
     importing = registered.proto_file("importing.proto")
@@ -169,5 +169,5 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
         serialized=importing.SerializeToString(),
         references=(("org/example/detection.proto", "detection", 1),),
     )
-    told = await dead_letter_text(registry, "protobuf", framed(8, b"\x00"))
-    assert "missing required field `uuid`" in told
+    reason = await dead_letter_text(registry, "protobuf", framed(8, b"\x00"))
+    assert "missing required field `uuid`" in reason

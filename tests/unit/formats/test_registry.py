@@ -38,7 +38,7 @@ def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (replying(500, b"{}"), "the schema registry answers 500 to /schemas/ids/7"),
         (replying(302, location="http://127.0.0.1:1/"), "answers 302"),
@@ -50,15 +50,15 @@ def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
         (writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000), "speaks no HTTP"),
     ],
 )
-async def test_a_command_ends_with_what_is_wrong(answer: Answer, told: str) -> None:
+async def test_a_command_ends_with_what_is_wrong(answer: Answer, expected: str) -> None:
     async with schema_registry({7: registered.AVRO}) as registry:
         registry.instead = answer
         decoder = detection_decoders(settings(registry, schema_registry_timeout=0.3))[TOPIC]
-        with pytest.raises(SchemaRegistryError, match=told.replace("[", r"\[")):
+        with pytest.raises(SchemaRegistryError, match=expected.replace("[", r"\[")):
             await decoder.decode([RECORD])
 
 
-async def test_a_command_is_told_that_nobody_is_there() -> None:
+async def test_a_command_reports_that_no_server_is_there() -> None:
     async with schema_registry() as registry:
         given = settings(registry)
     with pytest.raises(SchemaRegistryError, match="does not answer: ConnectionRefusedError"):
@@ -91,20 +91,20 @@ async def test_a_role_waits_until_the_registry_answers() -> None:
         registry.instead = replying(503, b"{}")
         decoders = detection_decoders(settings(registry), registry_errors=metrics.registry_errors)
         waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
-        await eventually(lambda: len(registry.asked) > 2, what="it was asked again")
+        await eventually(lambda: len(registry.requested) > 2, what="it was requested again")
         assert not waiting.done()
         registry.instead = None
         assert len((await waiting).messages) == 1
     failed = metrics.registry.get_sample_value("proximity_registry_errors_total")
-    assert failed == len(registry.asked) - 1
+    assert failed == len(registry.requested) - 1
 
 
-async def test_a_role_that_is_told_to_stop_does_not_wait() -> None:
+async def test_a_role_that_is_stopped_does_not_wait() -> None:
     async with schema_registry() as registry:
         registry.instead = hanging
         decoders = detection_decoders(settings(registry), registry_errors=Metrics().registry_errors)
         waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
-        await eventually(lambda: registry.asked, what="it was asked")
+        await eventually(lambda: registry.requested, what="it was requested")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -119,11 +119,11 @@ async def test_the_login_of_the_url() -> None:
         with pytest.raises(SchemaRegistryError, match="401"):
             await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
     assert "p%40ss" not in shown(given.schema_registry_url)
-    assert registry.service.heard[0].headers["host"] == f"127.0.0.1:{registry.service.port}"
+    assert registry.service.received[0].headers["host"] == f"127.0.0.1:{registry.service.port}"
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         (None, "PROXIMITY_SCHEMA_REGISTRY_URL is required by gateways=avro"),
         ("localhost:8081", "accepted: http:// or https://"),
@@ -134,15 +134,15 @@ async def test_the_login_of_the_url() -> None:
         ("ftp://h", "accepted"),
     ],
 )
-def test_a_url_that_cannot_work_is_named(url: str | None, told: str) -> None:
+def test_a_url_that_cannot_work_is_named(url: str | None, expected: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(detection_topics=f"{TOPIC}=avro", schema_registry_url=url)
     assert "PROXIMITY_SCHEMA_REGISTRY_URL" in str(caught.value)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("answer", "state", "told"),
+    ("answer", "state", "expected"),
     [
         (replying(200, ["JSON", "PROTOBUF", "AVRO"]), "ok", ", AVRO, JSON, PROTOBUF"),
         (replying(200, {}), "bad", "answers, and is no schema registry"),
@@ -151,15 +151,15 @@ def test_a_url_that_cannot_work_is_named(url: str | None, told: str) -> None:
         (endless, "bad", "more than 1048576 bytes"),
     ],
 )
-async def test_check_looks_at_it(answer: Answer, state: str, told: str) -> None:
+async def test_check_covers_it(answer: Answer, state: str, expected: str) -> None:
     async with schema_registry() as registry:
         registry.instead = answer
         (found,) = await check_registry(settings(registry, "me:secret@"))
-        assert registry.asked == ["/schemas/types"]
-    assert (found.state.value, found.what) == (state, "reachable")
-    assert told in found.told
-    assert "secret" not in found.told
+        assert registry.requested == ["/schemas/types"]
+    assert (found.state.value, found.subject) == (state, "reachable")
+    assert expected in found.result
+    assert "secret" not in found.result
 
 
-async def test_check_leaves_a_registry_alone_that_nobody_needs() -> None:
+async def test_check_does_not_request_an_unused_registry() -> None:
     assert await check_registry(load_settings(schema_registry_url="http://127.0.0.1:1")) == []

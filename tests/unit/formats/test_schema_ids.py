@@ -32,7 +32,7 @@ async def test_a_schema_that_a_header_names(registry: SchemaRegistryService, nam
     record = report(MESSAGE, headers=[header(name)])
     batch = await registered_decoder(registry, "avro").decode([record, record])
     assert [found.key for found in batch.messages] == [TRIPLE] * 2
-    assert registry.asked == [f"/schemas/{'ids' if name == 7 else 'guids'}/{name}"]
+    assert registry.requested == [f"/schemas/{'ids' if name == 7 else 'guids'}/{name}"]
 
 
 async def test_a_guid_in_front_of_the_message(registry: SchemaRegistryService) -> None:
@@ -48,11 +48,11 @@ async def test_the_indexes_of_protobuf_stand_in_the_header_too(
     record = report(message, headers=[header(GUID, registered.SECOND)])
     (found,) = (await registered_decoder(registry, "protobuf").decode([record])).messages
     assert found.key == TRIPLE
-    assert "?format=serialized" in registry.service.heard[0].target
+    assert "?format=serialized" in registry.service.received[0].target
 
 
 @pytest.mark.parametrize(
-    ("format_", "framing", "told"),
+    ("format_", "framing", "expected"),
     [
         ("avro", header(7), "schema 7: "),  # the value's first five bytes are the message's
         ("avro", header(GUID), f"schema {GUID} of the registry: it has no schema of this id"),
@@ -65,13 +65,13 @@ async def test_the_indexes_of_protobuf_stand_in_the_header_too(
     ],
 )
 async def test_a_header_that_names_no_schema(
-    registry: SchemaRegistryService, format_: str, framing: tuple[str, bytes], told: str
+    registry: SchemaRegistryService, format_: str, framing: tuple[str, bytes], expected: str
 ) -> None:
     registry.schemas[7] = registered.AVRO
     value = framed(7, MESSAGE)
     batch = await registered_decoder(registry, format_).decode([report(value, headers=[framing])])
     (letter,) = batch.dead_letters
-    assert told in letter.detail
+    assert expected in letter.detail
 
 
 def events(*ids: int) -> Record:
@@ -83,17 +83,17 @@ def events(*ids: int) -> Record:
 
 
 async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistryService) -> None:
-    """A record of a thousand ids would have us ask the registry a thousand times."""
+    """A record of a thousand ids would cause a thousand requests to the registry."""
     registry.schemas |= dict.fromkeys(range(1, 9), registered.AVRO)
     one = registered_decoder(registry, "cloudevents+avro")
     batch = await one.decode([events(*range(100, 1000)), events(*range(1, 10))])
-    assert registry.asked == []
+    assert registry.requested == []
     assert {letter.detail for letter in batch.dead_letters} == {
         "the events of a record may name at most 8 schemas"
     }
     found = (await one.decode([events(*range(1, 9), 1, 1)])).messages
     assert [each.index for each in found] == [number * 2**32 for number in range(10)]
-    assert len(registry.asked) == 8
+    assert len(registry.requested) == 8
 
 
 async def test_large_schemas_are_forgotten_first(
@@ -111,4 +111,4 @@ async def test_large_schemas_are_forgotten_first(
     await one.decode([report(framed(5, MESSAGE))])
     assert list(known) == [4, 5]
     assert sorted(compiled) == [4, 5]
-    assert len(registry.asked) == 5
+    assert len(registry.requested) == 5

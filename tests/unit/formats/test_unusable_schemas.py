@@ -34,7 +34,7 @@ def listed(item: str, kind: str = "array") -> str:
 
 
 @pytest.mark.parametrize(
-    ("format_", "schema", "message", "told"),
+    ("format_", "schema", "message", "expected"),
     [
         ("avro", registered.AVRO, b"", "do not match it"),
         ("avro", registered.AVRO, b"\xff" * 50, "do not match it"),
@@ -105,21 +105,21 @@ def listed(item: str, kind: str = "array") -> str:
         ("json-schema", registered.AVRO, b"{}", "it is AVRO, and the topic's format is JSON"),
     ],
 )
-async def test_what_cannot_be_read_is_a_dead_letter(
+async def test_an_unreadable_schema_makes_a_dead_letter(
     registry: SchemaRegistryService,
     format_: str,
     schema: Registered,
     message: bytes,
-    told: str,
+    expected: str,
 ) -> None:
     registry.schemas[7] = schema
     registry.subjects[("a", 1)] = CIRCLE
-    assert told in await dead_letter_text(registry, format_, framed(7, message))
+    assert expected in await dead_letter_text(registry, format_, framed(7, message))
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"\0\0\0\0", b"\x01\0\0\0\x07{}"])
-async def test_what_has_not_the_wire_format_asks_nobody(
+async def test_a_record_without_the_wire_format_sends_no_request(
     registry: SchemaRegistryService, value: bytes | None
 ) -> None:
     assert "no Confluent wire format" in await dead_letter_text(registry, "avro", value)
-    assert registry.asked == []
+    assert registry.requested == []

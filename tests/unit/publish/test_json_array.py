@@ -35,7 +35,7 @@ def test_an_array_is_taken_like_lines(whole: bytes, values: list[bytes]) -> None
 
 
 @pytest.mark.parametrize(
-    ("whole", "line", "told"),
+    ("whole", "line", "expected"),
     [
         (b"\n[%s,\n%s]" % (ONE, TWO.replace(b"b5c4", b"zzzz")), 3, "uuid 'zzzz"),
         (b"[%s,\n  7]" % ONE, 2, "accepted: a JSON object"),
@@ -44,8 +44,8 @@ def test_an_array_is_taken_like_lines(whole: bytes, values: list[bytes]) -> None
         (b"[%s\n%s]" % (ONE, TWO), 1, "no JSON array"),
     ],
 )
-def test_a_fault_in_an_array_is_named_with_its_line(whole: bytes, line: int, told: str) -> None:
-    with pytest.raises(PlacedError, match=told) as caught:
+def test_a_fault_in_an_array_is_named_with_its_line(whole: bytes, line: int, expected: str) -> None:
+    with pytest.raises(PlacedError, match=expected) as caught:
         read(whole)
     assert caught.value.number == line
 

@@ -11,7 +11,7 @@ LINE = (
 )
 
 
-def test_a_line_goes_out_byte_for_byte_under_its_udid() -> None:
+def test_a_line_is_published_unchanged_under_its_udid() -> None:
     item = JsonLines().read(LINE)
     assert item is not None
     assert (item.key, item.value, item.recorded) == (b"phone 1", LINE, None)
@@ -45,7 +45,7 @@ def test_a_blank_line_is_no_detection(line: bytes) -> None:
         LINE.replace(UUID, b"z" * 32),
     ],
 )
-def test_what_the_engine_would_refuse_is_named_with_what_is_accepted_unless_it_goes_as_it_is(
+def test_an_invalid_line_is_refused_with_the_accepted_form_unless_as_is(
     line: bytes,
 ) -> None:
     with pytest.raises(ValueError, match=r"accepted: a JSON object .*--as-is"):
@@ -61,7 +61,7 @@ def test_as_it_is_the_key_is_the_udid_where_there_is_one() -> None:
     assert [item and item.key for item in keys] == [b"a", None, None]
 
 
-def test_a_wrong_uuid_is_told() -> None:
+def test_a_wrong_uuid_is_reported() -> None:
     with pytest.raises(ValueError, match=r"uuid 'zzz.*32 hexadecimal digits"):
         JsonLines().read(LINE.replace(UUID, b"z" * 32))
 
@@ -86,13 +86,13 @@ def test_a_wrong_field_is_named_with_what_stands_in_it(
         JsonLines().read(msgspec.json.encode(fields))
 
 
-def test_another_encoding_is_told() -> None:
+def test_another_encoding_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^not UTF-8 \(byte 1 of the line\);"):
         JsonLines().read(LINE.decode().encode("utf-16"))
 
 
 @pytest.mark.parametrize("line", [b"{", b'{"uuid": "x",', b'  {"device": {'])
-def test_a_pretty_printed_file_is_told_what_is_wrong_with_it(line: bytes) -> None:
+def test_a_pretty_printed_file_is_refused_with_the_reason(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"ends within a detection: .*jq -c \. FILE"):
         JsonLines().read(line)
 

@@ -65,7 +65,7 @@ def test_of_several_claims_the_first_one_ends_what_stands() -> None:
     assert replayed.tally.detections == {Reason.GRANTED: 4, Reason.THROTTLED: 5}
 
 
-def test_what_stands_is_of_one_beacon_zone_and_age() -> None:
+def test_a_reused_decision_is_of_one_beacon_zone_and_age() -> None:
     replayed = replay(campaign(id=7, delay=60))
     here = [detection("a", at) for at in (0, 1, 2)]
     unknown = msgspec.structs.replace(detection("a", 3), zone=Zone.UNKNOWN)
@@ -116,7 +116,7 @@ def test_the_time_before_is_decided_and_not_counted() -> None:
     assert replayed.sent == 1
 
 
-def test_what_each_of_two_catalogs_sends_that_the_other_does_not() -> None:
+def test_the_differences_between_two_catalogs() -> None:
     daily, often = campaign(id=7, delay=86_400), campaign(id=7, delay=60)
     new = campaign(id=8, name="New", delay=86_400)
     first, second = replay(daily, name="a"), replay(often, name="b")
@@ -136,9 +136,13 @@ def test_what_each_of_two_catalogs_sends_that_the_other_does_not() -> None:
     assert [(row.sent, row.only_here, row.devices_only_here) for row in one.campaigns] == [
         (2, 0, 0)
     ]
-    told = {row.campaign.name: row for row in other.campaigns}
-    assert (told["New"].sent, told["New"].only_here, told["New"].devices_only_here) == (2, 2, 2)
-    usual = told["Reading room"]
+    by_name = {row.campaign.name: row for row in other.campaigns}
+    assert (by_name["New"].sent, by_name["New"].only_here, by_name["New"].devices_only_here) == (
+        2,
+        2,
+        2,
+    )
+    usual = by_name["Reading room"]
     assert (usual.sent, usual.only_here, usual.devices_only_here) == (3, 1, 0)
     assert sum(row.only_here or 0 for row in other.rows) == 3
 

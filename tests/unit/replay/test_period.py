@@ -33,7 +33,7 @@ def test_the_order_stays_and_the_end_is_outside() -> None:
     ]
 
 
-def test_who_begins_cold() -> None:
+def test_which_replays_begin_cold() -> None:
     assert ReplayPeriod(10, 20, 10).begins_cold
     assert not ReplayPeriod(10, 20, 5).begins_cold
     assert not ReplayPeriod(-math.inf, 20).begins_cold

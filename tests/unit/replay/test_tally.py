@@ -36,7 +36,7 @@ def indexed(*campaigns: CampaignSnapshot) -> IndexedBeacon:
     return IndexedBeacon(beacon(venue=venue(time_zone=PARIS)), campaigns, None)
 
 
-def test_each_campaign_has_its_own_reason_in_the_hour_of_the_venue() -> None:
+def test_reasons_are_counted_by_campaign_and_hour_of_the_venue() -> None:
     open_ = campaign(id=1, time_zone=PARIS)
     held = campaign(id=2, delay=3600, time_zone=PARIS)
     closed = campaign(id=3, start_minute=600, end_minute=660, time_zone=PARIS)
@@ -63,7 +63,7 @@ def test_a_reason_of_the_detection_is_that_of_every_campaign() -> None:
     assert tally.detections == {Reason.TOO_FAR: 1}
 
 
-def test_what_has_no_campaign_is_counted_at_its_venue_or_nowhere() -> None:
+def test_detections_without_a_campaign_are_counted_at_their_venue_or_at_none() -> None:
     assert tallied(indexed(), (MORNING, Zone.NEAR)).counts == {
         TallyKey(None, 1, LocalHour(wall("2026-11-20T09:00"), 3600), Reason.NO_CAMPAIGN): 1
     }

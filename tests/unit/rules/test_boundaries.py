@@ -24,9 +24,11 @@ def test_a_delay_of_one_second_throttles_for_one_second():
 
 
 @pytest.mark.parametrize(("has_connector", "reason"), [(True, "granted"), (False, "no_connector")])
-def test_a_beacon_is_told_whether_its_company_has_a_connector(has_connector: bool, reason: str):
-    asked = campaign(format="connector", content=None)
-    target = Target.of_beacon(beacon(), [asked], has_connector)
+def test_a_beacon_record_shows_whether_its_company_has_a_connector(
+    has_connector: bool, reason: str
+):
+    connector_campaign = campaign(format="connector", content=None)
+    target = Target.of_beacon(beacon(), [connector_campaign], has_connector)
     assert decide(target, Zone.NEAR, NOON, NOON, 300, {}).reason == reason
 
 

@@ -29,7 +29,7 @@ def test_each_campaign_with_the_check_that_refused_it() -> None:
     assert sum(count for _, count in decision.closed) + decision.throttled == 4
 
 
-def test_a_detection_that_is_refused_as_a_whole_looks_at_no_campaign() -> None:
+def test_a_refused_detection_checks_no_campaign() -> None:
     target = Target.of_beacon(beacon(), (campaign(),))
     assert list(decide(target, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign) == []
     assert list(decide(None, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign) == []

@@ -16,7 +16,7 @@ from rules.explanation import (
 )
 from rules.local_time import zone_clock
 from rules.model import Reason, Zone
-from tests.unit.rules.explaining import FRIDAY, PARIS, asked, at_beacon, compared, only
+from tests.unit.rules.questions import FRIDAY, PARIS, at_beacon, compared, new_question, only
 from tests.unit.rules.records import beacon, campaign, epoch, venue
 
 LATE_CHECKS = (
@@ -35,27 +35,33 @@ def target(**fields: Any) -> Target:
 
 # Explained within the test: what runs at import is out of reach of mutation testing.
 CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
-    Reason.UNKNOWN_BEACON: (lambda: explain(None, asked()), "unknown | a beacon of the catalog"),
+    Reason.UNKNOWN_BEACON: (
+        lambda: explain(None, new_question()),
+        "unknown | a beacon of the catalog",
+    ),
     Reason.INACTIVE_VENUE: (
-        lambda: explain(target(venue=venue(active=False)), asked()),
+        lambda: explain(target(venue=venue(active=False)), new_question()),
         "inactive | active",
     ),
-    Reason.INACTIVE_BEACON: (lambda: explain(target(active=False), asked()), "inactive | active"),
+    Reason.INACTIVE_BEACON: (
+        lambda: explain(target(active=False), new_question()),
+        "inactive | active",
+    ),
     Reason.NO_CAMPAIGN: (
-        lambda: explain(Target.of_beacon(beacon(), []), asked()),
+        lambda: explain(Target.of_beacon(beacon(), []), new_question()),
         "no campaigns | a campaign that targets the beacon",
     ),
     Reason.UNKNOWN_PROXIMITY: (
-        lambda: at_beacon(asked(zone=Zone.UNKNOWN)),
+        lambda: at_beacon(new_question(zone=Zone.UNKNOWN)),
         "unknown | immediate, near or far",
     ),
-    Reason.TOO_FAR: (lambda: at_beacon(asked(zone=Zone.FAR)), "far | near or nearer"),
+    Reason.TOO_FAR: (lambda: at_beacon(new_question(zone=Zone.FAR)), "far | near or nearer"),
     Reason.STALE: (
-        lambda: at_beacon(asked(decided_at=FRIDAY + 422.5)),
+        lambda: at_beacon(new_question(decided_at=FRIDAY + 422.5)),
         "7 min 3 s old | at most 5 min",
     ),
     Reason.FUTURE: (
-        lambda: at_beacon(asked(decided_at=FRIDAY - 7200)),
+        lambda: at_beacon(new_question(decided_at=FRIDAY - 7200)),
         "2 h ahead | at most 5 min",
     ),
     Reason.INACTIVE: (lambda: at_beacon(active=False), "inactive | active"),
@@ -77,7 +83,7 @@ CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
         "none set up | a connector of the company",
     ),
     Reason.THROTTLED: (
-        lambda: at_beacon(asked(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
+        lambda: at_beacon(new_question(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
         "claimed at 2026-11-20T21:54:32+0100, 13 min 32 s left | at least 1 h between two sends",
     ),
 }
@@ -85,19 +91,22 @@ CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
 
 @pytest.mark.parametrize("reason", CASES)
 def test_each_check_says_what_it_compared(reason: Reason) -> None:
-    explain_case, told = CASES[reason]
+    explain_case, expected = CASES[reason]
     explanation = explain_case()
     assert explanation.reason is reason
-    assert compared(explanation, reason) == f"NO {told}"
+    assert compared(explanation, reason) == f"NO {expected}"
 
 
 def test_every_check_has_a_case() -> None:
     assert set(CASES) == set(Reason) - {Reason.GRANTED}
 
 
-def test_the_chain_is_whole_behind_the_first_that_fails() -> None:
+def test_the_checks_after_the_first_failure_are_listed() -> None:
     explanation = at_beacon(
-        asked(zone=Zone.FAR, decided_at=FRIDAY + 301), active=False, weekdays=1, start_minute=60
+        new_question(zone=Zone.FAR, decided_at=FRIDAY + 301),
+        active=False,
+        weekdays=1,
+        start_minute=60,
     )
     failed = [each.check for each in (*explanation.checks, *only(explanation).checks)]
     assert failed == [each for each in Reason if each not in (Reason.NO_CONNECTOR, Reason.GRANTED)]
@@ -107,7 +116,9 @@ def test_the_chain_is_whole_behind_the_first_that_fails() -> None:
 
 def test_a_window_over_midnight_has_the_day_on_which_it_opened() -> None:
     saturday = epoch("2026-11-21T01:10:00+01:00")
-    explanation = at_beacon(asked(saturday), start_minute=1320, end_minute=120, weekdays=0b0100000)
+    explanation = at_beacon(
+        new_question(saturday), start_minute=1320, end_minute=120, weekdays=0b0100000
+    )
     assert compared(explanation, Reason.WRONG_WEEKDAY) == (
         "NO Friday (the window opened the day before) | Saturday"
     )
@@ -127,26 +138,26 @@ def test_without_a_zone_the_offset_of_the_start_is_shown() -> None:
 
 def test_a_claim_that_is_over_and_one_without_a_delay() -> None:
     claims = {1: HeldClaim("x", FRIDAY - 3600)}
-    assert compared(at_beacon(asked(claims=claims), delay=3600), Reason.THROTTLED) == (
+    assert compared(at_beacon(new_question(claims=claims), delay=3600), Reason.THROTTLED) == (
         "ok claimed at 2026-11-20T21:41:00+0100, that is over | at least 1 h between two sends"
     )
-    assert compared(at_beacon(asked(claims=claims)), Reason.THROTTLED) == (
+    assert compared(at_beacon(new_question(claims=claims)), Reason.THROTTLED) == (
         "ok no cache delay | no cache delay"
     )
 
 
 def test_a_detection_of_just_the_greatest_age_is_neither_stale_nor_of_the_future() -> None:
-    assert compared(at_beacon(asked(decided_at=FRIDAY + 300)), Reason.STALE) == (
+    assert compared(at_beacon(new_question(decided_at=FRIDAY + 300)), Reason.STALE) == (
         "ok 5 min old | at most 5 min"
     )
-    assert compared(at_beacon(asked(decided_at=FRIDAY - 300)), Reason.FUTURE) == (
+    assert compared(at_beacon(new_question(decided_at=FRIDAY - 300)), Reason.FUTURE) == (
         "ok 5 min ahead | at most 5 min"
     )
 
 
 def test_a_campaign_is_explained_with_its_record_its_clock_and_its_claim() -> None:
     claim = HeldClaim("x", FRIDAY - 60)
-    found = only(at_beacon(asked(claims={1: claim, 2: HeldClaim("y", FRIDAY)}), delay=3600))
+    found = only(at_beacon(new_question(claims={1: claim, 2: HeldClaim("y", FRIDAY)}), delay=3600))
     assert found.campaign == campaign(**PARIS, delay=3600)
     assert found.clock is zone_clock("Europe/Paris")
     assert found.claim == claim
@@ -157,7 +168,7 @@ def test_a_campaign_is_explained_with_its_record_its_clock_and_its_claim() -> No
 
 def test_each_campaign_of_a_beacon_is_decided_alone() -> None:
     both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
-    explanation = explain(both, asked())
+    explanation = explain(both, new_question())
     assert explanation.reason is Reason.GRANTED
     assert {each.campaign.id: each.reason for each in explanation.campaigns} == {
         1: Reason.GRANTED,
@@ -166,7 +177,7 @@ def test_each_campaign_of_a_beacon_is_decided_alone() -> None:
 
 
 def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
-    explanation = explain_campaign(target(), campaign(id=7), asked())
+    explanation = explain_campaign(target(), campaign(id=7), new_question())
     assert explanation.reason is only(explanation).reason is Reason.NO_CAMPAIGN
     assert only(explanation).blocked_by == (Reason.NO_CAMPAIGN,)
     assert compared(explanation, Reason.NO_CAMPAIGN) == (
@@ -176,24 +187,26 @@ def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
 
 def test_one_campaign_of_several_at_a_beacon() -> None:
     both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
-    explanation = explain_campaign(both, campaign(id=7, active=False), asked())
+    explanation = explain_campaign(both, campaign(id=7, active=False), new_question())
     assert explanation.reason is only(explanation).reason is Reason.INACTIVE
     assert compared(explanation, Reason.NO_CAMPAIGN) == (
         "ok targeted | a beacon that the campaign names, or its tag"
     )
 
 
-@pytest.mark.parametrize(("ids", "told"), [([1], "1 campaign"), ([1, 7], "2 campaigns")])
-def test_the_campaigns_of_a_beacon_are_counted(ids: list[int], told: str) -> None:
-    explanation = explain(Target.of_beacon(beacon(), [campaign(id=id_) for id_ in ids]), asked())
+@pytest.mark.parametrize(("ids", "expected"), [([1], "1 campaign"), ([1, 7], "2 campaigns")])
+def test_the_campaigns_of_a_beacon_are_counted(ids: list[int], expected: str) -> None:
+    explanation = explain(
+        Target.of_beacon(beacon(), [campaign(id=id_) for id_ in ids]), new_question()
+    )
     (found,) = [each for each in explanation.checks if each.check is Reason.NO_CAMPAIGN]
     assert found.passed
-    assert found.compared == (told, "a campaign that targets the beacon")
+    assert found.compared == (expected, "a campaign that targets the beacon")
 
 
-def test_what_passes_is_said_too() -> None:
+def test_passed_checks_are_listed_too() -> None:
     company = Target.of_beacon(beacon(), [campaign(format="connector", **PARIS, delay=60)])
-    explanation = explain(company, asked())
+    explanation = explain(company, new_question())
     assert explanation.reason is Reason.GRANTED
     assert {
         reason: compared(explanation, reason) for reason in Reason if reason is not Reason.GRANTED
@@ -217,11 +230,11 @@ def test_what_passes_is_said_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reach", "told"), [(Zone.FAR, "far or nearer"), (Zone.IMMEDIATE, "immediate")]
+    ("reach", "expected"), [(Zone.FAR, "far or nearer"), (Zone.IMMEDIATE, "immediate")]
 )
-def test_the_reach_of_a_beacon(reach: Zone, told: str) -> None:
-    explanation = explain(target(reach=reach), asked(zone=Zone.FAR))
-    assert compared(explanation, Reason.TOO_FAR).endswith(f"far | {told}")
+def test_the_reach_of_a_beacon(reach: Zone, expected: str) -> None:
+    explanation = explain(target(reach=reach), new_question(zone=Zone.FAR))
+    assert compared(explanation, Reason.TOO_FAR).endswith(f"far | {expected}")
 
 
 def test_equal_hours_are_the_whole_day() -> None:
@@ -237,7 +250,7 @@ def test_a_campaign_without_weekdays() -> None:
 
 def test_a_window_that_opened_on_sunday_is_shown_on_monday() -> None:
     monday = epoch("2026-11-23T01:10:00+01:00")
-    explanation = at_beacon(asked(monday), start_minute=1320, end_minute=120)
+    explanation = at_beacon(new_question(monday), start_minute=1320, end_minute=120)
     assert compared(explanation, Reason.OUTSIDE_HOURS) == (
         "ok Monday 01:10 in Europe/Paris | 22:00 to 02:00"
     )
@@ -247,7 +260,7 @@ def test_a_window_that_opened_on_sunday_is_shown_on_monday() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [
         (0, "0 s"),
         (0.2, "1 s"),
@@ -260,8 +273,8 @@ def test_a_window_that_opened_on_sunday_is_shown_on_monday() -> None:
         (-3, "0 s"),
     ],
 )
-def test_durations(seconds: float, told: str) -> None:
-    assert duration_text(seconds) == told
+def test_durations(seconds: float, expected: str) -> None:
+    assert duration_text(seconds) == expected
 
 
 YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
@@ -277,7 +290,7 @@ def test_at_the_edges_of_the_calendar(at: float, decided_at: float, zone: str | 
     for start in (datetime(1, 1, 1, tzinfo=ahead), datetime(2026, 1, 1, tzinfo=UTC)):
         for end in (datetime(9999, 12, 31, tzinfo=behind), datetime(2026, 12, 1, tzinfo=UTC)):
             fields = {"start": start, "end": end, "time_zone": zone, "start_minute": 1320}
-            question = asked(at, claims=claims, decided_at=decided_at)
+            question = new_question(at, claims=claims, decided_at=decided_at)
             explained = only(at_beacon(question, **fields, end_minute=120, delay=3600))
             assert explained.reason in (Reason.STALE, Reason.FUTURE, *LATE_CHECKS)
             assert all(each.compared.found for each in explained.checks)

@@ -15,7 +15,7 @@ MADRID = ZoneInfo("Europe/Madrid")
 SPRING = int(epoch("2026-03-29T01:00:00+00:00"))  # 02:00 becomes 03:00
 AUTUMN = int(epoch("2026-10-25T01:00:00+00:00"))  # 03:00 becomes 02:00
 HOUR = 3600
-MARGIN = 3 * DAY  # around its dates a schedule looks at local time
+MARGIN = 3 * DAY  # around its dates a schedule uses local time
 
 
 def wall(text: str) -> int:
@@ -24,13 +24,13 @@ def wall(text: str) -> int:
 
 
 class CountingZone(tzinfo):
-    """An hour ahead of UTC, and how often that was asked."""
+    """A zone an hour ahead of UTC that counts its calls."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requested = 0
 
     def utcoffset(self, _moment: datetime | None) -> timedelta:
-        self.asked += 1
+        self.requested += 1
         return timedelta(hours=1)
 
     def dst(self, _moment: datetime | None) -> None:
@@ -68,11 +68,11 @@ def test_a_block_is_read_once() -> None:
     zone = CountingZone()
     clock = LocalClock(zone)
     clock.stretch_at(5 * DAY)
-    read = zone.asked
+    read = zone.requested
     clock.stretch_at(6 * DAY)
-    assert 0 < zone.asked == read
+    assert 0 < zone.requested == read
     clock.stretch_at(40 * DAY)
-    assert zone.asked == 2 * read
+    assert zone.requested == 2 * read
 
 
 def test_at_most_64_blocks_are_remembered() -> None:
@@ -80,13 +80,13 @@ def test_at_most_64_blocks_are_remembered() -> None:
     clock = LocalClock(zone)
     for block in range(64):
         clock.stretch_at(block * 32 * DAY)
-    read = zone.asked
+    read = zone.requested
     clock.stretch_at(0)
-    assert zone.asked == read, "64 are remembered"
+    assert zone.requested == read, "64 are remembered"
     clock.stretch_at(64 * 32 * DAY)
-    read = zone.asked
+    read = zone.requested
     clock.stretch_at(0)
-    assert zone.asked > read, "the 65th makes room"
+    assert zone.requested > read, "the 65th makes room"
 
 
 def test_a_zone_without_an_offset_is_utc() -> None:

@@ -12,7 +12,7 @@ from rules.explanation import (
     explain,
 )
 from rules.model import Reason
-from tests.unit.rules.explaining import FRIDAY, asked, at_beacon, only
+from tests.unit.rules.questions import FRIDAY, at_beacon, new_question, only
 from tests.unit.rules.records import beacon, campaign, epoch
 
 
@@ -31,18 +31,18 @@ from tests.unit.rules.records import beacon, campaign, epoch
 )
 def test_the_next_moment(fields: dict[str, Any], claimed: float | None, at: str | None) -> None:
     claims = {} if claimed is None else {1: HeldClaim("x", claimed)}
-    found = only(at_beacon(asked(claims=claims), **fields))
+    found = only(at_beacon(new_question(claims=claims), **fields))
     assert found.next_at == (None if at is None else epoch(at))
     assert found.blocked_by == ()
 
 
-def test_a_stale_detection_asks_from_the_moment_of_its_decision() -> None:
-    assert only(at_beacon(asked(decided_at=FRIDAY + 3600))).next_at == FRIDAY + 3600
+def test_a_stale_detection_counts_from_the_moment_of_its_decision() -> None:
+    assert only(at_beacon(new_question(decided_at=FRIDAY + 3600))).next_at == FRIDAY + 3600
 
 
-def test_so_does_one_from_the_future_and_any_other_asks_from_its_own_time() -> None:
-    assert only(at_beacon(asked(decided_at=FRIDAY - 3600))).next_at == FRIDAY - 3600
-    assert only(at_beacon(asked(decided_at=FRIDAY + 100))).next_at == FRIDAY
+def test_a_detection_from_the_future_counts_from_its_decision_and_others_from_their_time() -> None:
+    assert only(at_beacon(new_question(decided_at=FRIDAY - 3600))).next_at == FRIDAY - 3600
+    assert only(at_beacon(new_question(decided_at=FRIDAY + 100))).next_at == FRIDAY
 
 
 def test_a_campaign_far_ahead_sleeps_until_then() -> None:
@@ -50,9 +50,9 @@ def test_a_campaign_far_ahead_sleeps_until_then() -> None:
     explanation = at_beacon(start=start, end=start, asleep=True)
     assert only(explanation).next_at == start.timestamp()
     open_now = Target.of_beacon(beacon(), [campaign(asleep=True)])
-    assert explain(open_now, asked()).reason is Reason.INACTIVE
-    content = only(explain(open_now, asked())).checks[-2]
+    assert explain(open_now, new_question()).reason is Reason.INACTIVE
+    content = only(explain(open_now, new_question())).checks[-2]
     assert content.check is Reason.INACTIVE
     assert not content.passed
     assert content.compared == ("its content is not in the index yet", "its content")
-    assert explain(awake(open_now), asked()).reason is Reason.GRANTED
+    assert explain(awake(open_now), new_question()).reason is Reason.GRANTED

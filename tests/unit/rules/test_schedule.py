@@ -29,7 +29,7 @@ def reason_at(text: str, **fields: Any) -> Reason | None:
         ("2026-04-01T00:00:00+02:00", Reason.ENDED),
     ],
 )
-def test_an_end_at_midnight_is_that_whole_day(at: str, reason: Reason | None) -> None:
+def test_an_end_at_midnight_includes_that_day(at: str, reason: Reason | None) -> None:
     dates = {"start": ISO("2026-03-01T00:00:00+01:00"), "end": ISO("2026-03-31T00:00:00+01:00")}
     assert reason_at(at, **dates, time_zone="Europe/Paris") is reason
 
@@ -63,7 +63,7 @@ def test_over_midnight_the_day_is_that_of_the_opening(at: str, reason: Reason | 
     assert reason_at(at, weekdays=FRIDAY, **NIGHT) is reason
 
 
-def test_the_night_of_the_last_day_goes_on_after_midnight() -> None:
+def test_the_night_of_the_last_day_continues_after_midnight() -> None:
     end = ISO("2026-11-20T00:00:00+00:00")
     assert reason_at("2026-11-21T01:59:59+00:00", end=end, **NIGHT) is None
     assert reason_at("2026-11-21T02:00:00+00:00", end=end, **NIGHT) is Reason.ENDED

@@ -40,11 +40,11 @@ READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
 def recount(share: DeviceShare = DeviceShare()) -> Recount:  # noqa: B008  # immutable
     """Nothing counted yet."""
-    kept = Interval(BEGIN, BEGIN + 86_400)
-    return Recount(CATALOG, kept=kept, read=READ, share=share)
+    retained = Interval(BEGIN, BEGIN + 86_400)
+    return Recount(CATALOG, retained=retained, read=READ, share=share)
 
 
-def heard(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
+def received(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
     """A detection."""
     return record(detection(minor=minor, device={"udid": udid}, detected_at=at))
 

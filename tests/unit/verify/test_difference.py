@@ -4,7 +4,7 @@ import pytest
 
 from engine.cli.verify.difference import Comparison, Difference, RecordedDevice
 from engine.cli.verify.recount import Recount, count_all
-from tests.unit.verify.records import heard, recount, sent, signed_in
+from tests.unit.verify.records import received, recount, sent, signed_in
 
 RIGHT = RecordedDevice(
     id=7,
@@ -21,7 +21,9 @@ RIGHT = RecordedDevice(
 @pytest.fixture
 def counted() -> Recount:
     counting = recount()
-    count_all([heard(), heard(), heard(minor=3), heard(minor=9)], counting.add_detection)
+    count_all(
+        [received(), received(), received(minor=3), received(minor=9)], counting.add_detection
+    )
     count_all([sent(1)], counting.add_notification)
     count_all([signed_in(), signed_in("off")], counting.add_authentication)
     return counting
@@ -96,7 +98,7 @@ def test_a_device_that_the_topics_never_name(counted: Recount) -> None:
         (RIGHT._replace(nb_beacon=1), ["nb_beacon"]),
     ],
 )
-def test_where_the_beginning_is_gone_sql_may_have_more(
+def test_where_the_beginning_is_deleted_sql_may_have_more(
     counted: Recount, written: RecordedDevice, figures: list[str]
 ) -> None:
     comparison = Comparison(counted, partial={"nb_beacon"})
@@ -111,7 +113,7 @@ def test_a_beacon_that_was_another_companys_before(
 ) -> None:
     """Of its two detections each may have counted for either of them, or for nobody."""
     counting = recount()
-    count_all([heard(minor=4), heard(minor=4)], counting.add_detection)
+    count_all([received(minor=4), received(minor=4)], counting.add_detection)
     nothing = RIGHT._replace(nb_campaign=0, receptions=0, authentications=0, traces=None)
     found = list(
         Comparison(counting).differences(nothing._replace(company_id=company, nb_beacon=sql))

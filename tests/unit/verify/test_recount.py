@@ -5,7 +5,7 @@ import pytest
 from engine.cli.verify.recount import DeviceCounts, DeviceShare, count_all
 from engine.kafka.decoding import Record
 from tests.unit.engine.records import record
-from tests.unit.verify.records import heard, recount, sent, signed_in
+from tests.unit.verify.records import received, recount, sent, signed_in
 
 LONG_AGO = "2026-11-01T10:00:00+0000"
 
@@ -13,12 +13,12 @@ LONG_AGO = "2026-11-01T10:00:00+0000"
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        ([heard(), heard()], {(1, "a"): DeviceCounts(detections=2, traces=2)}),
-        ([heard(at=LONG_AGO)], {(1, "a"): DeviceCounts(detections=1)}),
-        ([heard(minor=3)], {(1, "a"): DeviceCounts(uncounted=1)}),
-        ([heard(minor=9)], {}),
+        ([received(), received()], {(1, "a"): DeviceCounts(detections=2, traces=2)}),
+        ([received(at=LONG_AGO)], {(1, "a"): DeviceCounts(detections=1)}),
+        ([received(minor=3)], {(1, "a"): DeviceCounts(uncounted=1)}),
+        ([received(minor=9)], {}),
         (
-            [heard(), heard(minor=2)],
+            [received(), received(minor=2)],
             {
                 (1, "a"): DeviceCounts(detections=1, traces=1),
                 (2, "a"): DeviceCounts(detections=1, traces=1),
@@ -34,7 +34,9 @@ def test_detections(records: list[Record], expected: dict[tuple[int, str], Devic
 
 def test_detections_of_triples_that_the_catalog_lacks_are_kept_by_udid() -> None:
     counting = recount()
-    count_all([heard(minor=9), heard(minor=9), heard("b", minor=8)], counting.add_detection)
+    count_all(
+        [received(minor=9), received(minor=9), received("b", minor=8)], counting.add_detection
+    )
     assert counting.unknown_beacons == {"a": 2, "b": 1}
 
 
@@ -74,15 +76,15 @@ def test_authentications(
 @pytest.mark.parametrize(
     "value", [None, b"", b"no json", b"{}", b'{"device": {"udid": "a\\u0000"}}']
 )
-def test_what_is_malformed_counts_nothing(value: bytes | None) -> None:
+def test_a_malformed_record_counts_nothing(value: bytes | None) -> None:
     counting = recount()
     for add in (counting.add_detection, counting.add_notification, counting.add_authentication):
         assert count_all([record(value)], add) == 1
     assert counting.devices == {}
 
 
-def test_shares_add_up_to_the_whole() -> None:
-    records = [heard(f"phone {number}") for number in range(50)]
+def test_shares_add_up_to_the_total() -> None:
+    records = [received(f"phone {number}") for number in range(50)]
     whole = recount()
     count_all(records, whole.add_detection)
     parts = [recount(DeviceShare(number, 3)) for number in range(3)]

@@ -65,17 +65,17 @@ def _body(findings: ReplayFindings, drawn: Container[str]) -> Iterator[str]:
     else:
         yield from _side_by_side(outcomes[0], outcomes[1])
     for number, outcome in enumerate(outcomes):
-        whose = "" if len(outcomes) == 1 else f": {outcome.name}"
-        yield from _plot(f"reasons-{number}", f"Decisions of campaigns, by reason{whose}", drawn)
-        yield from _reasons(outcome, whose)
+        suffix = "" if len(outcomes) == 1 else f": {outcome.name}"
+        yield from _plot(f"reasons-{number}", f"Decisions of campaigns, by reason{suffix}", drawn)
+        yield from _reasons(outcome, suffix)
 
 
 def _tiles(findings: ReplayFindings) -> Iterator[str]:
     figures = [(f"{findings.decided:,}", "detections")]
     for each in findings.outcomes:
-        whose = "" if len(findings.outcomes) == 1 else f", {each.name}"
-        figures += [(f"{each.sent:,}", f"notifications{whose}")]
-        figures += [(f"{each.devices:,}", f"devices that get one{whose}")]
+        suffix = "" if len(findings.outcomes) == 1 else f", {each.name}"
+        figures += [(f"{each.sent:,}", f"notifications{suffix}")]
+        figures += [(f"{each.devices:,}", f"devices that get one{suffix}")]
     yield '<div class="tiles">'
     for figure, words in figures:
         yield f"<div><b>{figure}</b><span>{_text(words)}</span></div>"
@@ -142,7 +142,7 @@ def _names(row: CampaignRow) -> tuple[str, str, str]:
     return campaign.name, campaign.place.venue, campaign.place.company
 
 
-def _reasons(outcome: Outcome, whose: str) -> Iterator[str]:
+def _reasons(outcome: Outcome, suffix: str) -> Iterator[str]:
     columns = (
         ReportColumn("Reason", "w"),
         ReportColumn("Meaning"),
@@ -151,7 +151,7 @@ def _reasons(outcome: Outcome, whose: str) -> Iterator[str]:
     rows = [
         (reason.value, WORDS[reason], f"{count:,}") for reason, count in outcome.detections.items()
     ]
-    yield from _table(f"Detections, by the furthest check{whose}", columns, rows)
+    yield from _table(f"Detections, by the furthest check{suffix}", columns, rows)
 
 
 def _table(

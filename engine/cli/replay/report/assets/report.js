@@ -4,7 +4,7 @@
   const HEIGHT = 260;
   const HOUR = 3600;
   const DAY = 86400;
-  // Okabe and Ito: told apart by people who see few colours.
+  // The palette of Okabe and Ito, which colour-blind people can distinguish.
   const COLOURS = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#8c8c8c",
   ];
@@ -14,7 +14,7 @@
     getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const two = (number) => String(number).padStart(2, "0");
 
-  // Times are those of the venues' clocks, written as if the clocks were in UTC.
+  // Times are the venues' local times, written as if they were in UTC.
   const dayOf = (at) => `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
   const tick = (seconds) => {
     const at = new Date(seconds * 1000);
@@ -27,7 +27,7 @@
     return data.unit === DAY ? day : `${day} ${two(at.getUTCHours())}:00`;
   };
 
-  // From below: each bar reaches as high as all under it, and the highest is drawn first.
+  // Stacks the bars: each bar is the sum of itself and all below it, and the tallest is drawn first.
   const stacked = (series) => {
     const sums = [];
     let below = null;

@@ -110,7 +110,7 @@ class PlainRouting:
         for route in router.routes:
             if isinstance(route, PlainRoute):
                 shape = _PARAMETER.sub(_ANY, route.path)
-                for method in route.methods:
+                for method in route.methods or ():
                     self._routes.setdefault((method, shape), route)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -98,8 +98,10 @@ $(VENV)/bin/python:
 $(VENV)/.installed: requirements/embedded.lock pyproject.toml | $(VENV)/bin/python
 	$(call sync,requirements/embedded.lock)
 
-$(VENV)/.developing: requirements/dev.lock pyproject.toml | $(VENV)/.installed
+# What dev.lock names includes all of embedded.lock.
+$(VENV)/.developing: requirements/dev.lock requirements/embedded.lock pyproject.toml | $(VENV)/bin/python
 	$(call sync,requirements/dev.lock)
+	@touch $(VENV)/.installed
 
 # The lock names everything, with hashes; the project itself goes in as it stands (editable).
 define sync

@@ -7,8 +7,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -17,6 +15,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.process.settings import PREFIX
+from tests.servers.product_process import start_product
 from tests.servers.waiting import eventually
 
 READY_DEADLINE = 45.0
@@ -41,15 +40,12 @@ class Command:
         self.port = free_ports()
         self.log = directory / f"{arguments[0]}-{self.port}.log"
         settings = {"METRICS_PORT": str(self.port), "METRICS_HOST": "127.0.0.1", **environment}
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "engine.cli", *arguments],
-                # Modules of the folder that it starts in are found before those installed.
-                cwd=sources,
-                env=os.environ | {PREFIX + name: value for name, value in settings.items()},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # as from a terminal, where Ctrl-C is for the whole group
+        with self.log.open("wb") as output, Path(os.devnull).open("rb") as nothing:
+            self.process = start_product(
+                arguments,
+                environment=os.environ | {PREFIX + name: value for name, value in settings.items()},
+                streams=(nothing.fileno(), output.fileno(), output.fileno()),
+                sources=sources,
             )
 
     @property

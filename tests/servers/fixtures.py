@@ -27,6 +27,7 @@ from redis import Redis
 
 from engine.cli.embedded.redis_server import bundled_redis_server
 from engine.cli.embedded.servers import EmbeddedBroker
+from tests.servers.embedded_broker import join_at_once
 from tests.servers.handles import DATABASE, KAFKA, REDIS
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer
@@ -116,6 +117,7 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def embedded_kafka() -> Iterator[str]:
     broker = EmbeddedBroker()
+    join_at_once(broker)
     yield broker.bootstrap_servers
     broker.close()
 

@@ -24,6 +24,8 @@ _SETTINGS = {
     "full_page_writes": "off",
     "shared_buffers": "64MB",
 }
+# Empty databases, by the server's address.
+_spares: dict[str, list[str]] = {}
 
 
 class PostgresServer(ServerProcess):
@@ -44,6 +46,7 @@ class PostgresServer(ServerProcess):
         return f"postgresql://proximity@127.0.0.1:{self.port}/postgres"
 
     def prepare(self) -> None:
+        _spares.pop(self.admin_url, None)  # an earlier server's, which had this port
         if self.user is not None:
             shutil.chown(self.directory, self.user, self.user)
         options = ["--username=proximity", "--auth=trust", "--encoding=UTF8", "--locale=C"]
@@ -77,16 +80,30 @@ class PostgresServer(ServerProcess):
 
 def create_database(admin_url: str) -> str:
     """Make an empty database with a name of its own; return its URL."""
-    name = f"{TEST_DATABASES}{secrets.token_hex(6)}"
-    execute(admin_url, f'CREATE DATABASE "{name}"')
+    name = _new_name()
+    if spares := _spares.get(admin_url):
+        execute(admin_url, f'ALTER DATABASE "{spares.pop()}" RENAME TO "{name}"')
+    else:
+        execute(admin_url, f'CREATE DATABASE "{name}"')
     return make_url(admin_url).set(database=name).render_as_string(hide_password=False)
 
 
 def copy_over(url: str, template: str) -> None:
-    """Put a copy of the database `template` in the place of the one at `url`."""
-    name = make_url(url).database
+    """Put a copy of the database `template` in the place of the one at `url`, which is empty, and
+    is the next one that is made: to make it costs as much as the copy.
+    """
+    name, spare = make_url(url).database, _new_name()
     admin_url = make_url(url).set(database="postgres").render_as_string(hide_password=False)
-    execute(admin_url, f'DROP DATABASE "{name}"', f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    execute(
+        admin_url,
+        f'ALTER DATABASE "{name}" RENAME TO "{spare}"',
+        f'CREATE DATABASE "{name}" TEMPLATE "{template}"',
+    )
+    _spares.setdefault(admin_url, []).append(spare)
+
+
+def _new_name() -> str:
+    return f"{TEST_DATABASES}{secrets.token_hex(6)}"
 
 
 def drop_database(admin_url: str, url: str) -> None:

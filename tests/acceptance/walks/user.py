@@ -1,16 +1,16 @@
 """The tools of each of the three users: the command, HTTP, and a file of settings for servers."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.acceptance.rig import Command, Rig, free_ports
+from tests.servers.product_process import ROOT, run_product
 
-ROOT = Path(__file__).parents[3]
+__all__ = ["ROOT", "SECRET_KEY", "User", "user"]
+
 SECRET_KEY = "the passphrase of nobody else"
 _DEADLINE = 90.0
 
@@ -38,22 +38,12 @@ class User:
         """Run a command to its end; what it printed, errors last. `changed` settings come from the
         environment.
         """
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "engine.cli",
-                "--env-file",
-                str(self.env_file),
-                *words,
-            ],
-            cwd=ROOT,
-            env={"PATH": "/usr/bin:/bin"} | {f"PROXIMITY_{n}": v for n, v in changed.items()},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=_DEADLINE,
-            check=False,
+        done = run_product(
+            ["--env-file", str(self.env_file), *words],
+            environment={"PATH": "/usr/bin:/bin"}
+            | {f"PROXIMITY_{n}": v for n, v in changed.items()},
+            given=given.encode(),
+            deadline=_DEADLINE,
         )
         assert done.returncode == status, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr

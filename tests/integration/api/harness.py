@@ -1,11 +1,13 @@
 """The application on real stores, called as its users call it."""
 
 import asyncio
+import functools
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 from fastapi import FastAPI
@@ -20,11 +22,13 @@ from catalog.database import Database
 from catalog.fields.company import ALL_PERMISSIONS
 from catalog.index.drainer import OutboxDrainer
 from catalog.models import Account, Company, Session
+from connectors.call import client_context
 from engine.process.settings import Settings
 from engine.wiring.api import build_services
 from engine.wiring.stores import Stores, open_stores
 
 Headers = dict[str, str]
+_client_context = functools.cache(client_context)
 PASSWORD = "correct horse"
 
 
@@ -96,8 +100,11 @@ async def harness(
         async def ready() -> dict[str, bool]:
             return {"database": True}
 
+        # The public authorities are read in 30 ms, and no test changes them.
+        with patch("engine.wiring.connector.client_context", _client_context):
+            services = build_services(settings, stores, drainer, revision, passwords)
         app = build_app(
-            services=build_services(settings, stores, drainer, revision, passwords),
+            services=services,
             metrics=ApiMetrics(CollectorRegistry()),
             version="0",
             ready=ready,

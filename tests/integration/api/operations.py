@@ -44,8 +44,17 @@ class Operation(NamedTuple):
         return self.path.format(**ids)
 
 
+_found: list[Operation] = []
+
+
 def operations(app: FastAPI) -> list[Operation]:
-    """All but signing in."""
+    """All but signing in; every application has the same."""
+    if not _found:
+        _found.extend(_operations(app))
+    return _found.copy()
+
+
+def _operations(app: FastAPI) -> list[Operation]:
     found = []
     for path, methods in document(app, "0")["paths"].items():
         for method, told in methods.items():

@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import Producer
+
+from tests.servers.product_process import run_product
 
 _DEADLINE = 60.0
 
@@ -31,18 +32,7 @@ class Proximity:
         self, *arguments: str, given: bytes | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run it to its end."""
-        done = subprocess.run(
-            [sys.executable, "-m", "engine.cli", *arguments],
-            cwd=Path(__file__).parents[3],
-            env=self._env,
-            input=given or b"",
-            capture_output=True,
-            timeout=_DEADLINE,
-            check=False,
-        )
-        return subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-        )
+        return run_product(arguments, environment=self._env, given=given or b"", deadline=_DEADLINE)
 
     def write(self, name: str, content: bytes) -> str:
         """A file for the command; its path."""

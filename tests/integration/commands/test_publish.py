@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tests.integration.commands.proximity import Proximity, detection
+from tests.servers.waiting import eventually
 
 
 async def test_json_lines_arrive_byte_for_byte_in_order_of_their_device(
@@ -95,26 +96,32 @@ def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_ctrl_c_ends_with_130_and_says_what_was_done(
+async def test_ctrl_c_ends_with_130_and_says_what_was_done(
     tmp_path: Path, embedded_kafka: str, topic_prefix: str
 ) -> None:
     proximity = Proximity(tmp_path, embedded_kafka, topic_prefix)
     proximity.mention("detections")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "engine.cli", "publish", "-", "--rate", "1000"],
-        env=proximity._env,
-        cwd=Path(__file__).parents[3],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # A shell that runs the tests in the background has them ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stdin is not None
-    assert process.stderr is not None
-    process.stdin.write(b"\n".join([detection("a")] * 20_000) + b"\n")  # for 20 s
-    process.stdin.flush()
-    process.stderr.readline()  # how far it is, after some seconds
+    process = _publishing_for_seconds(proximity, 20)
+
+    async def some_are_published() -> bool:
+        return len(await proximity.records("detections")) > 0
+
+    await eventually(some_are_published, deadline=60)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert re.match(rb"proximity: interrupted; [\d,]+ had been published\n", error)
+
+
+def _publishing_for_seconds(proximity: Proximity, seconds: int) -> "subprocess.Popen[bytes]":
+    given = proximity.write("given", b"\n".join([detection("a")] * 1000 * seconds) + b"\n")
+    with Path(given).open("rb") as lines:
+        return subprocess.Popen(
+            [sys.executable, "-m", "engine.cli", "publish", "-", "--rate", "1000"],
+            env=proximity._env,
+            cwd=Path(__file__).parents[3],
+            stdin=lines,
+            stderr=subprocess.PIPE,
+            # A shell that runs the tests in the background has them ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )

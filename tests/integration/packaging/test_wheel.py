@@ -35,9 +35,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (wheel,) = directory.glob("*.whl")
     environment = directory / "environment"
-    venv.create(environment, with_pip=True)
+    venv.create(environment)
+    python = environment / "bin/python"
     subprocess.run(
-        [environment / "bin/python", "-m", "pip", "install", "--no-deps", "--quiet", wheel],
+        [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "-q", wheel],
         check=True,
         capture_output=True,
     )

@@ -139,7 +139,8 @@ def test_a_replay_of_nothing_has_a_report(tmp_path: Path, directory: Path) -> No
 def test_a_browser_draws_it(report: str, width: int, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(report, encoding="utf-8")
-    dom, said = opened(page, width, "--dump-dom")
+    picture = tmp_path / "report.png"
+    dom, said = opened(page, width, "--dump-dom", f"--screenshot={picture}")
     assert "CONSOLE" not in said, said
     plots = len(re.findall(r'<div class="plot"', report))
     assert f'data-drawn="{plots}"' in dom
@@ -148,15 +149,13 @@ def test_a_browser_draws_it(report: str, width: int, tmp_path: Path) -> None:
     legends = re.findall(r'class="u-label">(.*?)</div>', dom)
     assert len(legends) > plots
     assert not any(text.startswith("<") for text in legends)
-    picture = tmp_path / "report.png"
-    opened(page, width, f"--screenshot={picture}")
     assert picture.stat().st_size > 10_000
     if wanted := os.environ.get("PROXIMITY_TEST_SCREENSHOTS"):
         kind = "compared" if "side by side" in report else "alone"
         shutil.copy(picture, Path(wanted) / f"report-{kind}-{width}.png")
 
 
-def opened(page: Path, width: int, what: str) -> tuple[str, str]:
+def opened(page: Path, width: int, *what: str) -> tuple[str, str]:
     """The page in a browser without network, once it is drawn."""
     with skipping("Chromium", instead="PATH"):
         browser = chromium()
@@ -174,7 +173,7 @@ def opened(page: Path, width: int, what: str) -> tuple[str, str]:
             f"--user-data-dir={profile}",
             f"--window-size={width},2600",
             "--virtual-time-budget=3000",
-            what,
+            *what,
             page.as_uri(),
         ],
         capture_output=True,

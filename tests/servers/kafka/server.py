@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import re
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from tests.servers.process import ServerProcess
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+controller.quorum.voters=1@127.0.0.1:{controller_port}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
@@ -42,6 +43,8 @@ log.cleaner.dedupe.buffer.size=8388608
 _quiet = logging.getLogger("tests.servers.kafka.readiness")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
+# What the tool wrote for the first server of this process, by the names of the files.
+_formatted: dict[str, bytes] = {}
 
 
 class KafkaServer(ServerProcess):
@@ -63,23 +66,33 @@ class KafkaServer(ServerProcess):
 
     def prepare(self) -> None:
         self.write_properties()
-        self.format_storage(new_cluster(), "--standalone")
+        data = self.directory / "data"
+        if not _formatted:
+            self.format_storage(new_cluster())
+            _formatted.update({path.name: path.read_bytes() for path in data.iterdir()})
+            return
+        # The tool is a Java of its own, and writes the same but for the cluster's id.
+        data.mkdir()
+        for name, content in _formatted.items():
+            mine = b"cluster.id=" + new_cluster().encode()
+            (data / name).write_bytes(
+                re.sub(rb"^cluster\.id=.*", mine, content, flags=re.MULTILINE)
+            )
 
     def write_properties(self, changed: Mapping[str, str] | None = None, more: str = "") -> None:
-        """The node's settings; those in `changed` take the place of the quorum's and listeners'."""
+        """The node's settings; those in `changed` take the place of its own."""
         text = _PROPERTIES.format(
             port=self.port, controller_port=free_port(), directory=self.directory
         )
         if changed is not None:
-            replaced = ("controller.quorum.bootstrap.servers", *changed)
             lines = [f"{name}={value}" for name, value in changed.items()]
-            lines += [line for line in text.splitlines() if line.partition("=")[0] not in replaced]
+            lines += [line for line in text.splitlines() if line.partition("=")[0] not in changed]
             text = "\n".join(lines) + "\n" + more
         self._properties.write_text(text)
 
-    def format_storage(self, cluster: str, *options: str) -> None:
+    def format_storage(self, cluster: str) -> None:
         """Make the data directory of a node of this cluster."""
-        tool = ["kafka.tools.StorageTool", "format", *options, "-t", cluster]
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster]
         subprocess.run(
             [*self._run_java("-Xmx128m"), *tool, "-c", self._properties],
             check=True,

@@ -22,6 +22,7 @@ from api.middleware import RequestMiddleware
 from api.openapi import page
 from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
+from api.plain_route import PlainRouting
 from api.routes import (
     account,
     application,
@@ -99,6 +100,7 @@ def build_app(
         app.router.routes.extend(console_routes())
     app.include_router(page.router)
     app.include_router(_plain_routes(app, version, ready))
+    app.router.middleware_stack = PlainRouting(app.router)
     _handle_errors(app)
     if cors_origins:
         app.add_middleware(

@@ -29,8 +29,18 @@ class ApiMetrics:
             registry=registry,
         )
 
+        # Finding a metric by its labels costs more than counting.
+        self._found: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one."""
         known = method if method in _METHODS else "other"
-        self._requests.labels(known, route, str(status)).inc()
-        self._seconds.labels(known, route).observe(seconds)
+        found = self._found.get((known, route, status))
+        if found is None:
+            found = self._found[known, route, status] = (
+                self._requests.labels(known, route, str(status)),
+                self._seconds.labels(known, route),
+            )
+        requests, duration = found
+        requests.inc()
+        duration.observe(seconds)

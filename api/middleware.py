@@ -4,8 +4,8 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from random import getrandbits
 from typing import Any
-from uuid import uuid4
 
 import structlog
 
@@ -118,9 +118,9 @@ class _Exchange:
         self.deadline: asyncio.Timeout | None = None
         self._send = send
         self._seconds = seconds
-        self._end = _now() + whole_seconds
+        self._end = time.monotonic() + whole_seconds
         given = next((v for k, v in scope["headers"] if k == b"x-request-id"), b"")
-        self.id = given.decode() if _SANE_ID.fullmatch(given) else uuid4().hex
+        self.id = given.decode() if _SANE_ID.fullmatch(given) else f"{getrandbits(128):032x}"
 
     async def send(self, message: Message) -> None:
         """Send a message, with the headers that every answer has."""
@@ -128,19 +128,17 @@ class _Exchange:
             self.status = message["status"]
             message["headers"] = self._with_ours(message["headers"])
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            return  # it was the last piece
         if self.deadline is not None and not self.deadline.expired():
             # A piece was sent, so the time of the next piece begins.
-            self.deadline.reschedule(min(_now() + self._seconds, self._end))
+            self.deadline.reschedule(min(time.monotonic() + self._seconds, self._end))
 
     def _with_ours(self, headers: Any) -> list[tuple[bytes, bytes]]:
         given = list(headers)
         names = {name for name, _ in given}
         defaults = [own for own in _DEFAULTS if own[0] not in names]
         return [*given, *_HEADERS, *defaults, (b"x-request-id", self.id.encode())]
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _route(scope: Scope) -> str:

@@ -1,6 +1,7 @@
 """Answers with records: one, or a list that is sent page by page as it is read."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 import orjson
@@ -9,11 +10,12 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 from starlette.responses import Response, StreamingResponse
 
-from api.answers import JSON, answer
+from api.answers import JSON, Record, answer
 from api.permissions import AuthorizedCaller
-from api.records.page import Page, ReadPage, Where, fetch_one
+from api.records.page import Page, RecordKind
 from api.tenancy import require_venue
 from catalog.fields.values import INT64
+from catalog.reading import Reader, read
 
 Limit = Annotated[
     Annotated[int, Field(ge=1, le=INT64)] | SkipJsonSchema[None],
@@ -31,30 +33,32 @@ After = Annotated[
 PAGE = 500
 
 
-async def one(caller: AuthorizedCaller, read: ReadPage, where: Where, what: str) -> Response:
-    """The only record that `read` finds. Raises ApiError 404."""
-    async with caller.services.database.autocommit() as session:
-        return answer(await fetch_one(session, read, where, what))
+async def one(caller: AuthorizedCaller, kind: RecordKind, **values: object) -> Response:
+    """The caller's company's record of the kind. Raises ApiError 404."""
+    company = caller.company_id
+    found = await read(
+        caller.services.database, lambda reader: kind.one(reader, company=company, **values)
+    )
+    return answer(found)
 
 
 async def listed(
     caller: AuthorizedCaller,
-    read: ReadPage,
-    where: Where,
+    kind: RecordKind,
     *,
     after: int,
     limit: int | None,
-    venue_id: int | None = None,
     page: int = PAGE,
+    **values: object,
 ) -> Response:
-    """A JSON array of the records that `read` finds, `page` at a time, in order of id.
+    """A JSON array of the company's records of the kind, `page` at a time, in order of id.
 
-    At most one page is in memory, and each page has a short transaction of its own. Raises the
-    errors of `read` for the first page, and 404 if no record is found because the company has no
-    venue `venue_id`. An error in a later page ends the connection, so that a client cannot take a
-    part of the list for the whole.
+    `values` are the parameters of the kind. At most one page is in memory, and each page is read by
+    itself. Raises the errors of SQL for the first page, and 404 if no record is found because the
+    company has no such `venue`. An error in a later page ends the connection, so that a client
+    cannot take a part of the list for the whole.
     """
-    pages = _pages(caller, read, where, after, limit, venue_id, page)
+    pages = _pages(caller, kind, values, after, limit, page)
     first, is_last = await anext(pages)
     if is_last:
         return Response(first, media_type=JSON)
@@ -63,26 +67,34 @@ async def listed(
 
 async def _pages(
     caller: AuthorizedCaller,
-    read: ReadPage,
-    where: Where,
+    kind: RecordKind,
+    values: dict[str, object],
     after: int,
     left: int | None,
-    venue_id: int | None,
     page: int,
 ) -> AsyncIterator[tuple[bytes, bool]]:
     """Each page as a JSON array, and whether it is the last."""
     is_last = False
     while not is_last:
         size = page if left is None else min(page, left)
-        async with caller.services.database.autocommit() as session:
-            records = await read(session, where, Page(after, size))
-            if not records and venue_id is not None:
-                await require_venue(session, caller.company_id, venue_id)
+        records = await read(
+            caller.services.database,
+            partial(_page, caller.company_id, kind, values, Page(after, size)),
+        )
         if left is not None:
             left -= len(records)
         is_last = len(records) < size or left == 0
         after = records[-1]["id"] if records else after
         yield orjson.dumps(records), is_last
+
+
+def _page(
+    company_id: int, kind: RecordKind, values: dict[str, object], page: Page, reader: Reader
+) -> list[Record]:
+    records = kind.page(reader, page, company=company_id, **values)
+    if not records and "venue" in values:
+        require_venue(reader, company_id, values["venue"])
+    return records
 
 
 async def _joined(first: bytes, pages: AsyncIterator[tuple[bytes, bool]]) -> AsyncIterator[bytes]:

@@ -9,6 +9,7 @@ from api.records.role import RoleReport
 from api.sessions.check import Sessions
 from api.sessions.sign_in import SignIn
 from api.slots import TrialSlots
+from api.venue_counts import VenueCounts
 from catalog.database import Database
 from catalog.forgetting import DeviceData
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
@@ -72,3 +73,4 @@ class Services:
     limits: Limits = Limits()
     catalog_limits: CatalogLimits = DEFAULT_LIMITS
     trial_slots: TrialSlots = field(default_factory=TrialSlots)
+    venue_counts: VenueCounts = field(default_factory=VenueCounts)

@@ -1,16 +1,27 @@
-"""Restricts queries to the caller's company. Records of other companies are not found."""
+"""Finds venues of the caller's company, and records in them, also to lock them for a change.
+
+Records of other companies are not found. api.records.page restricts what is read.
+"""
 
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy import ColumnElement, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute, selectinload
 
+from api.answers import Record
 from api.errors import not_found
 from catalog.models import Base, Beacon, Campaign, Geofence, Venue
+from catalog.reading import Reader, Reading
 
 InVenue = TypeVar("InVenue", Beacon, Geofence, Campaign)
 NAMES: dict[type[Base], str] = {Beacon: "beacon", Geofence: "geofence", Campaign: "campaign"}
+
+_VENUE = Reading(
+    select(Venue.time_zone).where(
+        Venue.id == bindparam("venue"), Venue.company_id == bindparam("company")
+    )
+)
 
 
 def of_company(company_id: int) -> ColumnElement[bool]:
@@ -25,11 +36,12 @@ def in_venue(
     return (model.venue_id == venue_id, of_company(company_id))
 
 
-async def require_venue(session: AsyncSession, company_id: int, venue_id: int) -> None:
-    """Raise ApiError 404 unless the venue is the company's."""
-    known = select(exists().where(Venue.id == venue_id, of_company(company_id)))
-    if not await session.scalar(known):
+def require_venue(reader: Reader, company_id: int, venue_id: object) -> Record:
+    """What is read of the company's venue: its time zone. Raises ApiError 404."""
+    found = reader.row(_VENUE, company=company_id, venue=venue_id)
+    if found is None:
         raise not_found("venue")
+    return found
 
 
 async def lock_venue(session: AsyncSession, company_id: int, venue_id: int) -> Venue:

@@ -8,13 +8,15 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import done
+from api.answers import Record, done
 from api.errors import ApiError, bad_fields, unavailable
 from api.permissions import AuthorizedCaller
+from api.records.page import RecordKind
 from api.services import Services
 from api.tenancy import InVenue, lock_record
 from catalog.errors import LimitError
 from catalog.models import Base
+from catalog.reading import read_within
 from catalog.sql_failures import is_lock_conflict
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +47,14 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
             services.nudge()
             return result
     raise unavailable("the record is being changed by too many at once")
+
+
+async def written(
+    session: AsyncSession, caller: AuthorizedCaller, kind: RecordKind, **values: object
+) -> Record:
+    """The record as the transaction has written it. Raises ApiError 404."""
+    company = caller.company_id
+    return await read_within(session, lambda reader: kind.one(reader, company=company, **values))
 
 
 async def delete_in_venue(

@@ -21,7 +21,7 @@ _FIGURES = ROOT / ".cache" / "bench" / "figures" / "figures.json"
 # What makes a run what it is, in the order in which it is told.
 _TOLD = (
     *("broker", "workload", "workloads", "subjects", "records", "warm_records", "rounds"),
-    *("beacons", "closed", "workers", "shares", "burst", "seconds", "clients"),
+    *("beacons", "closed", "workers", "shares", "seconds", "clients"),
     *("devices", "campaigns", "calls", "answer", "rate", "grants", "claims", "busy"),
 )
 _PLACE = re.compile(

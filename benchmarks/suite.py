@@ -54,8 +54,8 @@ PARTS = (
     ),
     Part(
         "latency",
-        "benchmarks.scenarios.latency --seconds 10 --burst 40000",
-        "benchmarks.scenarios.latency --seconds 60 --burst 200000",
+        "benchmarks.scenarios.latency --seconds 10",
+        "benchmarks.scenarios.latency --seconds 60",
     ),
     Part(
         "workers",

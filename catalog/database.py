@@ -28,6 +28,7 @@ from catalog import (  # they listen to every session
 from catalog.database_url import ACCEPTED, check_database_url, split_libpq
 from catalog.errors import DatabaseUrlError
 from catalog.models.base import Instant
+from catalog.postgresql_pool import watch_pool
 from catalog.session import CatalogSession
 
 CONNECT_SECONDS = 10.0
@@ -49,13 +50,15 @@ SessionFactory = async_sessionmaker[AsyncSession]
 
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """An engine and three kinds of session.
+    """An engine and three kinds of session; catalog.reading reads without one.
 
     - `write` sessions fill the outbox (catalog.outbox). On SQLite they take the write lock at the
       beginning of their transaction, so that no transaction fails half-way.
     - `read` sessions take no lock.
     - `autocommit` sessions are for single statements, and for several that need not be consistent.
       On PostgreSQL they have no transaction, which saves two round trips.
+
+    All of them share one pool, of POOL_SIZE connections on PostgreSQL.
     """
 
     engine: AsyncEngine
@@ -133,7 +136,6 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
     engine = create_async_engine(
         url.set(query=query),
         hide_parameters=True,
-        pool_pre_ping=True,
         # No overflow: connections beyond the pool would be opened and closed again for each use.
         pool_size=POOL_SIZE,
         max_overflow=0,
@@ -150,19 +152,8 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
             },
         },
     )
-    event.listen(engine.sync_engine, "checkin", _discard_half_begun)
+    watch_pool(engine.sync_engine)
     return engine
-
-
-def _discard_half_begun(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
-    """A connection whose BEGIN failed is not used again.
-
-    asyncpg keeps the transaction as its outermost all the same, and would make the next one a
-    savepoint within it, which PostgreSQL refuses, each time.
-    """
-    half_begun = getattr(entry.driver_connection, "_top_xact", None) is not None
-    if connection is not None and half_begun:
-        entry.invalidate(soft=True)
 
 
 def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:

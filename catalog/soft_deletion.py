@@ -10,7 +10,8 @@ query and no writer can forget them:
   row stays small.
 
 A marked row blocks nothing: the triple of a deleted beacon is free again. Nothing can be added to a
-deleted venue. Statements on a bare connection see all rows.
+deleted venue. Statements on a bare connection see all rows, but for those of catalog.reading, which
+are made with `living_only`.
 """
 
 from collections.abc import Sequence
@@ -83,6 +84,11 @@ Columns = TypeVarTuple("Columns")
 def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
     """Make the query find deleted records too."""
     return query.execution_options(**{_WITH_DELETED: True})
+
+
+def living_only(query: Select[*Columns]) -> Select[*Columns]:
+    """Make the query find only records that are not deleted, whoever executes it."""
+    return query.options(_LIVING_ONLY)
 
 
 def is_soft_deleted(session: Session, item: object) -> bool:

@@ -35,6 +35,8 @@ _STATES_THAT_PASS = {
     "55006",  # object in use
     "55P03",  # a lock was not to be had in time
 }
+# The server ends the session: an administrator, a shutdown, a crash of another session.
+_ENDED = {"57P01", "57P02"}
 # A conflict with another transaction: an immediate retry succeeds.
 _CONFLICTS = {"40001", "40P01", "55P03"}
 # asyncpg's InterfaceErrors are temporary, except these. A ValueError says that a value or an option
@@ -61,6 +63,11 @@ def took_too_long(error: BaseException) -> bool:
 def is_lock_conflict(error: BaseException) -> bool:
     """Whether the transaction failed only because of a conflict with another transaction."""
     return sqlstate_of(error) in _CONFLICTS
+
+
+def is_connection_lost(error: DBAPIError) -> bool:
+    """Whether the connection ended, so that the same statement may succeed on another one."""
+    return error.connection_invalidated or sqlstate_of(error) in _ENDED
 
 
 def database_may_recover(error: BaseException) -> bool:

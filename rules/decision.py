@@ -12,7 +12,7 @@ import msgspec
 
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 from rules.outcome import Decision
-from rules.schedule import Schedule, Verdict
+from rules.schedule import Verdict, schedule_of
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 _UNKNOWN = Zone.UNKNOWN
@@ -149,7 +149,7 @@ class Target:
         self.current = _NEVER
         self._before = _NEVER
         self.has_connector = has_connector
-        self._schedules = tuple((Schedule(campaign), campaign) for campaign in campaigns)
+        self._schedules = tuple((schedule_of(campaign), campaign) for campaign in campaigns)
 
     @classmethod
     def of_beacon(

@@ -1,6 +1,8 @@
 """Determines when a campaign is open by its dates, weekdays and hours, in local wall time."""
 
+from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from math import floor, inf
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ _EPOCH_ORDINAL = _EPOCH.toordinal()
 _EPOCH_WEEKDAY = _EPOCH.weekday()
 # The moment that is compared with the dates differs from the instant by at most this.
 _MARGIN = 3 * DAY
+_MOST_SHARED = 4096
 
 
 class Verdict(NamedTuple):
@@ -139,6 +142,36 @@ class Schedule:
         )
 
 
+_shared: dict[Hashable, Schedule] = {}
+
+
+def schedule_of(campaign: CampaignSnapshot) -> Schedule:
+    """The schedule of a campaign. Campaigns with equal hours and dates share one, because a company
+    may have thousands of them. Raises ValueError, see Schedule.
+    """
+    start, end = campaign.start, campaign.end
+    key = (
+        campaign.active,
+        campaign.asleep,
+        campaign.weekdays,
+        campaign.start_minute,
+        campaign.end_minute,
+        campaign.time_zone,
+        start,
+        end,
+        # Datetimes are equal whatever their offsets, which give the local time.
+        start.utcoffset(),
+        end.utcoffset(),
+    )
+    schedule = _shared.get(key)
+    if schedule is None:
+        if len(_shared) >= _MOST_SHARED:
+            _shared.clear()
+        schedule = _shared[key] = Schedule(campaign)
+    return schedule
+
+
+@lru_cache(maxsize=_MOST_SHARED)
 def _pieces(start: int, end: int) -> tuple[Piece, ...]:
     """The pieces of a day in order. A piece may be empty: no second lies in it."""
     if start == end:

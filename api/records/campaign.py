@@ -1,14 +1,12 @@
 """Campaigns, with the records that they refer to."""
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
-from sqlalchemy import Select, Table, select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from api.answers import Answer, Id, Record, TimeOfDay, Timestamp, time_of_day, timestamp
-from api.records.page import Page, Where, columns_of, fetch
+from api.records.page import Columns, RecordKind, columns_of
 from api.records.venue import BeaconAnswer, GeofenceAnswer, TagAnswer, add_tags
 from catalog.models import (
     WEEKDAYS,
@@ -16,11 +14,13 @@ from catalog.models import (
     Campaign,
     Geofence,
     Tag,
+    Venue,
     campaign_beacon,
     campaign_geofence,
     campaign_tag,
 )
 from catalog.models.base import at_offset
+from catalog.reading import Reader, Reading
 
 
 class CampaignAnswer(Answer):
@@ -66,21 +66,34 @@ _CAMPAIGN = columns_of(
     Campaign.end_minute,
     Campaign.weekdays,
 ).join(Campaign.venue)
-_BEACON = columns_of(BeaconAnswer, Beacon, campaign_beacon.c.campaign_id)
-_GEOFENCE = columns_of(GeofenceAnswer, Geofence, campaign_geofence.c.campaign_id)
-_TAG = select(campaign_tag.c.campaign_id, Tag.id, Tag.name)
 
 
-async def campaigns(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Campaigns of venues: five queries for any number. `where` may use columns of both tables."""
-    rows = await fetch(session, CampaignAnswer, _CAMPAIGN, Campaign.id, where, page)
+def _referred(columns: Columns, link: Table, order: InstrumentedAttribute[int]) -> Reading:
+    """The referenced records of a kind, with the campaign of each."""
+    of_campaigns = link.c.campaign_id.in_(bindparam("campaigns", expanding=True))
+    return Reading(columns.join_from(link, order.class_).where(of_campaigns).order_by(order))
+
+
+_BEACONS = _referred(
+    columns_of(BeaconAnswer, Beacon, campaign_beacon.c.campaign_id), campaign_beacon, Beacon.id
+)
+_GEOFENCES = _referred(
+    columns_of(GeofenceAnswer, Geofence, campaign_geofence.c.campaign_id),
+    campaign_geofence,
+    Geofence.id,
+)
+_TAGS = _referred(select(campaign_tag.c.campaign_id, Tag.id, Tag.name), campaign_tag, Tag.id)
+
+
+def _completed(reader: Reader, rows: list[Record]) -> list[Record]:
+    """The campaigns with what they refer to: four queries for any number."""
     ids = [row["id"] for row in rows]
     if not ids:
         return []
-    beacons = await _referred(session, _BEACON, campaign_beacon, Beacon.id, ids)
-    await add_tags(session, [beacon for listed in beacons.values() for beacon in listed])
-    geofences = await _referred(session, _GEOFENCE, campaign_geofence, Geofence.id, ids)
-    tags = await _referred(session, _TAG, campaign_tag, Tag.id, ids)
+    beacons = _by_campaign(reader, _BEACONS, ids)
+    add_tags(reader, [beacon for listed in beacons.values() for beacon in listed])
+    geofences = _by_campaign(reader, _GEOFENCES, ids)
+    tags = _by_campaign(reader, _TAGS, ids)
     return [
         _record(
             row
@@ -94,19 +107,9 @@ async def campaigns(session: AsyncSession, where: Where, page: Page) -> list[Rec
     ]
 
 
-async def _referred(
-    session: AsyncSession,
-    columns: Select[*tuple[Any, ...]],
-    table: Table,
-    order: InstrumentedAttribute[int],
-    ids: Iterable[int],
-) -> dict[int, list[Record]]:
-    """The referenced records of a kind, by campaign."""
+def _by_campaign(reader: Reader, reading: Reading, ids: list[int]) -> dict[int, list[Record]]:
     found: dict[int, list[Record]] = {number: [] for number in ids}
-    query = columns.join_from(table, order.class_)
-    query = query.where(table.c.campaign_id.in_(found)).order_by(order)
-    for row in (await session.execute(query)).mappings():
-        record = dict(row)
+    for record in reader.rows(reading, campaigns=ids):
         found[record.pop("campaign_id")].append(record)
     return found
 
@@ -122,3 +125,14 @@ def _record(row: Record) -> Record:
         **{day: bool(mask >> bit & 1) for bit, day in enumerate(WEEKDAYS)},
     }
     return {name: complete[name] for name in CampaignAnswer.model_fields}
+
+
+CAMPAIGNS = RecordKind(
+    "campaign",
+    CampaignAnswer,
+    _CAMPAIGN,
+    key=Campaign.id,
+    company=Venue.company_id,
+    venue=Campaign.venue_id,
+    complete=_completed,
+)

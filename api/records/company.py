@@ -3,15 +3,14 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import contains_eager
+from sqlalchemy import bindparam
 
-from api.answers import Answer, Id, Record, Text, Timestamp, timestamp
-from api.records.page import Page, Where, columns_of, fetch
+from api.answers import Answer, Id, Record, Text, Timestamp, fill_texts, timestamp
+from api.records.page import RecordKind, columns_of
 from catalog.fields.company import AREAS, NOTHING, WRITE
-from catalog.models import Account, Application, Connector
+from catalog.models import Account, Application, Company, Connector
 from catalog.models.base import at_offset
+from catalog.reading import Reader, Reading
 from catalog.secrets import Cipher
 
 _LEVEL = {"type": "integer", "minimum": NOTHING, "maximum": WRITE}
@@ -66,23 +65,45 @@ class ConnectorAnswer(Answer):
     signed: bool = Field(description="Whether calls are signed: the secret itself is never shown.")
 
 
-_APPLICATION = columns_of(ApplicationAnswer, Application, Application.expire_offset)
-_PROFILE = select(Account).join(Account.company).options(contains_eager(Account.company))
+_OF_COMPANY = "company_"
+_PROFILE = Reading(
+    columns_of(
+        ProfileAnswer,
+        Account,
+        *(getattr(Company, name).label(_OF_COMPANY + name) for name in CompanyAnswer.model_fields),
+    )
+    .join(Account.company)
+    .where(Account.id == bindparam("account"))
+)
 
 
-async def profile(session: AsyncSession, account_id: int) -> Record | None:
+def profile(reader: Reader, account_id: int) -> Record | None:
     """The account and its company, in one query. None if it has just been deleted."""
-    account = await session.scalar(_PROFILE.where(Account.id == account_id))
-    return None if account is None else ProfileAnswer.model_validate(account).model_dump()
+    row = reader.row(_PROFILE, account=account_id)
+    if row is None:
+        return None
+    company = {name: row.pop(_OF_COMPANY + name) for name in CompanyAnswer.model_fields}
+    company["create_on"] = timestamp(company["create_on"])
+    fill_texts([company], CompanyAnswer)
+    fill_texts([row], ProfileAnswer)
+    return row | {"company": company, "permission": _all_areas(row["permission"])}
 
 
-async def applications(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Applications, in one query."""
-    found = await fetch(session, ApplicationAnswer, _APPLICATION, Application.id, where, page)
+def _expiring(_reader: Reader, found: list[Record]) -> list[Record]:
     for record in found:
         expire_on, offset = record["expire_on"], record.pop("expire_offset")
         record["expire_on"] = None if expire_on is None else timestamp(at_offset(expire_on, offset))
     return found
+
+
+APPLICATIONS = RecordKind(
+    "application",
+    ApplicationAnswer,
+    columns_of(ApplicationAnswer, Application, Application.expire_offset),
+    key=Application.id,
+    company=Application.company_id,
+    complete=_expiring,
+)
 
 
 def connector(stored: Connector, cipher: Cipher) -> dict[str, Any]:

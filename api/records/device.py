@@ -1,16 +1,18 @@
 """Devices, and the traces that they left."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from typing import Any
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, false, or_, select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import bindparam, or_, select
 
 from api.answers import Answer, Count, Id, Record, Timestamp, timestamp
-from api.records.page import Page, Where, columns_of, fetch
-from api.records.venue import BeaconAnswer, beacons
-from catalog.models import AuthenticationTrace, Beacon, DetectionTrace, Device, Venue
-from catalog.soft_deletion import with_deleted
+from api.records.page import Columns, Page, RecordKind, columns_of
+from api.records.venue import BeaconAnswer, once_heard
+from catalog.models import AuthenticationTrace, DetectionTrace, Device, Venue
+from catalog.models.base import Id as IdColumn
+from catalog.models.base import Instant
+from catalog.reading import Reader, Reading
 
 
 class DeviceAnswer(Answer):
@@ -58,13 +60,7 @@ class DeviceDetailAnswer(Answer):
     beacon: list[BeaconTraceAnswer]
 
 
-_DEVICE = columns_of(DeviceAnswer, Device)
-Trace = AuthenticationTrace | DetectionTrace
-
-
-async def devices(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Devices, in one query."""
-    found = await fetch(session, DeviceAnswer, _DEVICE, Device.id, where, page)
+def _shown(_reader: Reader, found: list[Record]) -> list[Record]:
     for record in found:
         for name in ("token_push", "id_connector"):
             if record[name] is None:
@@ -74,81 +70,100 @@ async def devices(session: AsyncSession, where: Where, page: Page) -> list[Recor
     return found
 
 
-async def authentications(session: AsyncSession, device_id: int, page: Page) -> list[Record]:
-    """A page of a device's authentications, the newest first: one query, two after another page.
-
-    If the trace `after` was deleted the page is empty, because the oldest traces are deleted first.
-    """
-    trace = AuthenticationTrace
-    older = await _older(session, trace, device_id, page.after)
-    query = (
-        select(trace.id, trace.create_on, trace.ip)
-        .where(trace.device_id == device_id, *older)
-        .order_by(trace.create_on.desc(), trace.id.desc())
-        .limit(page.limit)
+def _kind(columns: Columns) -> RecordKind:
+    return RecordKind(
+        "device",
+        DeviceAnswer,
+        columns,
+        key=Device.id,
+        company=Device.company_id,
+        complete=_shown,
     )
+
+
+_DEVICE = columns_of(DeviceAnswer, Device)
+DEVICES = _kind(_DEVICE)
+# Reading takes `udid` as a parameter.
+DEVICES_OF_UDID = _kind(_DEVICE.where(Device.udid == bindparam("udid")))
+Trace = type[AuthenticationTrace] | type[DetectionTrace]
+
+
+class _NewestTraces:
+    """The readings of a device's traces, page by page, the newest first."""
+
+    def __init__(self, trace: Trace, *columns: Any) -> None:
+        of_device = trace.device_id == bindparam("device")
+        newest_first = (trace.create_on.desc(), trace.id.desc())
+        page = select(trace.id, trace.create_on, trace.ip, *columns).where(of_device)
+        page = page.order_by(*newest_first).limit(bindparam("limit"))
+        before, at = bindparam("after", type_=IdColumn), bindparam("at", type_=Instant)
+        older = (trace.create_on <= at, or_(trace.create_on < at, trace.id < before))
+        self._newest = Reading(page)
+        self._older = Reading(page.where(*older))
+        self._last = Reading(select(trace.create_on).where(trace.id == before, of_device))
+
+    def page(self, reader: Reader, device_id: int, page: Page) -> list[Record]:
+        """One query, two after another page.
+
+        If the trace `after` was deleted the page is empty, because the oldest traces are deleted
+        first.
+        """
+        if not page.after:
+            return reader.rows(self._newest, device=device_id, limit=page.limit)
+        last = reader.row(self._last, device=device_id, after=page.after)
+        if last is None:
+            return []
+        at = last["create_on"]
+        return reader.rows(self._older, device=device_id, at=at, **page._asdict())
+
+
+_AUTHENTICATIONS = _NewestTraces(AuthenticationTrace)
+_DETECTIONS = _NewestTraces(
+    DetectionTrace, DetectionTrace.venue_id, DetectionTrace.beacon_id, DetectionTrace.status
+)
+_VENUE_NAMES = Reading(
+    select(Venue.id, Venue.name).where(
+        Venue.company_id == bindparam("company"),
+        Venue.id.in_(bindparam("venues", expanding=True)),
+    ),
+    deleted=True,
+)
+
+
+def authentications(reader: Reader, device_id: int, page: Page) -> list[Record]:
+    """A page of a device's authentications, the newest first: one query, two after another page."""
     return [
-        {"id": number, "create_on": timestamp(instant), "ip": ip or ""}
-        for number, instant, ip in await session.execute(query)
+        {"id": row["id"], "create_on": timestamp(row["create_on"]), "ip": row["ip"] or ""}
+        for row in _AUTHENTICATIONS.page(reader, device_id, page)
     ]
 
 
-async def detections(
-    session: AsyncSession, company_id: int, device_id: int, page: Page
-) -> list[Record]:
+def detections(reader: Reader, company_id: int, device_id: int, page: Page) -> list[Record]:
     """A page of a device's detections, the newest first: four queries, five after another page.
 
     Deleted beacons and venues are shown as they were. If a beacon belongs to another company now,
     only its id is shown; if a venue does, its name is not shown.
     """
-    trace = DetectionTrace
-    older = await _older(session, trace, device_id, page.after)
-    query = (
-        select(trace.id, trace.venue_id, trace.beacon_id, trace.status, trace.create_on, trace.ip)
-        .where(trace.device_id == device_id, *older)
-        .order_by(trace.create_on.desc(), trace.id.desc())
-        .limit(page.limit)
-    )
-    rows = (await session.execute(query)).all()
-    names = await _names(session, company_id, {row.venue_id for row in rows})
-    known = await _beacons(session, company_id, {row.beacon_id for row in rows})
+    rows = _DETECTIONS.page(reader, device_id, page)
+    names = _venue_names(reader, company_id, {row["venue_id"] for row in rows})
+    heard = once_heard(reader, company_id, {row["beacon_id"] for row in rows})
+    known = {beacon["id"]: beacon for beacon in heard}
     return [
         {
-            "lieu": names.get(row.venue_id, ""),
-            "lieu_id": row.venue_id,
-            "id": row.id,
-            "beacon": known.get(row.beacon_id, {"id": row.beacon_id}),
-            "status": row.status,
-            "create_on": timestamp(row.create_on),
-            "ip": row.ip or "",
+            "lieu": names.get(row["venue_id"], ""),
+            "lieu_id": row["venue_id"],
+            "id": row["id"],
+            "beacon": known.get(row["beacon_id"], {"id": row["beacon_id"]}),
+            "status": row["status"],
+            "create_on": timestamp(row["create_on"]),
+            "ip": row["ip"] or "",
         }
         for row in rows
     ]
 
 
-async def _older(
-    session: AsyncSession, trace: type[Trace], device_id: int, after: int
-) -> Sequence[ColumnElement[bool]]:
-    """The traces that follow the trace with this id, by time and then by id."""
-    if not after:
-        return ()
-    query = select(trace.create_on).where(trace.id == after, trace.device_id == device_id)
-    at = await session.scalar(query)
-    if at is None:
-        return (false(),)
-    return (trace.create_on <= at, or_(trace.create_on < at, trace.id < after))
-
-
-async def _names(session: AsyncSession, company_id: int, ids: set[int]) -> dict[int, str]:
+def _venue_names(reader: Reader, company_id: int, ids: Collection[int]) -> dict[int, str]:
     if not ids:
         return {}
-    query = select(Venue.id, Venue.name).where(Venue.company_id == company_id, Venue.id.in_(ids))
-    return {row.id: row.name for row in await session.execute(with_deleted(query))}
-
-
-async def _beacons(session: AsyncSession, company_id: int, ids: set[int]) -> dict[int, Record]:
-    if not ids:
-        return {}
-    where = (Venue.company_id == company_id, Beacon.id.in_(ids))
-    found = await beacons(session, where, Page(limit=len(ids)), deleted=True)
-    return {record["id"]: record for record in found}
+    found = reader.rows(_VENUE_NAMES, company=company_id, venues=list(ids))
+    return {row["id"]: row["name"] for row in found}

@@ -1,18 +1,18 @@
-"""A page of records, by id."""
+"""The readings of a kind of record: one record of a company, or a page of them by id."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, inspect, select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import Select, bindparam, inspect, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from api.answers import Answer, Record, fill_texts
 from api.errors import not_found
 from catalog.models import Base
+from catalog.reading import Reader, Reading
 
-Where = Sequence[ColumnElement[bool]]
-ReadPage = Callable[[AsyncSession, Where, "Page"], Awaitable[list[Record]]]
+Columns = Select[*tuple[Any, ...]]
+Complete = Callable[[Reader, list[Record]], list[Record]]
 
 
 class Page(NamedTuple):
@@ -22,30 +22,54 @@ class Page(NamedTuple):
     limit: int = 500
 
 
-def columns_of(answer: type[Answer], model: type[Base], *others: Any) -> Select[*tuple[Any, ...]]:
+def columns_of(answer: type[Answer], model: type[Base], *others: Any) -> Columns:
     """A query for the columns of `model` that an answer names, and for `others`."""
     known = inspect(model).column_attrs
     return select(*others, *(getattr(model, name) for name in answer.model_fields if name in known))
 
 
-async def fetch(
-    session: AsyncSession,
-    answer: type[Answer],
-    columns: Select[*tuple[Any, ...]],
-    key: InstrumentedAttribute[int],
-    where: Where,
-    page: Page,
-) -> list[Record]:
-    """The rows of a page as objects, in order of `key`; null texts are empty."""
-    query = columns.where(*where, key > page.after).order_by(key).limit(page.limit)
-    found = [dict(row) for row in (await session.execute(query)).mappings()]
-    fill_texts(found, answer)
-    return found
+class RecordKind:
+    """Reads records of one kind, always those of one company.
 
+    `name` is what the error 404 says is missing. `company` is the column with the company's id.
+    `venue` is the column with the id of the venue, for records in a venue; reading them takes
+    `venue` as a parameter. Null texts of `answer` become empty. `complete` makes the records of
+    the rows, with further readings.
+    """
 
-async def fetch_one(session: AsyncSession, read: ReadPage, where: Where, what: str) -> Record:
-    """The only record. Raises ApiError 404."""
-    found = await read(session, where, Page(limit=1))
-    if not found:
-        raise not_found(what)
-    return found[0]
+    def __init__(
+        self,
+        name: str,
+        answer: type[Answer],
+        columns: Columns,
+        *,
+        key: InstrumentedAttribute[int],
+        company: InstrumentedAttribute[int],
+        venue: InstrumentedAttribute[int] | None = None,
+        complete: Complete = lambda _reader, found: found,
+    ) -> None:
+        self.name = name
+        self._answer = answer
+        self._complete = complete
+        query = columns.where(company == bindparam("company"))
+        if venue is not None:
+            query = query.where(venue == bindparam("venue"))
+        self._one = Reading(query.where(key == bindparam("id")))
+        following = query.where(key > bindparam("after"))
+        self._page = Reading(following.order_by(key).limit(bindparam("limit")))
+
+    def one(self, reader: Reader, **values: object) -> Record:
+        """The record whose `id` is among the values. Raises ApiError 404."""
+        found = self._records(reader, self._one, values)
+        if not found:
+            raise not_found(self.name)
+        return found[0]
+
+    def page(self, reader: Reader, page: Page, **values: object) -> list[Record]:
+        """A page of records, in order of id."""
+        return self._records(reader, self._page, values | page._asdict())
+
+    def _records(self, reader: Reader, reading: Reading, values: dict[str, object]) -> list[Record]:
+        found = reader.rows(reading, **values)
+        fill_texts(found, self._answer)
+        return self._complete(reader, found)

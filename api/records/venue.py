@@ -1,15 +1,15 @@
 """Venues, beacons and geofences."""
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import bindparam, select
 
 from api.answers import Answer, Count, Id, Record, fill_texts
-from api.records.page import Page, Where, columns_of, fetch
+from api.records.page import RecordKind, columns_of
 from catalog.models import Beacon, Geofence, Tag, Venue, beacon_tag
-from catalog.soft_deletion import with_deleted
+from catalog.reading import Reader, Reading
 
 
 class VenueAnswer(Answer):
@@ -51,46 +51,63 @@ class GeofenceAnswer(Answer):
     active: bool
 
 
-_VENUE = columns_of(VenueAnswer, Venue)
 _BEACON = columns_of(BeaconAnswer, Beacon).join(Beacon.venue)
-_GEOFENCE = columns_of(GeofenceAnswer, Geofence).join(Geofence.venue)
+_TAGS = Reading(
+    select(beacon_tag.c.beacon_id, Tag.id, Tag.name)
+    .join_from(beacon_tag, Tag)
+    .where(beacon_tag.c.beacon_id.in_(bindparam("beacons", expanding=True)))
+    .order_by(Tag.id)
+)
+# Deleted ones too, because a trace may name one.
+_ONCE_HEARD = Reading(
+    _BEACON.where(
+        Venue.company_id == bindparam("company"),
+        Beacon.id.in_(bindparam("beacons", expanding=True)),
+    ),
+    deleted=True,
+)
 
 
-async def venues(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Venues, in one query."""
-    return await fetch(session, VenueAnswer, _VENUE, Venue.id, where, page)
-
-
-async def beacons(
-    session: AsyncSession, where: Where, page: Page, *, deleted: bool = False
-) -> list[Record]:
-    """Beacons of venues with their tags, in two queries. `where` may use columns of both tables.
-
-    `deleted` includes deleted beacons, because a trace may name one.
-    """
-    columns = with_deleted(_BEACON) if deleted else _BEACON
-    found = await fetch(session, BeaconAnswer, columns, Beacon.id, where, page)
-    await add_tags(session, found)
-    return found
-
-
-async def add_tags(session: AsyncSession, beacons: list[Record]) -> None:
+def add_tags(reader: Reader, beacons: list[Record]) -> list[Record]:
     """Add to beacons the tags that they carry, in one query."""
     fill_texts(beacons, BeaconAnswer)
     tags: dict[int, list[Record]] = {record["id"]: [] for record in beacons}
     if beacons:
-        query = (
-            select(beacon_tag.c.beacon_id, Tag.id, Tag.name)
-            .join_from(beacon_tag, Tag)
-            .where(beacon_tag.c.beacon_id.in_(tags))
-            .order_by(Tag.id)
-        )
-        for beacon_id, tag_id, name in await session.execute(query):
-            tags[beacon_id].append({"id": tag_id, "name": name})
+        for tag in reader.rows(_TAGS, beacons=list(tags)):
+            tags[tag.pop("beacon_id")].append(tag)
     for record in beacons:
         record["tags"] = tags[record["id"]]
+    return beacons
 
 
-async def geofences(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Geofences of venues, in one query. `where` may use columns of both tables."""
-    return await fetch(session, GeofenceAnswer, _GEOFENCE, Geofence.id, where, page)
+def once_heard(reader: Reader, company_id: int, ids: Collection[int]) -> list[Record]:
+    """Those of the beacons that are the company's, deleted ones included, in two queries."""
+    if not ids:
+        return []
+    return add_tags(reader, reader.rows(_ONCE_HEARD, company=company_id, beacons=list(ids)))
+
+
+VENUES = RecordKind(
+    "venue",
+    VenueAnswer,
+    columns_of(VenueAnswer, Venue),
+    key=Venue.id,
+    company=Venue.company_id,
+)
+BEACONS = RecordKind(
+    "beacon",
+    BeaconAnswer,
+    _BEACON,
+    key=Beacon.id,
+    company=Venue.company_id,
+    venue=Beacon.venue_id,
+    complete=add_tags,
+)
+GEOFENCES = RecordKind(
+    "geofence",
+    GeofenceAnswer,
+    columns_of(GeofenceAnswer, Geofence).join(Geofence.venue),
+    key=Geofence.id,
+    company=Venue.company_id,
+    venue=Geofence.venue_id,
+)

@@ -11,13 +11,15 @@ from api.body import raise_faults, read_object
 from api.errors import ApiError, bad_fields, no_session
 from api.openapi.operations import TOO_OFTEN, operation
 from api.permissions import AuthorizedCaller, address_of, may_read, services_of, signed_in
+from api.plain_route import PlainRoute
 from api.records import company
 from api.records.company import ProfileAnswer
 from api.requests import Credentials, PasswordChange
 from api.routes.parameters import PREFIX
 from catalog.fields.base import Faults, read_fields
+from catalog.reading import read
 
-router = APIRouter(prefix=PREFIX)
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX)
 # In bytes. Small, because the sender is not known yet.
 _LONGEST = 16 * 1024
 
@@ -76,8 +78,10 @@ async def sign_out(caller: Annotated[AuthorizedCaller, signed_in()]) -> Response
 @router.get("/profile", tags=["profile"], **operation("Get profile", ProfileAnswer))
 async def get_profile(caller: Annotated[AuthorizedCaller, may_read("profile")]) -> Response:
     """The account, its company and its permissions."""
-    async with caller.services.database.autocommit() as session:
-        profile = await company.profile(session, caller.account.account_id)
+    account_id = caller.account.account_id
+    profile = await read(
+        caller.services.database, lambda reader: company.profile(reader, account_id)
+    )
     if profile is None:
         raise no_session()
     return answer(profile)

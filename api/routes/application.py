@@ -12,16 +12,15 @@ from api.answers import DoneAnswer, Record, answer, done
 from api.errors import not_found
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
-from api.records import company
-from api.records.company import ApplicationAnswer
-from api.records.page import fetch_one
+from api.plain_route import PlainRoute
+from api.records.company import APPLICATIONS, ApplicationAnswer
 from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, ApplicationId
-from api.writing import assign, write
+from api.writing import assign, write, written
 from catalog.fields.company import ApplicationInput
 from catalog.models import Application
 
-router = APIRouter(prefix=PREFIX, tags=["profile"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["profile"])
 Writer = Annotated[AuthorizedCaller, may_write("application")]
 _KEY_BYTES = 24
 
@@ -33,8 +32,7 @@ async def list_applications(
     after: After = 0,
 ) -> Response:
     """The company's applications."""
-    where = (Application.company_id == caller.company_id,)
-    return await listed(caller, company.applications, where, after=after, limit=limit)
+    return await listed(caller, APPLICATIONS, after=after, limit=limit)
 
 
 @router.post(
@@ -50,7 +48,7 @@ async def create_application(caller: Writer) -> Response:
         record = Application(**values, company_id=caller.company_id, api_key=key)
         session.add(record)
         await session.flush()
-        return await _one(session, record.id)
+        return await written(session, caller, APPLICATIONS, id=record.id)
 
     return answer(await write(caller.services, work), 201)
 
@@ -67,7 +65,7 @@ async def edit_application(caller: Writer, number: ApplicationId) -> Response:
         record = await _lock(session, caller, number)
         assign(record, values)
         await session.flush()
-        return await _one(session, number)
+        return await written(session, caller, APPLICATIONS, id=number)
 
     return answer(await write(caller.services, work))
 
@@ -89,8 +87,3 @@ async def _lock(session: AsyncSession, caller: AuthorizedCaller, number: int) ->
     if found is None:
         raise not_found("application")
     return found
-
-
-async def _one(session: AsyncSession, number: int) -> Record:
-    where = (Application.id == number,)
-    return await fetch_one(session, company.applications, where, "application")

@@ -4,19 +4,21 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import bindparam
 from starlette.responses import Response
 
 from api.answers import Answer, Id, Record, Timestamp, answer, timestamp
 from api.openapi.operations import operation
 from api.permissions import AREAS, AuthorizedCaller, may_read
-from api.records.page import Page, Where, columns_of, fetch
+from api.plain_route import PlainRoute
+from api.records.page import RecordKind, columns_of
 from api.retrieval import PAGE, After, Limit, listed
 from api.routes.parameters import PREFIX
 from catalog.audit import AUDITED_KINDS
 from catalog.fields.company import READ
 from catalog.fields.values import INT64
 from catalog.models import AuditEntry
+from catalog.reading import Reader, Reading, read
 
 Changed = Annotated[
     dict[str, Any], Field(description="The fields that changed; secrets are masked.")
@@ -36,27 +38,35 @@ class AuditEntryAnswer(Answer):
     after: Changed
 
 
-_ENTRY = columns_of(AuditEntryAnswer, AuditEntry)
-
-
-async def _entries(session: AsyncSession, where: Where, page: Page) -> list[Record]:
-    """Audit entries, in one query."""
-    return _shown(await fetch(session, AuditEntryAnswer, _ENTRY, AuditEntry.id, where, page))
-
-
-async def _newest(session: AsyncSession, where: Where, limit: int) -> list[Record]:
-    """The newest audit entries first, in one query."""
-    query = _ENTRY.where(*where).order_by(AuditEntry.id.desc()).limit(limit)
-    return _shown([dict(row) for row in (await session.execute(query)).mappings()])
-
-
-def _shown(found: list[Record]) -> list[Record]:
+def _shown(_reader: Reader, found: list[Record]) -> list[Record]:
     for record in found:
         record["create_on"] = timestamp(record["create_on"])
     return found
 
 
-router = APIRouter(prefix=PREFIX, tags=["audit"])
+_ENTRIES = columns_of(AuditEntryAnswer, AuditEntry).where(
+    AuditEntry.kind.in_(bindparam("kinds", expanding=True))
+)
+_OLDEST_FIRST = RecordKind(
+    "audit entry",
+    AuditEntryAnswer,
+    _ENTRIES,
+    key=AuditEntry.id,
+    company=AuditEntry.company_id,
+    complete=_shown,
+)
+_NEWEST_FIRST = Reading(
+    _ENTRIES.where(
+        AuditEntry.company_id == bindparam("company"),
+        AuditEntry.id < bindparam("before"),
+        AuditEntry.id > bindparam("after"),
+    )
+    .order_by(AuditEntry.id.desc())
+    .limit(bindparam("limit"))
+)
+
+
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["audit"])
 Before = Annotated[
     int | None,
     Query(
@@ -82,9 +92,12 @@ async def list_audit(
     it changed. Long texts are shortened.
     """
     kinds = [kind for kind in AUDITED_KINDS if caller.account.level(_AREAS[kind]) >= READ]
-    where: Where = (AuditEntry.company_id == caller.company_id, AuditEntry.kind.in_(kinds))
-    if before is not None:
-        where = (*where, AuditEntry.id < before, AuditEntry.id > after)
-        async with caller.services.database.autocommit() as session:
-            return answer(await _newest(session, where, min(limit or PAGE, PAGE)))
-    return await listed(caller, _entries, where, after=after, limit=limit)
+    if before is None:
+        return await listed(caller, _OLDEST_FIRST, after=after, limit=limit, kinds=kinds)
+    newest = {"before": before, "after": after, "limit": min(limit or PAGE, PAGE), "kinds": kinds}
+    company = caller.company_id
+
+    def work(reader: Reader) -> list[Record]:
+        return _shown(reader, reader.rows(_NEWEST_FIRST, company=company, **newest))
+
+    return answer(await read(caller.services.database, work))

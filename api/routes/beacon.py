@@ -9,20 +9,19 @@ from starlette.responses import Response
 from api.answers import DoneAnswer, Record, answer
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
-from api.records import venue
-from api.records.page import fetch_one
-from api.records.venue import BeaconAnswer
+from api.plain_route import PlainRoute
+from api.records.venue import BEACONS, BeaconAnswer
 from api.references import find_tags
 from api.requests import BeaconInput
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
-from api.tenancy import in_venue, lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write
+from api.tenancy import lock_record, lock_venue
+from api.writing import assign, delete_in_venue, write, written
 from catalog.limits import check_venue_size, lock_company
 from catalog.models import Beacon
 from catalog.open_campaigns import check_beacon
 
-router = APIRouter(prefix=PREFIX, tags=["beacon"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["beacon"])
 Writer = Annotated[AuthorizedCaller, may_write("beacon")]
 Reader = Annotated[AuthorizedCaller, may_read("beacon")]
 _TAKEN = {
@@ -52,7 +51,7 @@ async def create_beacon(caller: Writer, venue_id: VenueId) -> Response:
         await check_venue_size(session, limits, Beacon, venue_id)
         if found:
             await check_beacon(session, limits, company, record, caller.services.clock())
-        return await fetch_one(session, venue.beacons, (Beacon.id == record.id,), "beacon")
+        return await written(session, caller, BEACONS, venue=venue_id, id=record.id)
 
     return answer(await write(caller.services, work), 201)
 
@@ -62,15 +61,13 @@ async def list_beacons(
     caller: Reader, venue_id: VenueId, limit: Limit = None, after: After = 0
 ) -> Response:
     """The beacons of the venue."""
-    where = in_venue(Beacon, caller.company_id, venue_id)
-    return await listed(caller, venue.beacons, where, after=after, limit=limit, venue_id=venue_id)
+    return await listed(caller, BEACONS, after=after, limit=limit, venue=venue_id)
 
 
 @router.get("/region/{id}/beacon/{uid}", **operation("Get beacon", BeaconAnswer))
 async def get_beacon(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
     """One beacon."""
-    where = (Beacon.id == number, *in_venue(Beacon, caller.company_id, venue_id))
-    return await one(caller, venue.beacons, where, "beacon")
+    return await one(caller, BEACONS, venue=venue_id, id=number)
 
 
 @router.put(
@@ -93,7 +90,7 @@ async def edit_beacon(caller: Writer, venue_id: VenueId, number: RecordId) -> Re
         await session.flush()
         if not before.issuperset(record.tags):
             await check_beacon(session, limits, company, record, caller.services.clock())
-        return await fetch_one(session, venue.beacons, (Beacon.id == number,), "beacon")
+        return await written(session, caller, BEACONS, venue=venue_id, id=number)
 
     return answer(await write(caller.services, work))
 

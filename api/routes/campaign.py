@@ -11,22 +11,21 @@ from api.answers import DoneAnswer, Record, answer
 from api.body import raise_faults
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
-from api.records import campaign
-from api.records.campaign import CampaignAnswer
-from api.records.page import fetch_one
+from api.plain_route import PlainRoute
+from api.records.campaign import CAMPAIGNS, CampaignAnswer
 from api.references import find_beacons, find_geofences, find_tags
 from api.requests import CampaignCreate, CampaignEdit
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
-from api.tenancy import in_venue, lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write
+from api.tenancy import lock_record, lock_venue
+from api.writing import assign, delete_in_venue, write, written
 from catalog.fields.base import FieldFault
 from catalog.fields.campaign import campaign_columns, campaign_conflicts
 from catalog.limits import CONTENT_FIELDS, check_content, check_venue_size, lock_company
 from catalog.models import Campaign
 from catalog.open_campaigns import check_campaign, scope_of
 
-router = APIRouter(prefix=PREFIX, tags=["campaign"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["campaign"])
 Writer = Annotated[AuthorizedCaller, may_write("campaign")]
 Reader = Annotated[AuthorizedCaller, may_read("campaign")]
 _CHECKED_TOGETHER = ("format", "start", "end", *CONTENT_FIELDS)
@@ -60,7 +59,7 @@ async def create_campaign(caller: Writer, venue_id: VenueId) -> Response:
         await check_venue_size(session, limits, Campaign, venue_id)
         if record.active:
             await check_campaign(session, limits, company, record, caller.services.clock())
-        return await fetch_one(session, campaign.campaigns, (Campaign.id == record.id,), "campaign")
+        return await written(session, caller, CAMPAIGNS, venue=venue_id, id=record.id)
 
     return answer(await write(caller.services, work), 201)
 
@@ -70,23 +69,15 @@ async def list_campaigns(
     caller: Reader, venue_id: VenueId, limit: Limit = None, after: After = 0
 ) -> Response:
     """The campaigns of the venue."""
-    where = in_venue(Campaign, caller.company_id, venue_id)
     return await listed(
-        caller,
-        campaign.campaigns,
-        where,
-        after=after,
-        limit=limit,
-        venue_id=venue_id,
-        page=_CAMPAIGNS_A_PAGE,
+        caller, CAMPAIGNS, after=after, limit=limit, page=_CAMPAIGNS_A_PAGE, venue=venue_id
     )
 
 
 @router.get("/lieu/{id}/campaign/{uid}", **operation("Get campaign", CampaignAnswer))
 async def get_campaign(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
     """One campaign, with the records that it refers to."""
-    where = (Campaign.id == number, *in_venue(Campaign, caller.company_id, venue_id))
-    return await one(caller, campaign.campaigns, where, "campaign")
+    return await one(caller, CAMPAIGNS, venue=venue_id, id=number)
 
 
 @router.put(
@@ -110,7 +101,7 @@ async def edit_campaign(caller: Writer, venue_id: VenueId, number: RecordId) -> 
         await session.flush()
         if scope_of(record).goes_beyond(before):
             await check_campaign(session, limits, company, record, caller.services.clock())
-        return await fetch_one(session, campaign.campaigns, (Campaign.id == number,), "campaign")
+        return await written(session, caller, CAMPAIGNS, venue=venue_id, id=number)
 
     return answer(await write(caller.services, work))
 

@@ -13,6 +13,7 @@ from api.answers import DoneAnswer, Record, answer, done
 from api.errors import bad_fields, not_found, unavailable
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
+from api.plain_route import PlainRoute
 from api.records import company
 from api.records.calls import ConnectorCallsAnswer, ConnectorTrialAnswer
 from api.records.company import ConnectorAnswer
@@ -25,7 +26,7 @@ from catalog.models import Connector
 from catalog.secrets import Cipher
 from connectors.errors import EgressError, HostUnresolvedError, NothingToTryError
 
-router = APIRouter(prefix=PREFIX, tags=["connector"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["connector"])
 _log = structlog.get_logger(__name__)
 Writer = Annotated[AuthorizedCaller, may_write("connector")]
 Reader = Annotated[AuthorizedCaller, may_read("connector")]

@@ -1,6 +1,7 @@
 """The CRM: devices, what they did, their test flag, and their deletion."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import structlog
@@ -15,11 +16,12 @@ from api.body import raise_faults
 from api.errors import bad_fields, not_found, unavailable
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
+from api.plain_route import PlainRoute
 from api.records import device
 from api.records.decision import DecisionAnswer, shown_decisions
 from api.records.device import DeviceAnswer, DeviceDetailAnswer
 from api.records.held import ForgottenAnswer, HeldDataAnswer, shown_held
-from api.records.page import Page, Where, fetch_one
+from api.records.page import Page
 from api.requests import DeviceUpdate
 from api.retrieval import After, Limit, listed
 from api.routes.parameters import PREFIX, DeviceId
@@ -28,8 +30,9 @@ from catalog.fields.base import Faults, read_fields
 from catalog.fields.values import INT64
 from catalog.forgetting import DeviceData
 from catalog.models import Device
+from catalog.reading import Reader, read, read_within
 
-router = APIRouter(prefix=PREFIX, tags=["crm"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["crm"])
 _log = structlog.get_logger(__name__)
 Traces = Annotated[
     int,
@@ -59,12 +62,11 @@ async def list_devices(
     udid: Udid = None,
 ) -> Response:
     """The company's devices."""
-    where: Where = (Device.company_id == caller.company_id,)
-    if udid is not None:
-        if "\0" in udid or len(udid) > _LONGEST_UDID:
-            raise bad_fields({"udid": f"accepted: at most {_LONGEST_UDID} characters, no NUL"})
-        where = (*where, Device.udid == udid)
-    return await listed(caller, device.devices, where, after=after, limit=limit)
+    if udid is None:
+        return await listed(caller, device.DEVICES, after=after, limit=limit)
+    if "\0" in udid or len(udid) > _LONGEST_UDID:
+        raise bad_fields({"udid": f"accepted: at most {_LONGEST_UDID} characters, no NUL"})
+    return await listed(caller, device.DEVICES_OF_UDID, after=after, limit=limit, udid=udid)
 
 
 @router.get("/crm/{id}", **operation("Get device", DeviceDetailAnswer))
@@ -80,8 +82,8 @@ async def get_device(
     `after` continues the list `beacon`, `after_auth` the list `auth`.
     """
     pages = _TracePages(auth=Page(after_auth, limit), beacon=Page(after, limit))
-    async with caller.services.database.autocommit() as session:
-        return answer(await _detail(session, caller.company_id, number, pages))
+    detail = partial(_detail, caller.company_id, number, pages)
+    return answer(await read(caller.services.database, detail))
 
 
 @router.get("/crm/{id}/decisions", **operation("List decisions", list[DecisionAnswer]))
@@ -122,7 +124,7 @@ async def update_device(
         if found.test != test:
             found.test, found.update_on = test, caller.services.clock()
             await session.flush()
-        return await _detail(session, caller.company_id, number, pages)
+        return await read_within(session, partial(_detail, caller.company_id, number, pages))
 
     return answer(await write(caller.services, work))
 
@@ -178,14 +180,11 @@ class _TracePages(NamedTuple):
     beacon: Page
 
 
-async def _detail(
-    session: AsyncSession, company_id: int, number: int, pages: _TracePages
-) -> Record:
-    where = (Device.id == number, Device.company_id == company_id)
+def _detail(company_id: int, number: int, pages: _TracePages, reader: Reader) -> Record:
     return {
-        "device": [await fetch_one(session, device.devices, where, "device")],
-        "auth": await device.authentications(session, number, pages.auth),
-        "beacon": await device.detections(session, company_id, number, pages.beacon),
+        "device": [device.DEVICES.one(reader, company=company_id, id=number)],
+        "auth": device.authentications(reader, number, pages.auth),
+        "beacon": device.detections(reader, company_id, number, pages.beacon),
     }
 
 

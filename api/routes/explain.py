@@ -12,6 +12,7 @@ from api.answers import Record, answer
 from api.errors import forbidden, not_found, unavailable
 from api.openapi.operations import operation
 from api.permissions import AREAS, AuthorizedCaller, may_read
+from api.plain_route import PlainRoute
 from api.records.explanation import ExplanationAnswer, shown_campaign, shown_check
 from api.references import find_beacon
 from api.requests import ExplainQuestion, Reference
@@ -21,7 +22,7 @@ from catalog.index.one_campaign import CampaignAtBeacon, read_campaign_at_beacon
 from rules.explanation import Explanation, HeldClaim, Question, explain_campaign
 from rules.model import Reason, Zone
 
-router = APIRouter(prefix=PREFIX, tags=["campaign"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["campaign"])
 _log = structlog.get_logger(__name__)
 # Checks that are left out if the campaign targets no beacon and the request names none.
 _OF_A_BEACON = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)

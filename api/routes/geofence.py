@@ -9,17 +9,16 @@ from starlette.responses import Response
 from api.answers import DoneAnswer, Record, answer
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
-from api.records import venue
-from api.records.page import fetch_one
-from api.records.venue import GeofenceAnswer
+from api.plain_route import PlainRoute
+from api.records.venue import GEOFENCES, GeofenceAnswer
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, RecordId, VenueId
-from api.tenancy import in_venue, lock_record, lock_venue
-from api.writing import assign, delete_in_venue, write
+from api.tenancy import lock_record, lock_venue
+from api.writing import assign, delete_in_venue, write, written
 from catalog.fields.venue import GeofenceInput
 from catalog.models import Geofence
 
-router = APIRouter(prefix=PREFIX, tags=["geofence"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["geofence"])
 Writer = Annotated[AuthorizedCaller, may_write("geofence")]
 Reader = Annotated[AuthorizedCaller, may_read("geofence")]
 
@@ -37,7 +36,7 @@ async def create_geofence(caller: Writer, venue_id: VenueId) -> Response:
         record = Geofence(**values, venue_id=venue_id)
         session.add(record)
         await session.flush()
-        return await fetch_one(session, venue.geofences, (Geofence.id == record.id,), "geofence")
+        return await written(session, caller, GEOFENCES, venue=venue_id, id=record.id)
 
     return answer(await write(caller.services, work), 201)
 
@@ -47,15 +46,13 @@ async def list_geofences(
     caller: Reader, venue_id: VenueId, limit: Limit = None, after: After = 0
 ) -> Response:
     """The geofences of the venue."""
-    where = in_venue(Geofence, caller.company_id, venue_id)
-    return await listed(caller, venue.geofences, where, after=after, limit=limit, venue_id=venue_id)
+    return await listed(caller, GEOFENCES, after=after, limit=limit, venue=venue_id)
 
 
 @router.get("/region/{id}/geofencing/{uid}", **operation("Get geofence", GeofenceAnswer))
 async def get_geofence(caller: Reader, venue_id: VenueId, number: RecordId) -> Response:
     """One geofence."""
-    where = (Geofence.id == number, *in_venue(Geofence, caller.company_id, venue_id))
-    return await one(caller, venue.geofences, where, "geofence")
+    return await one(caller, GEOFENCES, venue=venue_id, id=number)
 
 
 @router.put(
@@ -70,7 +67,7 @@ async def edit_geofence(caller: Writer, venue_id: VenueId, number: RecordId) -> 
         record = await lock_record(session, Geofence, caller.company_id, venue_id, number)
         assign(record, values)
         await session.flush()
-        return await fetch_one(session, venue.geofences, (Geofence.id == number,), "geofence")
+        return await written(session, caller, GEOFENCES, venue=venue_id, id=number)
 
     return answer(await write(caller.services, work))
 

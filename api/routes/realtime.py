@@ -13,13 +13,14 @@ from api.answers import answer
 from api.errors import bad_fields, unavailable
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read
+from api.plain_route import PlainRoute
 from api.records.live import LiveDecision, LiveDecisionsAnswer, shown_live
 from api.records.role import RoleStateAnswer, role_states
 from api.routes.parameters import PREFIX
 from catalog.fields.values import INT64
 from rules.model import Reason
 
-router = APIRouter(prefix=PREFIX, tags=["realtime"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["realtime"])
 _log = structlog.get_logger(__name__)
 _PLACE = re.compile(r"^[0-9]{1,15}-[0-9]{1,10}$")
 _REASONS = [reason.value for reason in Reason]

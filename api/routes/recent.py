@@ -3,23 +3,24 @@
 from datetime import timedelta
 from typing import Annotated
 
+import orjson
 import structlog
 from fastapi import APIRouter
 from pydantic import Field
 from redis.exceptions import RedisError
-from sqlalchemy import select
 from starlette.responses import Response
 
 from api.answers import Answer, Id, Timestamp, answer
-from api.errors import not_found, unavailable
+from api.errors import unavailable
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read
+from api.plain_route import PlainRoute
 from api.routes.parameters import PREFIX, VenueId
-from api.tenancy import of_company
-from catalog.models import Venue
+from api.tenancy import require_venue
+from catalog.reading import read
 from rules.local_time import zone_clock
 
-router = APIRouter(prefix=PREFIX, tags=["analytic"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["analytic"])
 _log = structlog.get_logger(__name__)
 _SPAN = timedelta(minutes=14)  # and this one
 
@@ -45,19 +46,16 @@ async def recent_detections(
     Some seconds old, and without test devices. It is for a look at a venue: what cannot be written
     in time is left out, and the exact figures are those of the days.
     """
-    services = caller.services
-    query = select(Venue.time_zone).where(Venue.id == number, of_company(caller.company_id))
-    async with services.database.autocommit() as session:
-        venue = (await session.execute(query)).first()
-    if venue is None:
-        raise not_found("venue")
+    services, company = caller.services, caller.company_id
+    venue = await read(services.database, lambda reader: require_venue(reader, company, number))
     try:
-        found = await services.recent_detections(number)
+        counted = await services.venue_counts.counts(
+            company, number, services.recent_detections, services.clock
+        )
     except (RedisError, OSError, TimeoutError) as error:
         _log.error("recent detections cannot be read", error=type(error).__name__)
         raise unavailable("Redis, which counts them, does not answer; try again") from None
-    since = services.clock().replace(second=0, microsecond=0) - _SPAN
-    written = zone_clock(venue.time_zone or "UTC").written
-    listed = sorted(found.items(), key=lambda each: (-each[1], each[0]))
-    beacons = [{"id": beacon, "detections": count} for beacon, count in listed]
+    since = counted.at.replace(second=0, microsecond=0) - _SPAN
+    written = zone_clock(venue["time_zone"] or "UTC").written
+    beacons = orjson.Fragment(counted.json)
     return answer({"since": written(since.timestamp()), "beacons": beacons})

@@ -15,6 +15,7 @@ from api.answers import answer
 from api.errors import unavailable
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read
+from api.plain_route import PlainRoute
 from api.records.figures import (
     HourFiguresAnswer,
     ReasonFiguresAnswer,
@@ -25,7 +26,7 @@ from api.routes.parameters import PREFIX
 from api.routes.statistics import First, Last, chosen_days
 from rules.day_figures import DayFigures
 
-router = APIRouter(prefix=PREFIX, tags=["analytic"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["analytic"])
 _log = structlog.get_logger(__name__)
 _MOST_DAYS = 31
 Reader = Annotated[AuthorizedCaller, may_read("statistics")]

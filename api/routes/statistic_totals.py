@@ -9,13 +9,14 @@ from starlette.responses import Response
 from api.answers import Answer, Count, Id, Record, answer, fill_texts
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read
+from api.plain_route import PlainRoute
 from api.routes.parameters import PREFIX
 from api.routes.statistics import First, Kind, Last, VenueOnly, chosen_lines
 from catalog.fields.values import INT64
 from catalog.statistic_totals import day_totals, record_totals
 from catalog.statistics import STATISTIC_KINDS
 
-router = APIRouter(prefix=PREFIX, tags=["analytic"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["analytic"])
 Reader = Annotated[AuthorizedCaller, may_read("statistics")]
 _VENUE = "venue"
 Visits = Annotated[

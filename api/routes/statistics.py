@@ -16,6 +16,7 @@ from api.answers import JSON, Answer, Count, Id, fill_texts
 from api.errors import bad_fields
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read
+from api.plain_route import PlainRoute
 from api.routes.parameters import PREFIX
 from catalog.database import Database
 from catalog.fields.values import INT64
@@ -30,7 +31,7 @@ from catalog.statistics import (
     statistic_page,
 )
 
-router = APIRouter(prefix=PREFIX, tags=["analytic"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["analytic"])
 CSV = "text/csv"
 _PAGE = 1000
 _MOST_DAYS = 366

@@ -9,17 +9,16 @@ from starlette.responses import Response
 from api.answers import DoneAnswer, Record, answer, done
 from api.openapi.operations import operation
 from api.permissions import AuthorizedCaller, may_read, may_write
-from api.records import venue
-from api.records.page import fetch_one
-from api.records.venue import VenueAnswer
+from api.plain_route import PlainRoute
+from api.records.venue import VENUES, VenueAnswer
 from api.retrieval import After, Limit, listed, one
 from api.routes.parameters import PREFIX, VenueId
-from api.tenancy import lock_venue, of_company
-from api.writing import assign, write
+from api.tenancy import lock_venue
+from api.writing import assign, write, written
 from catalog.fields.venue import VenueInput
 from catalog.models import Venue
 
-router = APIRouter(prefix=PREFIX, tags=["venue"])
+router = APIRouter(route_class=PlainRoute, prefix=PREFIX, tags=["venue"])
 Writer = Annotated[AuthorizedCaller, may_write("venue")]
 Reader = Annotated[AuthorizedCaller, may_read("venue")]
 
@@ -37,7 +36,7 @@ async def create_venue(caller: Writer) -> Response:
         record = Venue(**values, company_id=caller.company_id)
         session.add(record)
         await session.flush()
-        return await fetch_one(session, venue.venues, (Venue.id == record.id,), "venue")
+        return await written(session, caller, VENUES, id=record.id)
 
     return answer(await write(caller.services, work), 201)
 
@@ -45,15 +44,13 @@ async def create_venue(caller: Writer) -> Response:
 @router.get("/region", **operation("List venues", list[VenueAnswer]))
 async def list_venues(caller: Reader, limit: Limit = None, after: After = 0) -> Response:
     """The company's venues."""
-    where = (of_company(caller.company_id),)
-    return await listed(caller, venue.venues, where, after=after, limit=limit)
+    return await listed(caller, VENUES, after=after, limit=limit)
 
 
 @router.get("/region/{id}", **operation("Get venue", VenueAnswer))
 async def get_venue(caller: Reader, venue_id: VenueId) -> Response:
     """One venue."""
-    where = (Venue.id == venue_id, of_company(caller.company_id))
-    return await one(caller, venue.venues, where, "venue")
+    return await one(caller, VENUES, id=venue_id)
 
 
 @router.put("/region/{id}", **operation("Edit venue", VenueAnswer, body=VenueInput))
@@ -65,7 +62,7 @@ async def edit_venue(caller: Writer, venue_id: VenueId) -> Response:
         record = await lock_venue(session, caller.company_id, venue_id)
         assign(record, values)
         await session.flush()
-        return await fetch_one(session, venue.venues, (Venue.id == venue_id,), "venue")
+        return await written(session, caller, VENUES, id=venue_id)
 
     return answer(await write(caller.services, work))
 

@@ -42,7 +42,7 @@ class OpenLoop:
         self._producer = Producer(
             {
                 "partitioner": "murmur2_random",
-                "linger.ms": 1,
+                "linger.ms": 5,  # as pipelines publish; it is a part of the latency
                 "queue.buffering.max.messages": 1_000_000,
                 "delivery.report.only.error": True,
                 **kafka,

@@ -1,7 +1,8 @@
 """`python -m benchmarks.scenarios.latency`: from detection to notification, at shares of capacity.
 
-Every detection grants (sweep). Capacity is measured first: a burst, and the time until all of it is
-committed. Then detections come at a quarter, a half and three quarters of it, open loop.
+Every detection grants (sweep), of a device that nobody knows. Capacity is the highest rate that is
+kept up with while the load generator and the consumer of the notifications run beside the trigger.
+It is found first. Then detections come at a quarter, a half and three quarters of it, open loop.
 """
 
 import argparse
@@ -16,12 +17,17 @@ from benchmarks.load.latency import PERCENTILES, Latencies
 from benchmarks.load.traffic import Traffic, numbered
 from benchmarks.machine import MachineWatch
 from benchmarks.publishing import QUIET
+from benchmarks.recorder.postgres import database, postgres
 from benchmarks.scenarios.stage import Stage, stage
 from benchmarks.workloads import Workload
 
 _WARM_SECONDS = 3.0
 _SETTLE_SECONDS = 10.0
 _BEACONS = 1000
+_FIRST_RATE = 1000.0  # detections a second, of the search for the capacity
+_SEARCHES = 5  # after the first rate that is too high
+_SEARCH_SECONDS = 6.0
+_KEPT_UP_MS = 400.0  # p99 below which a rate is kept up with: the lag does not grow
 
 
 def main() -> None:
@@ -31,8 +37,8 @@ def main() -> None:
     )
     parser.add_argument("--shares", type=int, nargs="+", default=[25, 50, 75], help="per cent")
     parser.add_argument("--seconds", type=float, default=15.0, help="at each share")
-    parser.add_argument("--burst", type=int, default=60_000, help="detections, for the capacity")
-    parser.add_argument("--capacity", type=float, help="detections a second; default: measured")
+    parser.add_argument("--capacity", type=float, help="detections a second; default: searched")
+    parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
     parser.add_argument("--broker", default="apache", help="apache, or host:port")
     add_json(parser)
     arguments = parser.parse_args()
@@ -62,26 +68,17 @@ Rows = list[tuple[int, float, OpenLoop]]
 
 
 async def _measure(arguments: argparse.Namespace, console: Console) -> tuple[float, Rows]:
-    workload = Workload("sweep", "a new device each time", arguments.burst, 1)
-    async with stage(arguments.broker, workload.catalog) as where:
-        burst = list(workload.records(arguments.burst))
-        return await asyncio.to_thread(_run, where, burst, arguments, console)
+    workload = Workload("sweep", "a new device each time", 1, 1)
+    with postgres(arguments.database) as admin_url, database(admin_url) as url:
+        async with stage(arguments.broker, workload.catalog, database=url) as where:
+            return await asyncio.to_thread(_run, where, arguments, console)
 
 
-def _run(
-    where: Stage,
-    burst: list[tuple[bytes, bytes]],
-    arguments: argparse.Namespace,
-    console: Console,
-) -> tuple[float, Rows]:
+def _run(where: Stage, arguments: argparse.Namespace, console: Console) -> tuple[float, Rows]:
     rows: Rows = []
-    with where.running("trigger") as process:
-        capacity: float | None = arguments.capacity
-        if capacity is None:
-            done, seconds = where.drained(process, "trigger", burst)
-            capacity = done / seconds
-            console.print(f"capacity {capacity:,.0f} detections/s")
-        _loaded(where, capacity / 4, _WARM_SECONDS)
+    with where.running("trigger"):
+        _loaded(where, _FIRST_RATE, _WARM_SECONDS)
+        capacity: float = arguments.capacity or _capacity(where, console)
         for share in arguments.shares:
             rate = capacity * share / 100
             loop = _loaded(where, rate, arguments.seconds)
@@ -90,6 +87,25 @@ def _run(
             figures = f"{rate:,.0f}/s: p50 {p50:,.1f} ms, p99 {p99:,.1f} ms"
             console.print(f"  {share}%, {figures}", highlight=False)
     return capacity, rows
+
+
+def _capacity(where: Stage, console: Console) -> float:
+    """The highest rate, to some per cent, that is kept up with: doubled until one is not, and then
+    halved in between."""
+    kept_up, too_high, rate = 0.0, float("inf"), _FIRST_RATE
+    searches = _SEARCHES
+    while searches:
+        loop = _loaded(where, rate, _SEARCH_SECONDS)
+        p99 = loop.latencies.milliseconds(99.0)
+        console.print(f"  searching: {rate:,.0f}/s, p99 {p99:,.0f} ms", highlight=False)
+        if p99 < _KEPT_UP_MS and not loop.unanswered:
+            kept_up = rate
+        else:
+            too_high = rate
+        rate = min(2 * rate, (kept_up + too_high) / 2)
+        searches -= too_high < float("inf")
+    console.print(f"capacity {kept_up:,.0f} detections/s")
+    return kept_up
 
 
 def _loaded(where: Stage, rate: float, seconds: float) -> OpenLoop:

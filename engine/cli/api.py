@@ -34,13 +34,14 @@ def api(context: typer.Context) -> None:
 async def _serve(settings: Settings) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from engine.process.lifecycle import stop_on_signals
+    from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
     from engine.process.metrics import engine_version
     from engine.process.settings_display import shown_servers
     from engine.wiring.api import serve_api
 
     stop = asyncio.Event()
     log.info("starting", version=engine_version(), **shown_servers(settings))
+    tune_garbage_collector()
     try:
         with url_faults(), stop_on_signals(stop):
             await refuse_wrong_servers(settings)

@@ -13,6 +13,7 @@ from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from engine.kafka.assignment import Assignment, WorkerFactory
 from engine.kafka.committer import AssignedPartition, OffsetCommitter
 from engine.kafka.consumer_lag import ConsumerLag
+from engine.kafka.fetch_pace import FetchPace
 from engine.kafka.partition_worker import Records
 from engine.kafka.positions import GroupOffsets, Positioner, PositionStore
 from engine.process.cancelling import cancel
@@ -60,6 +61,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._waits_for_commits = positions is None
         self._progress = asyncio.Event()
         self._assigned_once = False
+        self._pace = FetchPace(batch_records)
         self._committer = OffsetCommitter(
             consumer=consumer,
             role=role,
@@ -157,7 +159,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 if partition in self.partitions:
                     self._lag.note_fetched(partition, records)
                     self.partitions[partition].worker.offer(records)
-            await asyncio.sleep(0)  # a full buffer makes getmany return without a pause
+            # At least one turn of the loop: a full buffer makes getmany return without a pause.
+            await asyncio.sleep(self._pace.pause_after(sum(map(len, fetched.values()))))
 
     async def _fetch(self) -> Mapping[TopicPartition, Records]:
         fetched: Mapping[TopicPartition, Records] = {}

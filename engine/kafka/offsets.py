@@ -2,11 +2,13 @@
 
 import base64
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 # The brokers' offset.metadata.max.bytes is 4096, and the topic's id is part of the metadata.
 MOST_CHARACTERS = 3900
+_SPARE = 1000  # finished offsets behind an unfinished one that are kept at least
 
 
 class OffsetTracker:
@@ -17,7 +19,9 @@ class OffsetTracker:
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, None] = {}
+        self._open: set[int] = set()
+        # In order. (The first key of a dict is found by passing all that were deleted before it.)
+        self._begun: deque[int] = deque()
         self._end: int | None = None
         self._first: int | None = None
 
@@ -27,19 +31,25 @@ class OffsetTracker:
             raise ValueError(f"offset {offset} comes after {self._end - 1}")
         if self._first is None:
             self._first = offset
-        self._open[offset] = None
+        self._open.add(offset)
+        self._begun.append(offset)
         self._end = offset + 1
 
     def begin_all(self, offsets: Sequence[int]) -> None:
         """Add several offsets, in ascending order."""
         if offsets:
             self.begin(offsets[0])
-            self._open.update(dict.fromkeys(offsets))
+            self._open.update(offsets)
+            self._begun.extend(offsets[1:])
             self._end = offsets[-1] + 1
 
     def finish(self, offset: int) -> None:
         """Note the offset as finished. Raises KeyError for one that is not unfinished."""
-        del self._open[offset]
+        self._open.remove(offset)
+        while self._begun and self._begun[0] not in self._open:
+            self._begun.popleft()
+        if len(self._begun) > 2 * len(self._open) + _SPARE:
+            self._begun = deque(each for each in self._begun if each in self._open)
 
     @property
     def unfinished(self) -> int:
@@ -59,7 +69,7 @@ class OffsetTracker:
     @property
     def done(self) -> int | None:
         """The offset to commit, before which everything is finished; None if there is none yet."""
-        oldest = next(iter(self._open), self._end)
+        oldest = self._begun[0] if self._begun else self._end
         return None if oldest == self._first else oldest
 
     def after(self, finishing: Collection[int]) -> tuple[int | None, list[range]]:
@@ -67,7 +77,7 @@ class OffsetTracker:
 
         (Offsets that were never added, between others that were, count as finished.)
         """
-        left = [offset for offset in self._open if offset not in finishing]
+        left = [o for o in self._begun if o in self._open and o not in finishing]
         if not left or self._end is None:
             return self._end, []
         done = None if left[0] == self._first else left[0]

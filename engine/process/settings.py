@@ -200,7 +200,9 @@ class Settings(BaseSettings):
     drain_timeout: Seconds = setting(20.0, "time to finish the records in flight at shutdown")
     index_cache_beacons: Count = setting(200_000, "most beacons that a process caches")
     index_cache_bytes: int = setting(
-        128 * 1024 * 1024, "most bytes of campaign content that a process caches", ge=1024
+        256 * 1024 * 1024,
+        "most bytes of campaigns that a process caches: their content, and 900 bytes each",
+        ge=1024,
     )
     index_cache_age: Seconds = setting(300.0, "age at which a cached beacon is read again")
     held_claims: Count = setting(

@@ -19,7 +19,6 @@ from engine.recorder.rows import (
     PresenceKey,
     PresenceState,
     ReceptionRow,
-    StatisticDeviceRow,
     StatisticKey,
     StoredDevice,
 )
@@ -39,18 +38,19 @@ _MINUTE = timedelta(minutes=1)
 
 
 class Statistics:
-    """Additions to daily figures, and the devices that are counted in them."""
+    """Additions to daily figures, and the ids of the devices that are counted in them."""
 
     def __init__(self) -> None:
         self.figures: dict[StatisticKey, FigureIncrements] = {}
-        self.devices: set[StatisticDeviceRow] = set()
+        self.devices: dict[StatisticKey, set[int]] = {}
 
-    def count(self, key: StatisticKey, venue_id: int, device_id: int) -> FigureIncrements:
-        """Count the device under `key`, and return the figures to increase."""
-        self.devices.add(StatisticDeviceRow(*key, device_id))
+    def count(self, key: StatisticKey, venue_id: int, devices: Iterable[int]) -> FigureIncrements:
+        """Count the devices under `key`, and return the figures to increase."""
         figures = self.figures.get(key)
         if figures is None:
             figures = self.figures[key] = FigureIncrements(venue_id)
+            self.devices[key] = set()
+        self.devices[key].update(devices)
         return figures
 
 

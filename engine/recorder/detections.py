@@ -1,7 +1,8 @@
 """Reads and counts detections: nb_beacon, the trace, the figures of venues and beacons."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Literal, NamedTuple
 
 import prometheus_client
@@ -145,21 +146,18 @@ class CountedDetections:
 
     def _statistics(self, devices: StoredDevices, now: float) -> Statistics:
         day_of = self._rule.day_of
-        visits = Counter(
-            (
-                day_of(detection.detected_at, arrived_at(detection.record), now, beacon.time_zone),
-                beacon,
-                id_,
-            )
-            for detection, beacon, device in self._detections
-            for id_, is_test in (devices[device],)
-            if not is_test
-        )
+        visits: defaultdict[tuple[date | None, ActiveBeacon], list[int]] = defaultdict(list)
+        for detection, beacon, device in self._detections:
+            id_, is_test = devices[device]
+            if not is_test:
+                arrival = arrived_at(detection.record)
+                day = day_of(detection.detected_at, arrival, now, beacon.time_zone)
+                visits[day, beacon].append(id_)
         statistics = Statistics()
-        for (day, beacon, device_id), count in visits.items():
+        for (day, beacon), ids in visits.items():
             if day is None:
                 continue
             for kind, ref in ((VENUE, beacon.venue_id), (BEACON, beacon.beacon_id)):
                 key = StatisticKey(day, kind, ref)
-                statistics.count(key, beacon.venue_id, device_id).detections += count
+                statistics.count(key, beacon.venue_id, ids).detections += len(ids)
         return statistics

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
+from itertools import repeat
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +32,6 @@ from engine.recorder.rows import (
     PresenceState,
     ReceptionRow,
     RegisteredApplication,
-    StatisticDeviceRow,
     StatisticKey,
     StoredDevice,
 )
@@ -134,10 +134,11 @@ class LedgerTransaction(ABC):
     async def add_statistics(
         self,
         figures: Mapping[StatisticKey, FigureIncrements],
-        devices: Collection[StatisticDeviceRow],
+        devices: Mapping[StatisticKey, Collection[int]],
     ) -> None:
-        """Add to daily figures. A device that is new in a day's figures is counted there."""
-        added = await self._fetch("add_statistic_devices", *self._table(sorted(devices), 4))
+        """Add to daily figures. A device (by its id) that is new in them is counted there."""
+        columns = _columns_of(devices)
+        added = await self._fetch("add_statistic_devices", *self._columns(columns))
         new_devices: Counter[StatisticKey] = Counter()
         for day, kind, ref, count in added:
             new_devices[StatisticKey(self._day(day), kind, ref)] += count
@@ -166,6 +167,10 @@ class LedgerTransaction(ABC):
     @abstractmethod
     def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:
         """Rows of `width` values as parameters of a statement."""
+
+    @abstractmethod
+    def _columns(self, columns: Sequence[Sequence[Any]]) -> Sequence[object]:
+        """Columns of equal length as parameters of a statement."""
 
     @abstractmethod
     def _list(self, values: Collection[Any]) -> object:
@@ -215,6 +220,17 @@ class Ledger(ABC):
     @abstractmethod
     async def _find(self, name: str, parameter: str | Collection[Any]) -> list[Any]:
         """Run a statement outside of a transaction and return its rows."""
+
+
+def _columns_of(devices: Mapping[StatisticKey, Collection[int]]) -> tuple[list[Any], ...]:
+    """The columns day, kind, ref and device of the rows, in order, because rows are locked."""
+    days, kinds, refs, ids = list[Any](), list[Any](), list[Any](), list[Any]()
+    for key in sorted(devices):
+        members = sorted(devices[key])
+        ids += members
+        for column, value in zip((days, kinds, refs), key, strict=True):
+            column.extend(repeat(value, len(members)))
+    return days, kinds, refs, ids
 
 
 @cache

@@ -154,7 +154,7 @@ class CountedNotifications:
                 continue
             for kind, ref in ((VENUE, venue), (BEACON, message.beacon.id), (CAMPAIGN, campaign)):
                 key = StatisticKey(day, kind, ref)
-                statistics.count(key, venue, device_id).notifications += 1
+                statistics.count(key, venue, (device_id,)).notifications += 1
         return NewRows(receptions=receptions, statistics=statistics)
 
 

@@ -114,5 +114,8 @@ class PostgresTransaction(LedgerTransaction):
     def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * width
 
+    def _columns(self, columns: Sequence[Sequence[Any]]) -> Sequence[object]:
+        return columns
+
     def _list(self, values: Collection[Any]) -> object:
         return list(values)

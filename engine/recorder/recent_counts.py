@@ -38,13 +38,19 @@ class RecentCounts:
                 gathered[key] += count
 
     async def run(self) -> None:
-        """Write what was gathered, until cancelled."""
-        while True:
-            await asyncio.sleep(self._pause)
-            counts, self._gathered = self._gathered, Counter()
-            if not counts:
-                continue
-            try:
-                await self._store.add(counts)
-            except (RedisError, OSError, TimeoutError):
-                self._errors.inc()
+        """Write what was gathered every few seconds until cancelled, and then the rest."""
+        try:
+            while True:
+                await asyncio.sleep(self._pause)
+                await self._write()
+        finally:
+            await self._write()
+
+    async def _write(self) -> None:
+        counts, self._gathered = self._gathered, Counter()
+        if not counts:
+            return
+        try:
+            await self._store.add(counts)
+        except (RedisError, OSError, TimeoutError):
+            self._errors.inc()

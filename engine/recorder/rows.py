@@ -111,15 +111,6 @@ class StatisticKey(NamedTuple):
     ref: int
 
 
-class StatisticDeviceRow(NamedTuple):
-    """A device that is counted in a day's figures."""
-
-    day: date
-    kind: str
-    ref: int
-    device_id: int
-
-
 class FigureIncrements(msgspec.Struct):
     """The additions to a day's figures."""
 

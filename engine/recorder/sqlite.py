@@ -84,6 +84,9 @@ class SqliteTransaction(LedgerTransaction):
     def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:  # noqa: ARG002
         return [_json(rows)]
 
+    def _columns(self, columns: Sequence[Sequence[Any]]) -> Sequence[object]:
+        return [_json(list(zip(*columns, strict=True)))]
+
     def _list(self, values: Collection[Any]) -> object:
         return _json(values)
 

@@ -51,11 +51,12 @@ class RecentDetectionStore:
         pipeline: Any = self._redis.pipeline(transaction=False)
         for minute in range(last - MINUTES + 1, last + 1):
             pipeline.hgetall(self._key(venue_id, minute))
-        found: Counter[int] = Counter()
+        found: Counter[bytes] = Counter()
         for minute_counts in await self._run(pipeline):
             for beacon_id, count in minute_counts.items():
-                found[int(beacon_id)] += int(count)
-        return dict(found)
+                found[beacon_id] += int(count)
+            await asyncio.sleep(0)  # a minute of 10,000 beacons takes milliseconds
+        return {int(beacon_id): count for beacon_id, count in found.items()}
 
     def _key(self, venue_id: int, minute: int) -> str:
         return f"{self._prefix}{venue_id}:{minute}"

@@ -1,33 +1,37 @@
 """The process's bounded cache of the index: beacons ready to decide."""
 
+import random
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import structlog
 
-from catalog.index.entries import BeaconEntry, ConnectorEntry, campaign_field, connector_field
+from catalog.index.entries import BeaconEntry, ConnectorEntry
 from engine.kafka.detections import BeaconKey
 from engine.kafka.messages import BeaconReference, CompanyReference, VenueReference
 from rules.decision import Target
 from rules.model import BeaconSnapshot, CampaignSnapshot
+from rules.schedule import schedule_of
 
 log = structlog.get_logger(__name__)
 
-_OF_A_CAMPAIGN = 1000  # approximate bytes of its object, schedule and share of the caches
+_PARTS = 16  # of the cached beacons; those of a part are dropped one after the other
+_OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of the caches
 
 
 class IndexedBeacon:
     """A beacon ready to decide and to notify: compiled once, used for every detection.
 
-    `connector` is the company's, if a campaign needs it. `depends_on` names the index fields that
-    it was made from, besides its own. `shares` belongs to the cache, `encoded_place` to
+    `connector` is the company's, if a campaign needs it. `campaign_ids` are those of all campaigns
+    that are aimed at it, usable or not. `shares` belongs to the cache, `encoded_place` to
     fragments.py.
     """
 
     __slots__ = (
+        "campaign_ids",
         "campaigns",
         "company_reference",
         "connector",
-        "depends_on",
         "encoded_place",
         "reference",
         "shares",
@@ -40,8 +44,10 @@ class IndexedBeacon:
         beacon: BeaconSnapshot,
         campaigns: Iterable[CampaignSnapshot],
         connector: ConnectorEntry | None,
+        campaign_ids: Iterable[int] = (),
     ) -> None:
-        usable = [campaign for campaign in campaigns if _has_known_zone(beacon, campaign)]
+        given = tuple(campaigns)
+        usable = [campaign for campaign in given if _has_known_zone(campaign)]
         venue = beacon.venue
         self.campaigns = tuple(usable)
         self.shares: list[_SharedCampaign] = []
@@ -53,9 +59,7 @@ class IndexedBeacon:
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
         self.target = Target.of_beacon(beacon, usable, connector is not None)
-        self.depends_on = frozenset(
-            [connector_field(venue.company_id), *(campaign_field(c.id) for c in usable)]
-        )
+        self.campaign_ids = frozenset([*campaign_ids, *(campaign.id for campaign in given)])
 
 
 def assemble(
@@ -64,13 +68,12 @@ def assemble(
     connectors: Mapping[int, ConnectorEntry],
 ) -> IndexedBeacon:
     """A beacon from its entry. A campaign that is missing in `campaigns` is left out."""
-    made = IndexedBeacon(
+    return IndexedBeacon(
         entry.beacon,
         [campaigns[i] for i in entry.campaigns if i in campaigns],
         connectors.get(entry.beacon.venue.company_id),
+        entry.campaigns,
     )
-    made.depends_on |= {campaign_field(i) for i in entry.campaigns}
-    return made
 
 
 class _SharedCampaign:
@@ -120,12 +123,19 @@ class BeaconCache:
             if beacon is not None:
                 self._add(beacon)
         if len(self.known) > self._most_beacons or self._bytes > self._most_bytes:
-            self._make_room()
+            self._make_room(len(beacons))
 
-    def _make_room(self) -> None:
-        """Drop the oldest beacons, and a tenth more, so that the next beacons find room."""
+    def _make_room(self, newest: int) -> None:
+        """Drop a tenth of the beacons, so that the next ones find room; the `newest` ones last.
+
+        The others are drawn at random. Where devices detect their beacons in turn, the oldest
+        beacon is the one that is needed next: if it were dropped, no detection would find its own.
+        """
         most_beacons, most_bytes = self._most_beacons * 9 // 10, self._most_bytes * 9 // 10
-        for key in list(self.known):
+        keys = list(self.known)
+        older, newer = keys[:-newest], keys[-newest:]
+        parts = (older[part::_PARTS] for part in random.sample(range(_PARTS), _PARTS))
+        for key in chain(*parts, newer):
             if len(self.known) <= most_beacons and self._bytes <= most_bytes:
                 return
             self._forget(key)
@@ -158,12 +168,17 @@ class BeaconCache:
         self.version += 1
         changed = set(fields)
         keys = {_key_of(field) for field in changed if field.startswith("b:")}
-        dependent = {field for field in changed if not field.startswith("b:")}
-        if dependent:
+        campaigns = {_id_of(field) for field in changed if field.startswith("c:")}
+        companies = {_id_of(field) for field in changed if field.startswith("k:")}
+        if campaigns or companies:
             keys.update(
                 key
                 for key, beacon in self.known.items()
-                if beacon is not None and not dependent.isdisjoint(beacon.depends_on)
+                if beacon is not None
+                and (
+                    not campaigns.isdisjoint(beacon.campaign_ids)
+                    or beacon.company_reference.id in companies
+                )
             )
         for key in keys:
             self._forget(key)
@@ -181,14 +196,19 @@ def _key_of(field: str) -> BeaconKey:
     return BeaconKey(uuid, int(major), int(minor))
 
 
-def _has_known_zone(beacon: BeaconSnapshot, campaign: CampaignSnapshot) -> bool:
+def _id_of(field: str) -> int:
+    """The id in the field of a campaign or of a company's connector."""
+    return int(field.partition(":")[2])
+
+
+def _has_known_zone(campaign: CampaignSnapshot) -> bool:
     """Whether the campaign's time zone is known.
 
     A zone that this machine's tz database lacks silences its campaign and does not stop the
     process.
     """
     try:
-        Target.of_beacon(beacon, [campaign])
+        schedule_of(campaign)
     except ValueError as error:
         log.exception("campaign left out", campaign=campaign.id, error=str(error))
         return False

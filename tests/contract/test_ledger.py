@@ -29,7 +29,6 @@ from engine.recorder.rows import (
     FigureIncrements,
     PresenceKey,
     PresenceState,
-    StatisticDeviceRow,
     StatisticKey,
 )
 from tests.contract.ledgers import NOW, Scene, count, move_position, next_offsets, reception
@@ -172,7 +171,7 @@ async def test_transactions_with_the_same_devices_wait_for_each_other(scene: Sce
             figures = {
                 StatisticKey(TODAY, VENUE, n): FigureIncrements(n, detections=1) for n in range(9)
             }
-            members = {StatisticDeviceRow(TODAY, VENUE, n, 1) for n in range(9)}
+            members = {StatisticKey(TODAY, VENUE, n): {1} for n in range(9)}
             await transaction.add_statistics(figures, members)
 
     await asyncio.gather(*(add(keys if n % 2 else keys[::-1]) for n in range(10)))
@@ -234,8 +233,7 @@ async def test_a_device_counts_once_a_day(scene: Scene):
                     key: FigureIncrements(9, detections=5, notifications=1),
                     tomorrow: FigureIncrements(9),
                 },
-                {StatisticDeviceRow(*key, member) for member in members}
-                | {StatisticDeviceRow(*tomorrow, 1)},
+                {key: members, tomorrow: {1}},
             )
     async with scene.database.read() as session:
         rows = (await session.scalars(select(Statistic).order_by(Statistic.day))).all()

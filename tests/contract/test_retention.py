@@ -30,7 +30,6 @@ from engine.recorder.rows import (
     FigureIncrements,
     PresenceKey,
     PresenceState,
-    StatisticDeviceRow,
     StatisticKey,
 )
 from tests.contract.ledgers import NOW, Scene, count, reception
@@ -146,9 +145,7 @@ async def fill(scene: Scene, days: list[date]) -> None:
             await transaction.add_receptions([reception(uuid4(), at)])
             await transaction.set_presences({PresenceKey(1, number): PresenceState("far", at)})
             figure = StatisticKey(day, VENUE, 1)
-            await transaction.add_statistics(
-                {figure: FigureIncrements(1)}, {StatisticDeviceRow(*figure, 1)}
-            )
+            await transaction.add_statistics({figure: FigureIncrements(1)}, {figure: {1}})
     async with scene.database.write() as session, session.begin():
         for model in (Reception, Presence):
             await session.execute(update(model).values(recorded_on=model.create_on))

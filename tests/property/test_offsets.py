@@ -41,6 +41,18 @@ def test_several_begun_at_once_are_begun_one_after_the_other(batches: list[set[i
         assert one.unfinished == other.unfinished
 
 
+def test_one_slow_record_does_not_keep_what_finished_behind_it() -> None:
+    offsets = OffsetTracker()
+    offsets.begin(0)
+    for number in range(1, 100_000):
+        offsets.begin(number)
+        offsets.finish(number)
+    assert (offsets.done, offsets.unfinished) == (None, 1)
+    assert len(offsets._begun) < 2000
+    offsets.finish(0)
+    assert offsets.done == 100_000
+
+
 def _plainly(begun: list[int], finished: set[int]) -> int | None:
     """The first that is not finished, else behind the last; None before anything is done."""
     for position, offset in enumerate(begun):

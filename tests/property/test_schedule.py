@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rules.local_time import LocalClock
 from rules.model import CampaignSnapshot
-from rules.schedule import Schedule
+from rules.schedule import schedule_of
 from tests.property import schedule_oracle
 from tests.property.campaigns import (
     DAY,
@@ -34,7 +34,7 @@ def meetings(draw: st.DrawFn) -> tuple[CampaignSnapshot, list[float]]:
 @given(meetings())
 def test_the_verdict_is_that_of_the_oracle(meeting: tuple[CampaignSnapshot, list[float]]) -> None:
     chosen, moments = meeting
-    schedule = Schedule(chosen)
+    schedule = schedule_of(chosen)
     for t in moments:
         assert schedule.verdict(t).reason == schedule_oracle.verdict(chosen, t)
 
@@ -45,7 +45,7 @@ def test_the_verdict_is_constant_where_it_says_so(
     meeting: tuple[CampaignSnapshot, list[float]], shares: list[float]
 ) -> None:
     chosen, moments = meeting
-    schedule = Schedule(chosen)
+    schedule = schedule_of(chosen)
     t = moments[0]
     reason, since, until = schedule.verdict(t)
     assert since <= t < until
@@ -80,7 +80,7 @@ def _on_the_day(wall: datetime, start: int, end: int) -> CampaignSnapshot:
 
 
 def _compare_around(change: float, chosen: CampaignSnapshot) -> None:
-    schedule = Schedule(chosen)
+    schedule = schedule_of(chosen)
     quarters = [
         change + minute * 60 + second for minute in range(-600, 600, 15) for second in (-1, 0)
     ]

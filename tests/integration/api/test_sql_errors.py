@@ -1,8 +1,11 @@
 """Errors of SQL: a temporary one is 503 with Retry-After, any other is 500."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import make_url, text
 
+from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness
 from tests.servers.postgres import execute
 
@@ -33,3 +36,23 @@ async def test_a_table_that_is_not_there(api: Harness) -> None:
     answer = await api.call("GET", "/region", owner)
     assert answer.status_code == 500, answer.text
     assert answer.json() == {"status": "error", "message": "internal error", "code": 500}
+
+
+async def test_sessions_that_the_server_has_ended(
+    api: Harness, bodies: Bodies, database_url: str
+) -> None:
+    """As at a restart: whoever asks next notices nothing, whether they read or write."""
+    owner = await api.account()
+    calls: list[tuple[str, str, Any]] = [
+        ("GET", "/region", None),
+        ("GET", "/profile", None),
+        ("POST", "/region", bodies.venue()),
+    ]
+    for method, path, body in calls:
+        await api.call("GET", "/region", owner)
+        execute(
+            database_url,
+            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        assert (await api.call(method, path, owner, body)).is_success, (method, path)

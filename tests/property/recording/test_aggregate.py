@@ -92,8 +92,9 @@ def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
     venues = {place.beacon_id: place.venue_id for place in PLACES.values()}
     for key, figure in found.figures.items():
         assert figure.venue_id == (key.ref if key.kind == "venue" else venues[key.ref])
-    expected = {(*key, device) for key, devices in heard.items() for device in devices}
-    assert {tuple(device) for device in found.devices} == expected
+    assert {tuple(key): ids for key, ids in found.devices.items()} == {
+        key: set(devices) for key, devices in heard.items()
+    }
 
 
 def _counts_for(day: date, message: Message, time_zone: str | None) -> bool:

@@ -1,0 +1,82 @@
+"""Reads without a session: statements that are made once, and that show no deleted records.
+
+Most of the cost of a small read is that of making its statement and of the session around it. A
+`Reading` is made when its module is imported, with the criteria that the session would add
+(catalog.soft_deletion) in it; requests differ by its parameters alone. A `Reader` runs readings and
+nothing else, so that no statement without the criteria gets to the connection.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, Select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.util import greenlet_spawn
+
+from catalog.database import Database
+from catalog.postgresql_pool import taking_to_read
+from catalog.soft_deletion import living_only, with_deleted
+from catalog.sql_failures import is_connection_lost
+
+Result = TypeVar("Result")
+
+
+class Reading:
+    """A SELECT of columns, with parameters. `deleted` includes deleted records.
+
+    `query` is what a session would execute for the same rows.
+    """
+
+    def __init__(self, query: Select[*tuple[Any, ...]], *, deleted: bool = False) -> None:
+        self.names = tuple(query.selected_columns.keys())
+        if len(self.names) < len(query.selected_columns):
+            raise ValueError(f"two columns have the same name: {self.names}")
+        self.deleted = deleted
+        self.query = with_deleted(query) if deleted else query
+        self.statement = query if deleted else living_only(query)
+
+
+class Reader:
+    """Runs readings on one connection, for as long as `read` or `read_within` lasts."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, reading: Reading, /, **values: object) -> list[dict[str, Any]]:
+        """Every row, by the columns' names. Raises the errors of SQL."""
+        names = reading.names
+        found = self._connection.execute(reading.statement, values)
+        return [dict(zip(names, row, strict=True)) for row in found.all()]
+
+    def row(self, reading: Reading, /, **values: object) -> dict[str, Any] | None:
+        """The first row, or None. Raises the errors of SQL."""
+        return next(iter(self.rows(reading, **values)), None)
+
+
+async def read(database: Database, work: Callable[[Reader], Result]) -> Result:
+    """The result of `work`, which runs readings. Raises the errors of SQL.
+
+    On PostgreSQL each reading is by itself: `work` has no transaction. If the connection is lost,
+    `work` runs once more on another one, so that no read fails because the server was restarted
+    between two requests.
+    """
+    engine = database.engine.sync_engine
+    try:
+        return await greenlet_spawn(_run, engine, work, repeatable=True)
+    except DBAPIError as error:
+        if not is_connection_lost(error):
+            raise
+    return await greenlet_spawn(_run, engine, work, repeatable=False)
+
+
+async def read_within(session: AsyncSession, work: Callable[[Reader], Result]) -> Result:
+    """The result of `work` in the session's transaction, with what the session has flushed."""
+    return await session.run_sync(lambda own: work(Reader(own.connection())))
+
+
+def _run(engine: Engine, work: Callable[[Reader], Result], repeatable: bool) -> Result:
+    with taking_to_read(repeatable=repeatable):
+        connection = engine.connect()
+    with connection:
+        return work(Reader(connection))

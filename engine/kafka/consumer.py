@@ -222,6 +222,13 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 await self._consumer.stop()
         except TimeoutError:
             log.warning("leaving the group took too long", role=self._role)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task was cancelled: aiokafka awaits a fetch of its own that it has cancelled
+            # before its first step, and leaves its connections open.
+            await self._consumer._client.close()  # noqa: SLF001  # no public way to close them
 
     def _is_lost(self) -> bool:
         """Whether the group has given this member up: it has no generation any more.

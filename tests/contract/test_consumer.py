@@ -122,6 +122,23 @@ async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     assert b"000123" in seen.values
 
 
+async def test_a_fetch_that_was_about_to_begin_does_not_cancel_its_end(
+    settings: Settings, topic: str
+) -> None:
+    """aiokafka cancels such a fetch and awaits it: its CancelledError is not this process's."""
+    await publish(settings, messages(topic, 0, 10))
+    seen = RecordedValues()
+    async with member(settings, topic, seen.handle) as one:
+        await eventually(lambda: len(seen.values) >= 10)
+        aiokafka = one.consumer._consumer
+        aiokafka._fetcher._pending_tasks.add(asyncio.create_task(asyncio.sleep(60)))
+        await one.stop()
+    assert not aiokafka._client._conns or not any(
+        connection.connected() for connection in aiokafka._client._conns.values()
+    )
+    assert sum(await committed(settings, topic)) == 10
+
+
 async def test_fetching_pauses_above_the_bound_and_resumes(broker: str, topic_prefix: str) -> None:
     settings = settings_for(broker, topic_prefix, batch_records=50, in_flight_records=120)
     topic = f"{topic_prefix}consumed"

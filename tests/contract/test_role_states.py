@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from api.records.role import RoleReport, role_states
 from catalog.redis_connection import RedisClient, connect_redis
+from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
 from engine.redis import role_states as store_module
 from engine.redis.role_states import RoleLine, RoleStateStore
@@ -88,9 +88,7 @@ async def test_a_role_is_written_about_again_and_again(
     consumer.behind = 3.0
     down.clear()
     await eventually(lambda: says((3.0, ("partitions_assigned",))), deadline=30)
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    await cancel([running])
 
 
 async def test_a_redis_that_is_down_stops_no_role(metrics: Metrics) -> None:
@@ -105,9 +103,7 @@ async def test_a_redis_that_is_down_stops_no_role(metrics: Metrics) -> None:
 
     await eventually(failed, deadline=30)
     assert not running.done()
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    await cancel([running])
     await redis.aclose()
 
 

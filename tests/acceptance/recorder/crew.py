@@ -50,6 +50,14 @@ class Crew:
             lambda: self._has_reached(before + records), deadline=_DEADLINE, what="progress"
         )
 
+    async def until_said(self, words: str) -> None:
+        """Wait until one of them has printed this, or all there is is recorded."""
+
+        async def said() -> bool:
+            return any(words in each.output for each in self.members) or await self._is_done()
+
+        await eventually(said, deadline=_DEADLINE, what=words)
+
     async def renew(self) -> None:
         """Replace each recorder, one after the other."""
         for number in range(len(self.members)):

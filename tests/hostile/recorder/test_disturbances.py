@@ -27,7 +27,7 @@ from tests.servers.postgres import execute
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 SIZE = Size(400_000, 20_000, 4000, 8000, 12) if FULL else Size(20_000, 2000, 400, 800, 3)
 AHEAD = 32 * 86_400
-LONGEST_PAUSE = 0.1
+LONGEST_PAUSE = 0.05
 _CANCEL = text(
     "SELECT count(*) FILTER (WHERE pg_cancel_backend(pid)) FROM (SELECT pid FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active' "
@@ -46,11 +46,12 @@ class Faults:
         self.cancelled = 0
 
     async def statements_are_cancelled(self, crew: Crew) -> AsyncIterator[None]:
-        """Many times a second one that runs, for as long as records of the round come, and while
-        the first of them are recorded."""
+        """Many times a second one that runs, for as long as records of the round come, while the
+        first of them are recorded, and until a recorder has met it."""
         task = asyncio.create_task(self._cancel())
         yield
         await crew.until_progress(1)
+        await crew.until_said("due to user request")
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

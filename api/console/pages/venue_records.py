@@ -29,8 +29,8 @@ _REQUIRED = ("name", "uuid", "major", "minor", "active", "proximity")
 RecordHandler = Callable[[PageContext], Awaitable[Response]]
 
 
-class RecordKind(NamedTuple):
-    """Beacons or geofences: path in the interface, template, and the values of a new one."""
+class RecordForm(NamedTuple):
+    """The form of beacons or of geofences: its path, its template, and the values of a new record."""
 
     record: str
     path: str
@@ -38,22 +38,22 @@ class RecordKind(NamedTuple):
     empty: dict[str, Any]
 
 
-_BEACONS = RecordKind("beacon", "beacon", "beacon_form.html", _BEACON)
-_GEOFENCES = RecordKind("geofence", "geofencing", "geofence_form.html", _GEOFENCE)
+_BEACONS = RecordForm("beacon", "beacon", "beacon_form.html", _BEACON)
+_GEOFENCES = RecordForm("geofence", "geofencing", "geofence_form.html", _GEOFENCE)
 
 
-async def show_new(kind: RecordKind, context: PageContext) -> Response:
+async def show_new(kind: RecordForm, context: PageContext) -> Response:
     """Show the form for a new record."""
     position = {name: context.query(name) for name in ("x", "y") if context.query(name)}
     return await _form(context, kind, kind.empty | position)
 
 
-async def show_form(kind: RecordKind, context: PageContext) -> Response:
+async def show_form(kind: RecordForm, context: PageContext) -> Response:
     """Show the form of a record."""
     return await _form(context, kind, await context.interface.get(_path(context, kind)))
 
 
-async def create(kind: RecordKind, context: PageContext) -> Response:
+async def create(kind: RecordForm, context: PageContext) -> Response:
     """Create a record from the form."""
     values = _submitted(context, kind)
     venue = context.path_number("id")
@@ -63,7 +63,7 @@ async def create(kind: RecordKind, context: PageContext) -> Response:
     return await _form(context, kind, values, reply)
 
 
-async def save(kind: RecordKind, context: PageContext) -> Response:
+async def save(kind: RecordForm, context: PageContext) -> Response:
     """Save the form of a record."""
     values = _submitted(context, kind)
     reply = await context.interface.call("PUT", _path(context, kind), values)
@@ -72,7 +72,7 @@ async def save(kind: RecordKind, context: PageContext) -> Response:
     return await _form(context, kind, values | {"id": context.path_number("uid")}, reply)
 
 
-async def remove(kind: RecordKind, context: PageContext) -> Response:
+async def remove(kind: RecordForm, context: PageContext) -> Response:
     """Delete a record."""
     reply = await context.interface.call("DELETE", _path(context, kind))
     if not reply.is_success:
@@ -92,13 +92,13 @@ async def move_beacon(context: PageContext) -> Response:
     return JSONResponse(reply.body, reply.status)
 
 
-def _path(context: PageContext, kind: RecordKind) -> str:
+def _path(context: PageContext, kind: RecordForm) -> str:
     return f"/region/{context.path_number('id')}/{kind.path}/{context.path_number('uid')}"
 
 
 async def _form(
     context: PageContext,
-    kind: RecordKind,
+    kind: RecordForm,
     values: dict[str, Any],
     refusal: InterfaceReply | None = None,
 ) -> Response:
@@ -114,7 +114,7 @@ async def _form(
     )
 
 
-def _submitted(context: PageContext, kind: RecordKind) -> dict[str, Any]:
+def _submitted(context: PageContext, kind: RecordForm) -> dict[str, Any]:
     form = context.form
     if kind is _GEOFENCES:
         return {
@@ -137,7 +137,7 @@ def comma_separated(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _pages(name: str, kind: RecordKind) -> tuple[tuple[str, str, RecordHandler], ...]:
+def _pages(name: str, kind: RecordForm) -> tuple[tuple[str, str, RecordHandler], ...]:
     listed = f"/venues/{{id:int}}/{name}"
     one = f"{listed}/{{uid:int}}"
     return (

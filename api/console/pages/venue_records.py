@@ -30,7 +30,7 @@ RecordHandler = Callable[[PageContext], Awaitable[Response]]
 
 
 class RecordForm(NamedTuple):
-    """The form of beacons or of geofences: its path, its template, and the values of a new record."""
+    """The form of beacons or of geofences: path, template, and the values of a new record."""
 
     record: str
     path: str

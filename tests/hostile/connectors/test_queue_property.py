@@ -15,8 +15,8 @@ steps = st.lists(
         st.tuples(st.just("add_first"), company),
         st.tuples(st.just("take"), company),
         st.tuples(st.just("take_of"), company),
-        st.tuples(st.just("hold"), company),
-        st.tuples(st.just("release"), company),
+        st.tuples(st.just("pause"), company),
+        st.tuples(st.just("resume"), company),
         st.tuples(st.just("finish"), company),
         st.tuples(st.just("sweep"), st.lists(st.booleans(), max_size=8)),
     ),
@@ -97,7 +97,7 @@ def test_no_item_is_lost(
             one.add(of, first=what == "add_first")
         elif what == "take":
             one.take()
-        elif what in ("hold", "release"):
+        elif what in ("pause", "resume"):
             getattr(one.queue, what)(of)
         else:
             getattr(one, what)(of)

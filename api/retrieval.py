@@ -30,7 +30,7 @@ After = Annotated[
     ),
 ]
 
-PAGE = 500
+PAGE = 250
 
 
 async def one(caller: AuthorizedCaller, kind: RecordKind, **values: object) -> Response:
@@ -85,7 +85,9 @@ async def _pages(
             left -= len(records)
         is_last = len(records) < size or left == 0
         after = records[-1]["id"] if records else after
-        yield orjson.dumps(records), is_last
+        content = orjson.dumps(records)
+        del records  # a slow reader keeps its page in memory as bytes alone
+        yield content, is_last
 
 
 def _page(

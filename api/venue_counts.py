@@ -1,7 +1,7 @@
-"""The recent detections by beacon of large venues that are looked at, kept for a few seconds.
+"""Caches the recent detections by beacon of large venues for a few seconds.
 
-Every page that shows a venue asks every ten seconds, and counting a venue of 10,000 beacons takes a
-fifth of a second. So without this a few visitors would hold up the other requests.
+Every page that shows a venue requests them every ten seconds, and counting those of 10,000 beacons
+takes a fifth of a second. Without the cache a few such pages would delay all other requests.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ class BeaconCounts(NamedTuple):
 
 
 class VenueCounts:
-    """Keeps the counts of a venue for `seconds`, up to `most_bytes` of the venues counted last.
+    """Caches the counts of venues for `seconds`; over `most_bytes` it drops the oldest.
 
-    Counts of no more than `few` beacons are not kept, because they cost little. Whoever asks while
-    a venue is being counted gets that count, or its error. Nothing that is counted for one company
-    is given to another. `timer` measures the seconds.
+    Counts of up to `few` beacons are not cached, because they cost little. Requests that come while
+    a venue is being counted share that count, or its error. The company is a part of the key.
+    `timer` measures the seconds.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Looks at a pooled connection of PostgreSQL when it is taken and when it is given back.
+"""Checks connections of PostgreSQL when they leave the pool and when they return to it.
 
-Each connection that is taken is pinged, which takes three round trips, because the server may have
-restarted since. Only a read that runs once more on another connection if its own is lost
-(catalog.reading) takes a connection unpinged that was in use less than `_TRUSTED_SECONDS` ago.
+A connection is pinged when it leaves the pool, because the server may have restarted since. A ping
+takes three round trips. The reads of catalog.reading are retried on another connection if theirs is
+lost, so they skip the ping of a connection that returned less than `_TRUSTED_SECONDS` ago.
 """
 
 import time
@@ -31,7 +31,7 @@ _purpose: ContextVar[_Purpose] = ContextVar("purpose", default=_Purpose.SESSION)
 
 
 def watch_pool(engine: Engine) -> None:
-    """Have the connections of the engine's pool looked at."""
+    """Check each connection of the engine's pool."""
     dialect = engine.dialect
 
     def taken(connection: DBAPIConnection, entry: ConnectionPoolEntry, _proxy: Any) -> None:
@@ -46,10 +46,10 @@ def watch_pool(engine: Engine) -> None:
 
 
 @contextmanager
-def taking_to_read(*, repeatable: bool) -> Iterator[None]:
-    """Connections that are taken meanwhile have no transaction.
+def connecting_to_read(*, repeatable: bool) -> Iterator[None]:
+    """Connections that leave the pool within this context have no transaction.
 
-    `repeatable` says that what they are taken for runs again on another one if they are lost.
+    `repeatable`: the read is retried on another connection if this one is lost.
     """
     purpose = _Purpose.REPEATABLE_READING if repeatable else _Purpose.READING
     before = _purpose.set(purpose)

@@ -3,7 +3,7 @@
 Most of the cost of a small read is that of making its statement and of the session around it. A
 `Reading` is made when its module is imported, with the criteria that the session would add
 (catalog.soft_deletion) in it; requests differ by its parameters alone. A `Reader` runs readings and
-nothing else, so that no statement without the criteria gets to the connection.
+nothing else, so no statement without the criteria reaches the connection.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.util import greenlet_spawn
 
 from catalog.database import Database
-from catalog.postgresql_pool import taking_to_read
+from catalog.postgresql_pool import connecting_to_read
 from catalog.soft_deletion import living_only, with_deleted
 from catalog.sql_failures import is_connection_lost
 
@@ -76,7 +76,7 @@ async def read_within(session: AsyncSession, work: Callable[[Reader], Result]) -
 
 
 def _run(engine: Engine, work: Callable[[Reader], Result], repeatable: bool) -> Result:
-    with taking_to_read(repeatable=repeatable):
+    with connecting_to_read(repeatable=repeatable):
         connection = engine.connect()
     with connection:
         return work(Reader(connection))

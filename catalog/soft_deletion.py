@@ -87,7 +87,7 @@ def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
 
 
 def living_only(query: Select[*Columns]) -> Select[*Columns]:
-    """Make the query find only records that are not deleted, whoever executes it."""
+    """Make the query find only records that are not deleted, in a session or without one."""
     return query.options(_LIVING_ONLY)
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, or_, select
 
 from api.answers import Answer, Count, Id, Record, Timestamp, timestamp
 from api.records.page import Columns, Page, RecordKind, columns_of
-from api.records.venue import BeaconAnswer, once_heard
+from api.records.venue import BeaconAnswer, beacons_with_deleted
 from catalog.models import AuthenticationTrace, DetectionTrace, Device, Venue
 from catalog.models.base import Id as IdColumn
 from catalog.models.base import Instant
@@ -146,7 +146,7 @@ def detections(reader: Reader, company_id: int, device_id: int, page: Page) -> l
     """
     rows = _DETECTIONS.page(reader, device_id, page)
     names = _venue_names(reader, company_id, {row["venue_id"] for row in rows})
-    heard = once_heard(reader, company_id, {row["beacon_id"] for row in rows})
+    heard = beacons_with_deleted(reader, company_id, {row["beacon_id"] for row in rows})
     known = {beacon["id"]: beacon for beacon in heard}
     return [
         {

@@ -59,7 +59,7 @@ _TAGS = Reading(
     .order_by(Tag.id)
 )
 # Deleted ones too, because a trace may name one.
-_ONCE_HEARD = Reading(
+_WITH_DELETED = Reading(
     _BEACON.where(
         Venue.company_id == bindparam("company"),
         Beacon.id.in_(bindparam("beacons", expanding=True)),
@@ -80,11 +80,11 @@ def add_tags(reader: Reader, beacons: list[Record]) -> list[Record]:
     return beacons
 
 
-def once_heard(reader: Reader, company_id: int, ids: Collection[int]) -> list[Record]:
+def beacons_with_deleted(reader: Reader, company_id: int, ids: Collection[int]) -> list[Record]:
     """Those of the beacons that are the company's, deleted ones included, in two queries."""
     if not ids:
         return []
-    return add_tags(reader, reader.rows(_ONCE_HEARD, company=company_id, beacons=list(ids)))
+    return add_tags(reader, reader.rows(_WITH_DELETED, company=company_id, beacons=list(ids)))
 
 
 VENUES = RecordKind(

@@ -219,15 +219,19 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         await self._assignment.end_all()
         try:
             async with asyncio.timeout(self._drain_timeout):
-                await self._consumer.stop()
+                await self._stop_consumer()
         except TimeoutError:
             log.warning("leaving the group took too long", role=self._role)
+
+    async def _stop_consumer(self) -> None:
+        try:
+            await self._consumer.stop()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not this task was cancelled: aiokafka awaits a fetch of its own that it has cancelled
-            # before its first step, and leaves its connections open.
+            # This task was not cancelled: aiokafka has cancelled one of its fetches before its
+            # first step, awaits it, and leaves its connections open.
             await self._consumer._client.close()  # noqa: SLF001  # no public way to close them
 
     def _is_lost(self) -> bool:

@@ -290,10 +290,8 @@ class Settings(BaseSettings):
         given = {name: value for name in self.model_fields_set if (value := getattr(self, name))}
         ordered = {name: given[name] for name in type(self).model_fields if name in given}
         if fault := kafka_security_fault(self.kafka_security_protocol, ordered):
-            name, cause = fault
-            raise PydanticCustomError(
-                "setting", "{text}", {"text": f"{variable_name(name)} {cause}"}
-            )
+            text = f"{variable_name(fault[0])} {fault[1]}"
+            raise PydanticCustomError("setting", "{text}", {"text": text})
         return self
 
 

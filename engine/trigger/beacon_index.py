@@ -26,6 +26,7 @@ from engine.kafka.detections import BeaconKey
 from engine.process.metrics import Metrics
 from engine.process.retry import retry
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
+from engine.trigger.load_sharing import LoadSharing
 from rules.model import CampaignSnapshot
 
 
@@ -50,7 +51,7 @@ class BeaconIndex:
     ) -> None:
         self.built = asyncio.Event()
         self.cache = cache
-        self._loading = asyncio.Lock()  # partitions that need the same beacons read them once
+        self._loads = LoadSharing()
         self._redis = redis
         self._keys = IndexKeys(prefix)
         self._deadline = deadline
@@ -75,7 +76,7 @@ class BeaconIndex:
             return known
         self._process_miss.inc(len(missing))
         found = {key: known[key] for key in keys if key in known}
-        async with self._loading:
+        async with self._loads.turn():
             found |= {key: known[key] for key in missing if key in known}
             loaded = await self._load_when_built([key for key in missing if key not in known])
         unknown = sum(beacon is None for beacon in loaded.values())

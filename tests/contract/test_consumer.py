@@ -8,10 +8,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Outgoing
-from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.contract.members import ROLE, RecordedValues, committed, member, publish
+from tests.contract.members import RecordedValues, committed, member, publish
 from tests.servers.waiting import eventually
 
 KEYS = 40  # enough for every one of the four partitions
@@ -186,46 +185,6 @@ async def _size_of_others(settings: Settings, topic: str) -> int:
     async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
         ends = await consumer.end_offsets([TopicPartition(topic, n) for n in (1, 2, 3)])
         return sum(ends.values())
-
-
-async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
-    await publish(settings, messages(topic, 0, 400))
-    metrics, resume, seen = Metrics(), asyncio.Event(), RecordedValues()
-
-    async def wait(partition: TopicPartition, records: Records) -> None:
-        await resume.wait()
-        await seen.handle(partition, records)
-
-    def lag() -> float:
-        labels = [{"role": ROLE, "topic": topic, "partition": str(n)} for n in range(4)]
-        read = metrics.registry.get_sample_value
-        return sum(read("proximity_consumer_lag_records", each) or 0 for each in labels)
-
-    async with member(settings, topic, wait, metrics=metrics):
-        await eventually(lambda: lag() == 400)
-        resume.set()
-        await eventually(lambda: lag() == 0)
-        assert len(seen.values) == 400
-
-
-async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -> None:
-    started = time.time()
-    await publish(settings, messages(topic, 0, 40))
-    proceed = asyncio.Event()
-
-    async def handle(_partition: TopicPartition, _records: Records) -> None:
-        await proceed.wait()
-
-    async with member(settings, topic, handle) as one:
-        behind = one.consumer.seconds_behind
-        assert behind(time.time()) is None  # without its share it does not know
-        await eventually(lambda: behind(time.time()) is not None, deadline=30)
-        # By the records' own time of publishing.
-        in_a_minute = behind(started + 60)
-        assert in_a_minute is not None
-        assert 60 - (time.time() - started) <= in_a_minute <= 60.1
-        proceed.set()
-        await eventually(lambda: behind(started + 60) == 0, deadline=30)
 
 
 async def test_a_batch_that_takes_too_long_is_abandoned_at_the_stop(

@@ -10,7 +10,9 @@ from catalog.index.entries import (
 )
 from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey
+from engine.process.cancelling import cancel
 from engine.process.metrics import Metrics
+from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex
 from rules.decision import decide
 from rules.model import Reason, Zone
@@ -44,6 +46,26 @@ async def test_partitions_that_need_a_beacon_at_once_read_it_once(
     assert all(each is found[0] for each in found)
     read = {"layer": "redis", "outcome": "hit"}
     assert metrics.registry.get_sample_value("proximity_index_lookups_total", read) == 1
+
+
+async def test_beacons_that_cannot_be_loaded_hold_up_no_others(
+    index: BeaconIndex, built: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One company's content may be too large for the deadline: its load is retried for ever."""
+    load, begun = index._load, asyncio.Event()
+
+    async def slow(keys: list[BeaconKey]) -> dict[BeaconKey, IndexedBeacon | None]:
+        if UNKNOWN in keys:
+            begun.set()
+            await asyncio.Event().wait()
+        return await load(keys)
+
+    monkeypatch.setattr(index, "_load", slow)
+    stuck = asyncio.create_task(resolve(index, UNKNOWN))
+    await begun.wait()
+    async with asyncio.timeout(20):
+        assert granted(await one(index)) == [7]
+    await cancel([stuck])
 
 
 async def test_inactive_ones_say_so(index: BeaconIndex, built: Writer) -> None:

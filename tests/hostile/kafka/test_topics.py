@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
@@ -37,14 +36,6 @@ def settings(kafka_bootstrap: str, topic_prefix: str) -> Settings:
         drain_timeout=5,
         batch_records=50,
     )
-
-
-@pytest.fixture
-async def admin(kafka_bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
-    await client.start()
-    yield client
-    await client.close()
 
 
 @pytest.fixture

@@ -45,14 +45,6 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def admin(kafka_bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
-    await client.start()
-    yield client
-    await client.close()
-
-
-@pytest.fixture
 def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
     return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.recorder", PARTITIONS)
 

@@ -41,7 +41,7 @@ async def test_a_table_that_is_not_there(api: Harness) -> None:
 async def test_sessions_that_the_server_has_ended(
     api: Harness, bodies: Bodies, database_url: str
 ) -> None:
-    """As at a restart: whoever asks next notices nothing, whether they read or write."""
+    """As after a restart of the server: the next read and the next write succeed."""
     owner = await api.account()
     calls: list[tuple[str, str, Any]] = [
         ("GET", "/region", None),

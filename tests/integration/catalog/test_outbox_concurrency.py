@@ -33,18 +33,24 @@ async def postgres(postgres_url: str, records: Records):
     await database.close()
 
 
+@pytest.fixture
+async def scene(postgres: Database, store: IndexStore, records: Records) -> Scene:
+    """Records in SQL and in the index."""
+    made = Scene(records)
+    async with postgres.write.begin() as session:
+        session.add_all(made.all)
+    await rebuild(postgres, store)
+    return made
+
+
 async def drain_until_empty(database: Database, store: IndexStore) -> None:
     while await drain_once(database, store) is not DrainResult.IDLE:
         pass
 
 
 async def test_a_tag_meets_a_beacon_of_another_transaction(
-    postgres: Database, store: IndexStore, redis: RedisClient, records: Records
+    postgres: Database, store: IndexStore, redis: RedisClient, records: Records, scene: Scene
 ):
-    scene = Scene(records)
-    async with postgres.write.begin() as session:
-        session.add_all(scene.all)
-    await rebuild(postgres, store)
     async with postgres.write.begin() as slow:
         query = select(Campaign).options(selectinload(Campaign.tags))
         campaign = (await slow.scalars(query)).one()
@@ -77,12 +83,8 @@ async def deleting(database: Database, model: Any, key: int) -> AsyncIterator[as
 
 
 async def test_a_deletion_meets_a_newcomer(
-    postgres: Database, store: IndexStore, redis: RedisClient, records: Records
+    postgres: Database, store: IndexStore, redis: RedisClient, records: Records, scene: Scene
 ):
-    scene = Scene(records)
-    async with postgres.write.begin() as session:
-        session.add_all(scene.all)
-    await rebuild(postgres, store)
     async with AsyncExitStack() as stack:
         async with postgres.write.begin() as session:
             session.add(records.beacon(await session.get_one(Venue, scene.venue.id)))
@@ -96,12 +98,8 @@ async def test_a_deletion_meets_a_newcomer(
 
 
 async def test_a_deletion_meets_a_new_triple(
-    postgres: Database, store: IndexStore, redis: RedisClient, records: Records
+    postgres: Database, store: IndexStore, redis: RedisClient, scene: Scene
 ):
-    scene = Scene(records)
-    async with postgres.write.begin() as session:
-        session.add_all(scene.all)
-    await rebuild(postgres, store)
     async with AsyncExitStack() as stack:
         async with postgres.write.begin() as session:
             (await session.get_one(Beacon, scene.beacon.id)).minor = 60000
@@ -119,12 +117,8 @@ def beacons(content: dict[str, bytes]) -> list[str]:
 
 
 async def test_an_edit_meets_a_new_triple(
-    postgres: Database, store: IndexStore, redis: RedisClient, records: Records
+    postgres: Database, store: IndexStore, redis: RedisClient, scene: Scene
 ):
-    scene = Scene(records)
-    async with postgres.write.begin() as session:
-        session.add_all(scene.all)
-    await rebuild(postgres, store)
     async with postgres.write.begin() as slow:
         beacon = await slow.get_one(Beacon, scene.beacon.id)
         async with postgres.write.begin() as quick:

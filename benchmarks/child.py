@@ -1,4 +1,4 @@
-"""A child process that prints its figures as a line of JSON, and ends with its parent."""
+"""Runs a command as a child process, and reads the figures that the command prints as JSON."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,8 @@ import orjson
 
 
 class ChildFailedError(Exception):
-    """The process ended with an error, or not at all; the message has its last output."""
+    """The child process failed or exceeded its time. After a failure the message has the last line
+    of its standard error."""
 
 
 async def figures_of(
@@ -18,8 +19,10 @@ async def figures_of(
     seconds: float,
     directory: Path | None = None,
 ) -> dict[str, float]:
-    """The last line of JSON of a command; empty without one. A cancellation ends the process.
+    """Run a command in `directory` and return its figures.
 
+    The figures are the last line of its output that is a JSON object; without such a line the
+    result is empty. The process is killed after `seconds`, and when the caller is cancelled.
     Raises ChildFailedError.
     """
     process = await asyncio.create_subprocess_exec(

@@ -1,5 +1,6 @@
-"""`python -m benchmarks.crash`: each subject is killed (SIGKILL) at six tenths of its notifications
-and started again: notifications that are lost or repeated, and the time until it resumes."""
+"""`python -m benchmarks.crash`: kills each subject (SIGKILL) when it has published 60% of its
+notifications, and starts it again. Counts the notifications that are lost or published twice, and
+measures the time until the restarted subject publishes the next one."""
 
 import argparse
 import asyncio
@@ -20,7 +21,8 @@ from benchmarks.servers import servers
 from benchmarks.topics import Notified
 from benchmarks.workloads import workloads
 
-_NEVER = 1_000_000_000  # records: more than there are, so that the subject runs until it is killed
+# The subject ends after this number of records, which the topic does not have: the kill ends it.
+_NEVER = 1_000_000_000
 _SHARE = 0.6
 _START_SECONDS = 240.0
 _RESUME_SECONDS = 180.0  # a dead member's partitions get another owner after its session timeout
@@ -30,8 +32,13 @@ _STOP_SECONDS = 20.0
 
 
 class Aftermath(NamedTuple):
-    """Numbers of notifications: expected, lost, duplicated with another id, repeated with the same
-    id; and the seconds until the first new one."""
+    """The notifications of a subject that was killed and restarted.
+
+    `expected` is their number without a kill, and `lost` are missing. `other_id` were published
+    again under another id, so that a consumer cannot recognise them as duplicates; `same_id` were
+    published again under the same id. `resumed` is the time from the restart to the first new
+    notification, in seconds.
+    """
 
     expected: int
     lost: int
@@ -49,7 +56,7 @@ class Aftermath(NamedTuple):
 
 
 def main() -> None:
-    """Parse the arguments, run, print a table."""
+    """Run the rounds of all chosen subjects and print the table."""
     arguments = _arguments()
     console, watch = Console(), MachineWatch()
     names = [name for name in EVERYBODY if name != FLOOR]
@@ -74,7 +81,7 @@ def _arguments() -> argparse.Namespace:
         "--records",
         type=int,
         default=60_000,
-        help="detections, each grants two; 40,000 at least, or a batch is all of them",
+        help="detections per round; each grants two campaigns. Below 40,000 one batch may hold all",
     )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--broker", default="apache", help="apache, or host:port")
@@ -83,7 +90,10 @@ def _arguments() -> argparse.Namespace:
         "--subjects", nargs="+", choices=[*EVERYBODY, "all"], default=usual, metavar="NAME"
     )
     parser.add_argument(
-        "--quiet", type=float, default=12.0, help="seconds without a notification that end a run"
+        "--quiet",
+        type=float,
+        default=12.0,
+        help="a run ends after this many seconds without a notification",
     )
     add_json(parser)
     return parser.parse_args()
@@ -115,7 +125,7 @@ async def _measure(
 
 
 class _Crash:
-    """One subject, killed and started again."""
+    """One run: a subject is started, killed, and started again in the same consumer group."""
 
     def __init__(self, runs: Rounds, subject: Subject, expected: int) -> None:
         self._runs = runs
@@ -123,7 +133,10 @@ class _Crash:
         self._expected = expected
 
     async def run(self, quiet: float) -> Aftermath:
-        """Raises SubjectError."""
+        """The notifications of the run, which ends `quiet` seconds after the last one.
+
+        Raises SubjectError if the subject ends by itself or publishes too little in time.
+        """
         group = await self._runs.begin(self._subject)
         return await asyncio.to_thread(self._run, group, quiet)
 
@@ -136,10 +149,12 @@ class _Crash:
         finally:
             first.kill()
             first.wait()
-        # What the dead process had sent may still be on its way through the broker.
+        # The broker may still be writing notifications that the killed process had sent.
         before = self._until_quiet(_SETTLE_SECONDS)
         if before - sum(begins.values()) >= self._expected:
-            raise SubjectError(f"{self._subject.name}, crash: it had sent all; take more --records")
+            raise SubjectError(
+                f"{self._subject.name}, crash: it had published all notifications; raise --records"
+            )
         restarted = time.monotonic()
         second = self._runs.started(self._subject, _NEVER, group)
         try:
@@ -172,7 +187,7 @@ class _Crash:
 
 
 def aftermath(expected: int, found: Iterable[Notified], resumed: float) -> Aftermath:
-    """The contents of the notifications in the topic."""
+    """Count the lost and the duplicated among `found`, the notifications in the topic."""
     ids: dict[tuple[str, int, int], list[str]] = {}
     for each in found:
         ids.setdefault((each.udid, each.beacon, each.campaign), []).append(each.id)

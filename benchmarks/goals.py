@@ -1,7 +1,7 @@
-"""`python -m benchmarks.goals`: the goals of the engine beside alternatives, and the results.
+"""`python -m benchmarks.goals`: compares the figures of a run of the benchmarks with the goals.
 
-Each goal is a ratio of one run, the median of its rounds. A goal whose benchmark has no figures is
-shown as not measured.
+Most goals are ratios of the product's figure to an alternative's, both measured in the same round;
+the median of the rounds counts. If a benchmark was not run, its goals are shown as not measured.
 """
 
 import argparse
@@ -23,7 +23,11 @@ Found = Mapping[str, Findings]
 
 
 class Goal(NamedTuple):
-    """At least `wanted`, or with `most` at most. `measured` raises KeyError without figures."""
+    """A bound for a measured value.
+
+    The value must be at least `wanted`, or at most `wanted` if `most` is true. `measured` takes
+    the value from the figures, and raises KeyError if they do not include it.
+    """
 
     meaning: str
     wanted: float
@@ -31,7 +35,7 @@ class Goal(NamedTuple):
     most: bool = False
 
     def row(self, found: Found) -> list[str]:
-        """The row of the table."""
+        """The goal, its bound, the measured value, and whether the goal is reached."""
         bound = f"{'at most' if self.most else 'at least'} {self.wanted:g}"
         try:
             value = self.measured(found)
@@ -43,19 +47,19 @@ class Goal(NamedTuple):
 
 
 def main() -> None:
-    """Parse the arguments, print the table."""
+    """Read the figures and print the table of the goals."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.goals", description=__doc__)
     parser.add_argument("figures", type=Path, nargs="?", default=_FIGURES)
     add_json(parser)
     arguments = parser.parse_args()
     found = compared(read_all(arguments.figures))
     if found is None:
-        raise SystemExit(f"{arguments.figures}: has no figures; `make bench`")
+        raise SystemExit(f"{arguments.figures} has no figures; `make bench` measures them")
     finish(Console(), found, arguments.json)
 
 
 def compared(found: Found) -> Findings | None:
-    """The table of all goals, if there are figures."""
+    """The table of all goals; None if no benchmark has figures."""
     machines = [each.machine for each in found.values()]
     if not machines:
         return None
@@ -151,9 +155,10 @@ def _interface(found: Found) -> float:
     return _median(lambda each: each["rate"], own, rounds["bare"])
 
 
-def _median(of: Callable[[Any], float], own: Iterable[Any], other: Iterable[Any]) -> float:
-    """The median of the ratios of the rounds."""
-    return Spread(of(one) / of(two) for one, two in zip(own, other, strict=False)).median
+def _median(figure: Callable[[Any], float], own: Iterable[Any], other: Iterable[Any]) -> float:
+    """The median, over the rounds, of the product's figure divided by the other's."""
+    pairs = zip(own, other, strict=False)
+    return Spread(figure(mine) / figure(theirs) for mine, theirs in pairs).median
 
 
 GOALS = (

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.scenarios.whole`: the whole job, trigger and recorder, beside a pair of
-loops (confluent-kafka with Redis pipelines; confluent-kafka with asyncpg).
+"""`python -m benchmarks.scenarios.whole`: compares the product's trigger and recorder with a pair
+of loops that do the same job. One loop uses confluent-kafka and Redis pipelines, the other
+confluent-kafka and asyncpg.
 
-5% of the detections grant two campaigns each, the claims of the others are held in Redis and
-asked for. Processor time of all workers, behind the first tenth of the detections, from the
-publishing of the others until SQL has all.
+5% of the detections grant two campaigns each. For the others, the pair reads claims from Redis that
+an earlier pair has taken. The first tenth of the detections warms the pair up and is not measured.
+The result is the processor time of both processes from the publishing of the other detections until
+SQL has all their rows.
 """
 
 import argparse
@@ -34,10 +36,10 @@ from benchmarks.workloads import Record, Workload, workloads
 _POLL_SECONDS = 0.2
 _END_SECONDS = 20.0
 _NEVER = "1000000000"
-_LAP = 100  # detections, of which the same share is held each time
+_LAP = 100  # each 100 detections in a row include the same number of throttled ones
 _OURS, _THEIRS = "product", "loops"
-# Traces, receptions, and distinct devices of beacons. Each of these has a reception a campaign:
-# what is held was granted when the device met the beacon first.
+# Queries for the numbers of traces, of receptions, and of pairs of a device and a beacon. Each pair
+# has one reception per campaign, granted when the device was first detected at the beacon.
 _COUNTS = {
     _OURS: (
         "SELECT count(*) FROM detection_trace",
@@ -56,14 +58,16 @@ Processes = list[subprocess.Popen[bytes]]
 
 
 def main() -> None:
-    """Parse the arguments, run, print a table."""
+    """Run the rounds of both pairs and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.scenarios.whole", description=__doc__
     )
     parser.add_argument("--records", type=int, default=100_000, help="detections a round")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--broker", default="apache", help="apache, or host:port")
-    parser.add_argument("--database", help="postgresql:// of an administrator; default: its own")
+    parser.add_argument(
+        "--database", help="postgresql:// URL of an administrator; default: a server is started"
+    )
     add_json(parser)
     arguments = parser.parse_args()
     console, watch = Console(), MachineWatch()
@@ -99,7 +103,10 @@ async def _round(arguments: argparse.Namespace, name: str, url: str, other: str)
 
 
 class _Pair:
-    """Trigger and recorder of one kind. An earlier pair takes the claims that this pair finds."""
+    """A trigger and a recorder: the product's, or the two loops.
+
+    The pair runs twice. The first run takes the claims that the second, measured run finds.
+    """
 
     def __init__(self, name: str, where: Stage, url: str, catalog: Path) -> None:
         self._name = name
@@ -108,7 +115,10 @@ class _Pair:
         self._catalog = catalog
 
     def measured(self, workload: Workload, records: int) -> Result:
-        """The result of the second pair."""
+        """Run the pair twice, and return the figures of the second run.
+
+        Raises SystemExit if the number of notifications or rows is wrong.
+        """
         self._campaigns = workload.campaigns
         before = workload.earlier_records(records)
         taken = (len(before), len(before) * workload.campaigns)
@@ -181,7 +191,8 @@ class _Pair:
                 wait(lambda: group.has_members(1), seconds=60.0, what=f"{module} reads")
                 yield process
             finally:
-                # It leaves its group: else the next one would wait for the end of its session.
+                # On SIGTERM the loop leaves its consumer group. Otherwise the next member would
+                # wait until the session of this one has timed out.
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_END_SECONDS)

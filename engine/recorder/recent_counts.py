@@ -1,7 +1,7 @@
-"""Passes the detections of the last minutes on to Redis, for the plan of a venue.
+"""Writes how many detections each beacon had in the last minutes to Redis, for the plan of a venue.
 
-They are an extra: no batch waits for Redis, what cannot be written is dropped, and a crash loses
-some seconds. The exact figures are those of SQL.
+These counts may be too low. The recorder's batches do not wait for Redis, counts that cannot be
+written are dropped, and a crash loses the counts of some seconds. The exact figures are in SQL.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from engine.process.metrics import Metrics
 from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
 
 _WRITE_SECONDS = 5.0
-_MOST_GATHERED = 20_000  # minutes of beacons between two writes
+_MOST_GATHERED = 20_000  # pairs of a beacon and a minute, between two writes
 
 
 class RecentCounts:
-    """Gathers counts, and writes them every few seconds while `run` runs."""
+    """Gathers the counts of committed batches in memory. `run` writes them every few seconds."""
 
     name = "recent detections"
 
@@ -31,14 +31,15 @@ class RecentCounts:
         self._gathered: Counter[BeaconMinute] = Counter()
 
     def note(self, counts: Mapping[BeaconMinute, int]) -> None:
-        """Add what was committed; beyond the bound only beacons that are there already."""
+        """Add the counts of a committed batch. Once the memory is full, a count whose beacon and
+        minute are not gathered yet is dropped."""
         gathered = self._gathered
         for key, count in counts.items():
             if key in gathered or len(gathered) < _MOST_GATHERED:
                 gathered[key] += count
 
     async def run(self) -> None:
-        """Write what was gathered every few seconds until cancelled, and then the rest."""
+        """Write the gathered counts every few seconds. On cancellation write the rest, and end."""
         try:
             while True:
                 await asyncio.sleep(self._pause)

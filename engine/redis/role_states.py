@@ -1,7 +1,8 @@
-"""Stores the states of the processes' roles in one hash of Redis, for account holders.
+"""Stores each process's reports on its roles in one hash of Redis. The interface shows account
+holders the state of each role.
 
-There is one field per process and role, whose name does not show the host. Times are on the clock
-of Redis, so that clocks of hosts are not compared.
+The hash has one field per process and role. The field's name does not show the host. Report times
+come from the clock of Redis, so that the clocks of two hosts are never compared.
 """
 
 import asyncio
@@ -17,11 +18,15 @@ from catalog.redis_connection import RedisClient
 from engine.redis.inspection import redis_time
 
 _KEPT_MS = 24 * 3600 * 1000
-_FORGOTTEN_SECONDS = 600.0  # after it only the newest report of a role is kept
+_STALE_SECONDS = 600.0  # an older report is removed, unless it is the newest of its role
 
 
 class RoleLine(msgspec.Struct, frozen=True, array_like=True):
-    """A process's report on one of its roles. `reported_at` in epoch seconds."""
+    """A process's report on one of its roles.
+
+    `reported_at` is in epoch seconds. `behind` is the role's lag in seconds, None while unknown.
+    `waits_for` names the checks of /readyz that fail.
+    """
 
     role: str
     reported_at: float
@@ -34,9 +39,9 @@ _decode = msgspec.msgpack.Decoder(RoleLine).decode
 
 
 class RoleStateStore:
-    """Writes and reads reports. `deadline` bounds each call, in seconds.
+    """Writes, reads and removes reports. Each call ends within `deadline` seconds.
 
-    Raises RedisError, OSError or TimeoutError.
+    Each method raises RedisError, OSError or TimeoutError.
     """
 
     def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
@@ -47,7 +52,7 @@ class RoleStateStore:
     async def write(
         self, instance: str, role: str, *, behind: float | None, waits_for: Collection[str]
     ) -> None:
-        """Write a report with the present time."""
+        """Replace the process's report on the role. The report gets the present time."""
         async with asyncio.timeout(self._deadline):
             line = RoleLine(role, await self._now(), behind, list(waits_for))
             pipeline: Any = self._redis.pipeline(transaction=False)
@@ -56,7 +61,8 @@ class RoleStateStore:
             await pipeline.execute()
 
     async def read(self) -> list[RoleReport]:
-        """The last report of each process and role, of the last day or so."""
+        """The newest report of each process on each role. If no process reports for a day, Redis
+        deletes all reports."""
         async with asyncio.timeout(self._deadline):
             lines, now = await self._lines()
         return [
@@ -67,14 +73,15 @@ class RoleStateStore:
         ]
 
     async def forget_old(self) -> None:
-        """Remove the reports of ended processes, except for the newest report of each role."""
+        """Remove reports that are older than ten minutes, whose processes have ended. The newest
+        report of each role stays, and tells for how long the role has been silent."""
         async with asyncio.timeout(self._deadline):
             lines, now = await self._lines()
             newest = {line.role: name for name, line in _oldest_first(lines)}
             old = [
                 name
                 for name, line in lines.items()
-                if now - line.reported_at > _FORGOTTEN_SECONDS and newest[line.role] != name
+                if now - line.reported_at > _STALE_SECONDS and newest[line.role] != name
             ]
             if old:
                 await self._redis.hdel(self._key, *old)
@@ -92,7 +99,7 @@ class RoleStateStore:
     async def _now(self) -> float:
         try:
             return await redis_time(self._redis)
-        except ResponseError:  # TIME is forbidden, as it is at some hosts
+        except ResponseError:  # some Redis services forbid TIME
             return time.time()
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of a decision while a device stays at a beacon and is throttled."""
+"""A decision that still holds while a throttled device stays at a beacon (decision 0121)."""
 
 from collections.abc import Mapping
 
@@ -9,13 +9,16 @@ from rules.model import Zone
 
 
 class StandingDecision(msgspec.Struct, frozen=True, gc=False):
-    """`decide` returns the phase's `none_granted` for each detection of the device in this zone,
-    from the beginning of the phase up to, not including, `until` (epoch s): as long as the device
-    has the claims that this was made from, and others or not, and but for what is stale or of the
-    future.
+    """A decision that throttles all open campaigns of a beacon, and is still valid for the next
+    detections of the device in the same zone.
 
-    `phase` is the mark of the phase, and not the phase: a beacon that was edited, or that found no
-    room in the cache, is kept by nobody (docs/decisions/0121).
+    `decide` would return the phase's `none_granted` for each detection from the beginning of the
+    phase up to, not including, `until` (epoch s). This holds while the device still has the claims
+    that the decision was made from; more claims change nothing. A stale or future detection is
+    refused whatever the claims are, so `decider` compares the age of each detection.
+
+    `phase` is the mark of the phase, not the phase itself. So a standing decision keeps no beacon
+    in memory that was edited or that the cache has evicted.
     """
 
     phase: object
@@ -24,5 +27,6 @@ class StandingDecision(msgspec.Struct, frozen=True, gc=False):
 
 
 def standing_decision(phase: Phase, zone: Zone, held: Mapping[int, float]) -> StandingDecision:
-    """Of a decision in this phase that throttles all that is open, by the claims `held`."""
+    """The standing decision for a device whose claims `held` throttle all open campaigns of the
+    phase."""
     return StandingDecision(phase.mark, zone, min(phase.until, phase.throttled_until(held)))

@@ -17,10 +17,10 @@ _LINES_A_STEP = 64  # of a body they cost nothing, but those of a trailer look t
 
 
 class ParserPacer:
-    """Gives the parsers of costly replies turns, one at a time, companies in turn.
+    """Gives the parsers of costly replies time slices, one at a time, companies in turn.
 
-    There is one turn of STEPS_A_TURN steps every TURN_SECONDS. So all costly replies together take
-    a bounded share of the processor, and each company gets an equal part of it.
+    There is one slice of STEPS_PER_SLICE steps every SLICE_SECONDS. So all costly replies together
+    take a bounded share of the processor, and each company gets an equal part of it.
     """
 
     def __init__(self, seconds: float = SLICE_SECONDS) -> None:

@@ -1,6 +1,7 @@
 """The cache delay of a campaign, "15 minutes" or PT15M, as whole seconds."""
 
 import re
+from operator import mul
 
 SECOND = 1
 MINUTE = 60
@@ -58,5 +59,5 @@ def _seconds(text: str) -> int | None:
         return int(weeks[1]) * WEEK
     if duration := _DURATION.fullmatch(text):
         counts = (int(count or 0) for count in duration.groups())
-        return sum(n * unit for n, unit in zip(counts, _DURATION_UNITS, strict=True))
+        return sum(map(mul, counts, _DURATION_UNITS))
     return None

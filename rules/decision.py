@@ -105,11 +105,11 @@ def _refusals_of(company_id: int) -> DetectionRefusals:
     return DetectionRefusals(*(_refusal(Reason(name), company_id) for name in names))
 
 
-def _refusal(reason: Reason, company_id: int = 0) -> Decision:
+def _refusal(reason: Reason, company_id: int) -> Decision:
     return Decision(reason, ((reason, 1),), company_id=company_id)
 
 
-_UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON)
+_UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON, 0)
 
 
 class Target:

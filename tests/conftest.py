@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ gc.disable()
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
 pytest_plugins = ["tests.servers.handles", "tests.servers.fixtures", "tests.servers.scheduling"]
+if "mutmut" in sys.modules:
+    pytest_plugins.append("tests.mutation")
 
 
 def pytest_sessionstart() -> None:

@@ -1,6 +1,7 @@
 """A trace goes on: from a record's headers to the message, the call and its notification."""
 
 import sys
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from engine.process.settings import Settings
 from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.compose import Composer
-from engine.trigger.grants import Grant, notification_id
+from engine.trigger.grants import Grant, grants_of, notification_id
 from rules.model import Reason
 from rules.outcome import Decision
 from tests.unit.connectors.calls import ENDPOINT
@@ -161,6 +162,38 @@ def test_nobody_else_gets_one(
     span.end("published")
     assert span.headers == trace_headers(arrived)
     assert exporter.get_finished_spans() == ()
+
+
+async def test_the_span_of_a_message_names_its_record_company_and_campaign(
+    exporter: InMemorySpanExporter, tracer: OtelTracer
+) -> None:
+    detection, sent = decoded(), campaign(format="connector", content=None)
+    object.__setattr__(detection.record, "headers", [("traceparent", SAMPLED), STATE])
+    composer = Composer(
+        topics=TOPICS,
+        lifetime=300,
+        devices=NO_LOOKUP,
+        turn_bytes=1,
+        clock=lambda: NOW,
+        tracer=tracer,
+    )
+    beacon = IndexedBeacon(BEACON, [sent], None)
+    grants = grants_of(detection, beacon, Decision(Reason.GRANTED, granted=(sent,)))
+    (message,) = await composer.compose_next(deque(grants), 1)
+    assert message.span is not None
+    assert message.message.headers[2:] == message.span.headers
+    message.span.end("published")
+    (made,) = exporter.get_finished_spans()
+    assert made.name == "proximity.trigger"
+    assert dict(made.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.source.name": "proximity.detections",
+        "messaging.kafka.source.partition": 3,
+        "messaging.kafka.message.offset": 7,
+        "proximity.company": 9,
+        "proximity.campaign": 7,
+        "proximity.outcome": "published",
+    }
 
 
 async def test_without_an_endpoint_nothing_of_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import msgspec
 import orjson
@@ -77,6 +77,17 @@ def test_an_id_is_a_uuid_of_version_5():
     made = UUID(bytes=notification_id(decoded(), campaign()))
     assert made.version == 5
     assert made.variant == "specified in RFC 4122"
+
+
+def test_an_id_names_campaign_device_and_record_and_is_the_same_in_every_version():
+    """A consumer knows a notification that is sent again by its id."""
+    detection, namespace = decoded(), UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42")
+    name = ["7", "device-1", "proximity.detections", "3", "7", "1795165200000"]
+    made = UUID(bytes=notification_id(detection, campaign()))
+    assert made == uuid5(namespace, "\0".join(name))
+    third = msgspec.structs.replace(detection, index=2)  # of the record's detections
+    made = UUID(bytes=notification_id(third, campaign()))
+    assert made == uuid5(namespace, "\0".join([*name, "2"]))
 
 
 def test_the_same_detection_and_campaign_have_the_same_id():

@@ -98,14 +98,13 @@ class FairQueue(Generic[Item]):
     def discard(self, unwanted: Callable[[Item], bool]) -> list[Item]:
         """Remove the waiting items for which `unwanted(item)` is true; the order stays."""
         removed: list[Item] = []
-        for company_id, company in list(self._companies.items()):
+        for company in self._companies.values():
             remaining: deque[Item] = deque()
             for item in company.waiting:
                 # `unwanted` may read a clock, so a second call could give another answer.
                 (removed if unwanted(item) else remaining).append(item)
             self.waiting -= len(company.waiting) - len(remaining)
             company.waiting = remaining
-            self._forget_if_idle(company_id, company)
         return removed
 
     def companies(self) -> Iterator[int]:

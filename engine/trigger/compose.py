@@ -110,13 +110,11 @@ class Composer:
 def _devices_to_look_up(grants: Iterable[Grant], most_bytes: int) -> set[DeviceKey]:
     """The devices of the next notifications, up to so many bytes of content; calls need none."""
     keys: set[DeviceKey] = set()
-    size, detection = 0, None
+    size = 0
     for grant in grants:
         if grant.is_call:
             continue
-        if grant.detection is not detection:
-            detection = grant.detection
-            keys.add(grant.device_key)
+        keys.add(grant.device_key)
         size += len(grant.campaign.content or "")
         if size > most_bytes:
             break

@@ -32,7 +32,10 @@ def test_shared_decisions_are_multiplied_out():
     metrics = Metrics()
     too_far = Decision(Reason.TOO_FAR, ((Reason.TOO_FAR, 1),))
     mixed = Decision(Reason.THROTTLED, ((Reason.ENDED, 2),), throttled=3)
-    DecisionCounts([too_far] * 5 + [mixed] * 2).add_to(metrics)
+    decisions = [too_far] * 5 + [mixed] * 2
+    counts = DecisionCounts(decisions)
+    assert counts.decisions == decisions
+    counts.add_to(metrics)
     assert totals(metrics, "proximity_detections_total") == {"too_far": 5, "throttled": 2}
     assert totals(metrics, "proximity_decisions_total") == {
         "too_far": 5,
@@ -40,6 +43,34 @@ def test_shared_decisions_are_multiplied_out():
         "throttled": 6,
     }
     assert totals(metrics, "proximity_claims_total") == {"held": 6}
+
+
+def test_the_counts_of_all_companies_and_of_all_decisions_are_added_up(two_campaigns):
+    """Companies share the tally of no company, and different tallies share reasons."""
+    metrics = Metrics()
+    ended = ((Reason.ENDED, 1),)
+    decisions = [
+        Decision(Reason.GRANTED, ended, 1, granted, company_id=company)
+        for company in (1, 1, 2)
+        for granted in (two_campaigns, two_campaigns[:1])
+    ]
+    DecisionCounts(decisions).add_to(metrics)
+    assert totals(metrics, "proximity_detections_total") == {"granted": 6}
+    assert totals(metrics, "proximity_decisions_total") == {
+        "granted": 9,
+        "ended": 6,
+        "throttled": 6,
+    }
+    assert totals(metrics, "proximity_claims_total") == {"held": 6}
+
+
+def test_grants_that_redis_denies_are_throttled_in_all_decisions(two_campaigns):
+    metrics = Metrics()
+    both, one = (Decision(Reason.GRANTED, (), 0, two_campaigns[:most]) for most in (2, 1))
+    denied = [(1, both), (1, both), (2, both), (3, one), (4, both), (4, both)]
+    DecisionCounts([both, both, one, both, one, one], denied).add_to(metrics)
+    assert totals(metrics, "proximity_detections_total") == {"granted": 3, "throttled": 3}
+    assert totals(metrics, "proximity_decisions_total") == {"granted": 3, "throttled": 6}
 
 
 def test_decisions_that_add_the_same_share_a_tally(two_campaigns):
@@ -137,7 +168,15 @@ def test_the_slowest_of_a_batch_stands_beside_its_bucket() -> None:
     (line,) = logs
     assert line.items() >= expected.items()
     assert (line["topic"], line["partition"], line["offset"]) == ("proximity.detections", 3, 7)
+    assert (line["company"], line["campaign"]) == (9, 7)
     assert "device-1" not in str(line)
+
+
+def test_a_notification_of_a_phone_whose_clock_is_fast_took_no_time() -> None:
+    metrics, grant = Metrics(), granted()
+    count_sent(metrics, [grant], grant.detection.detected_at - 60)
+    ((labels, value),) = exemplars(metrics).values()
+    assert (labels["notification"], value) == (str(UUID(bytes=grant.notification_id)), 0.0)
 
 
 def exemplars(metrics: Metrics) -> dict[str, tuple[dict[str, str], float]]:

@@ -27,6 +27,7 @@ def test_each_campaign_with_the_check_that_refused_it() -> None:
         6: Reason.GRANTED,
     }
     assert sum(count for _, count in decision.closed) + decision.throttled == 4
+    assert len(decision.by_campaign) == 6
 
 
 def test_a_refused_detection_checks_no_campaign() -> None:

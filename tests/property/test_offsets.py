@@ -39,6 +39,11 @@ def test_several_started_at_once_are_started_one_after_the_other(batches: list[s
             each.finish(offsets[-1])
         assert (one.first, one.end, one.done) == (other.first, other.end, other.done)
         assert one.unfinished == other.unfinished
+    while one.done != one.end:
+        oldest = min(one._open)
+        for each in (one, other):
+            each.finish(oldest)
+        assert (one.done, one.unfinished) == (other.done, other.unfinished)
 
 
 def test_one_slow_record_does_not_keep_what_finished_behind_it() -> None:

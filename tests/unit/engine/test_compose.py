@@ -69,6 +69,7 @@ def composed(sent: CampaignSnapshot, connector: ConnectorEntry | None = None, **
     device = completed_device(detection.message.device, None)
     outgoing = composer.compose(grant, msgspec.json.encode(device), NOW)
     assert outgoing.key == b"device-1"
+    assert outgoing.timestamp == detection.record.timestamp
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}
     return outgoing.topic, orjson.loads(outgoing.value or b"")
 

@@ -112,7 +112,7 @@ class LocalBreakers:
             breaker.prober = prober
             breaker.lease_until = now + self._policy.lease
             return BreakerState(is_open=True, is_prober=True)
-        until = max(breaker.open_until, breaker.lease_until if is_probed else 0.0)
+        until = max(breaker.open_until, breaker.lease_until) if is_probed else breaker.open_until
         return BreakerState(is_open=True, wait=max(0.0, until - now))
 
     def _count(self, breaker: _Breaker, outcomes: Sequence[bool], now: float) -> None:
@@ -122,7 +122,6 @@ class LocalBreakers:
         if sum(breaker.outcomes) >= self._policy.failures:
             breaker.outcomes.clear()
             breaker.open_until = now + self._policy.pause
-            breaker.prober = ""
 
     def _end_probe(self, breaker: _Breaker, purpose: ReportPurpose, now: float) -> None:
         if purpose in (ReportPurpose.OUTCOMES, ReportPurpose.REQUEST_PROBE):

@@ -62,7 +62,9 @@ class FairQueue(Generic[Item]):
             if is_crowding or company_id in but:
                 self._enter(company_id, company)
                 continue
-            return company_id, self._start(company_id, company)
+            item = self._start(company)
+            self._enter(company_id, company)
+            return company_id, item
         return None
 
     def take_of(self, company_id: int) -> Item | None:
@@ -70,7 +72,7 @@ class FairQueue(Generic[Item]):
         company = self._companies.get(company_id)
         if company is None or not company.waiting or not self.free:
             return None
-        return self._start(company_id, company)
+        return self._start(company)
 
     def finish(self, company_id: int) -> None:
         """An item that was taken has ended: its slot is free."""
@@ -124,12 +126,11 @@ class FairQueue(Generic[Item]):
             company.in_ring = True
             self._ring.append(company_id)
 
-    def _start(self, company_id: int, company: _Company[Item]) -> Item:
+    def _start(self, company: _Company[Item]) -> Item:
         item = company.waiting.popleft()
         company.running += 1
         self.free -= 1
         self.waiting -= 1
-        self._enter(company_id, company)
         return item
 
     def _forget_if_idle(self, company_id: int, company: _Company[Item]) -> None:

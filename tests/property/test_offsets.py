@@ -97,7 +97,7 @@ def test_an_offset_is_finished_once() -> None:
 def test_offsets_ascend() -> None:
     offsets = OffsetTracker()
     offsets.begin(5)
-    with pytest.raises(ValueError, match="5"):
+    with pytest.raises(ValueError, match=r"^offset 5 comes after 5$"):
         offsets.begin(5)
 
 

@@ -29,6 +29,22 @@ def test_text_and_back(finished: set[int], base: int) -> None:
     ]
 
 
+def test_a_text_has_no_padding_and_ends_as_its_last_length_does() -> None:
+    for length in range(1, 129):
+        for begin in (3, 200, 20_000):
+            finished = FinishedRanges([range(begin, begin + length)])
+            assert not finished.text().endswith("=")
+            assert FinishedRanges.read(finished.text()).beyond(0) == [range(begin, begin + length)]
+
+
+def test_ranges_from_an_offset_on_are_never_empty() -> None:
+    finished = FinishedRanges([range(3, 5), range(7, 9)])
+    assert finished.beyond(4) == [range(4, 5), range(7, 9)]
+    assert finished.beyond(5) == [range(7, 9)]
+    assert finished.beyond(9) == []
+    assert "7" not in finished
+
+
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     assert -1 not in FinishedRanges.read(text)

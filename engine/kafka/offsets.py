@@ -124,13 +124,12 @@ class FinishedRanges:
         """The ranges that `text` wrote; empty for any other text."""
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            numbers = list(_numbers(raw))
+            pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
         except ValueError:
             return cls()
-        numbers = list(_numbers(raw))
-        if len(numbers) % 2:
-            return cls()
         ranges, position = [], 0
-        for distance, length in zip(numbers[::2], numbers[1::2], strict=True):
+        for distance, length in pairs:
             ranges.append(range(position + distance, position + distance + length))
             position += distance + length
         return cls(ranges)

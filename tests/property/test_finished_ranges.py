@@ -45,6 +45,14 @@ def test_ranges_from_an_offset_on_are_never_empty() -> None:
     assert "7" not in finished
 
 
+def test_of_another_text_nothing_is_read() -> None:
+    text = FinishedRanges([range(200, 300)]).text()
+    assert FinishedRanges.read(text).beyond(0) == [range(200, 300)]
+    assert FinishedRanges.read(f"{text}!!!!").beyond(0) == []
+    odd = FinishedRanges([range(200, 300), range(301, 310)]).text()[: len(text) + 2]
+    assert FinishedRanges.read(odd).beyond(0) == []
+
+
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     assert -1 not in FinishedRanges.read(text)

@@ -109,7 +109,7 @@ def _refusal(reason: Reason, company_id: int) -> Decision:
     return Decision(reason, ((reason, 1),), company_id=company_id)
 
 
-_UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON, 0)
+UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON, 0)
 
 
 class Target:
@@ -240,7 +240,7 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     phases. The first check that fails is the decision's reason; the order is a contract.
     """
     if target is None:
-        return _UNKNOWN_BEACON
+        return UNKNOWN_BEACON
     if target.refusal is not None:
         return target.refusal
     reach = target.reach

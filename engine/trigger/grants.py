@@ -17,7 +17,7 @@ from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.standing import standing_decision
-from rules.decision import decide
+from rules.decision import UNKNOWN_BEACON, decide
 from rules.model import CampaignSnapshot
 from rules.outcome import Decision
 
@@ -103,9 +103,9 @@ def decider(
     claims_of, forbidding = remembered.of, remembered.forbidding
 
     def decision_on(detection: DecodedDetection, beacon: IndexedBeacon | None) -> Decision:
-        zone, at, udid = detection.zone, detection.detected_at, detection.message.device.udid
         if beacon is None:
-            return decide(None, zone, at, now, max_age, {})
+            return UNKNOWN_BEACON
+        zone, at, udid = detection.zone, detection.detected_at, detection.message.device.udid
         target = beacon.target
         stands, phase = standing_of(udid), target.current
         if (

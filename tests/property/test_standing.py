@@ -1,5 +1,6 @@
 """A trigger that lets decisions stand decides what it would decide without any that stand."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hypothesis import given, settings
@@ -119,6 +120,45 @@ def detected(udid: str, zone: Zone, at: float) -> DecodedDetection:
 
 def outcome(decision: Decision) -> tuple[Reason, int, list[tuple[int, Reason]]]:
     return decision.reason, decision.throttled, list(decision.by_campaign)
+
+
+class CountingClaims(RememberedClaims):
+    """Counts how often the claims of a device are looked up."""
+
+    lookups = 0
+
+    def of(self, udid: str) -> Mapping[int, float]:
+        self.lookups += 1
+        return super().of(udid)
+
+
+def test_a_throttled_device_that_stays_needs_no_lookup_of_its_claims():
+    midnight = NOON - 12 * 3600  # with it the phase begins
+    remembered = CountingClaims(ClaimMemory(10))
+    trigger = Trigger((campaign(id=1, delay=86_400),), remembered)
+    remembered.remember("a", 1, midnight - 60)
+    first = trigger.decide(detected("a", Zone.NEAR, midnight + 1), 0, midnight + 1)
+    assert first.reason is Reason.THROTTLED
+    lookups = remembered.lookups
+    for at, now in (
+        (NOON, NOON),
+        (midnight, midnight),
+        (NOON, NOON + MAX_AGE),
+        (NOON, NOON - MAX_AGE),
+    ):
+        assert trigger.decide(detected("a", Zone.NEAR, at), 0, now) is first
+    assert remembered.lookups == lookups
+
+
+def test_a_claim_that_was_read_denies_a_later_detection_of_its_device():
+    remembered = ClaimMemory(10).for_assignment()
+    trigger = Trigger((campaign(id=1, delay=60),), remembered)
+    remembered.read("a", {1: NOON})
+    reasons = {
+        udid: trigger.decide(detected(udid, Zone.NEAR, NOON + 1), 0, NOON + 1).reason
+        for udid in "ab"
+    }
+    assert reasons == {"a": Reason.THROTTLED, "b": Reason.GRANTED}
 
 
 def test_a_standing_decision_ends_with_the_generation_of_its_claims():

@@ -168,3 +168,12 @@ def test_read_claims_are_within_the_bound_and_are_read_again_once_forgotten():
     assert memory.young == sum(map(len, part._young.values()))
     assert not part.was_read("d0")
     assert part.was_read("d299")
+
+
+def test_claims_that_are_read_beside_known_ones_are_counted_once():
+    memory = ClaimMemory(100)
+    part = memory.for_assignment()
+    part.remember("d", 1, 100.0)
+    for _ in range(2):
+        part.read("d", {1: 100.0, 2: 50.0})
+        assert memory.young == len(part.of("d"))

@@ -49,10 +49,11 @@ def test_a_campaign_far_ahead_sleeps_until_then() -> None:
     start = datetime.fromisoformat("2027-01-01T00:00:00+01:00")
     explanation = at_beacon(start=start, end=start, asleep=True)
     assert only(explanation).next_at == start.timestamp()
+    assert only(explanation).blocked_by == ()
     open_now = Target.of_beacon(beacon(), [campaign(asleep=True)])
     assert explain(open_now, new_question()).reason is Reason.INACTIVE
     content = only(explain(open_now, new_question())).checks[-2]
     assert content.check is Reason.INACTIVE
-    assert not content.passed
+    assert content.passed is False
     assert content.compared == ("its content is not in the index yet", "its content")
     assert explain(awake(open_now), new_question()).reason is Reason.GRANTED

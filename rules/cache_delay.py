@@ -59,5 +59,6 @@ def _seconds(text: str) -> int | None:
         return int(weeks[1]) * WEEK
     if duration := _DURATION.fullmatch(text):
         counts = (int(count or 0) for count in duration.groups())
-        return sum(map(mul, counts, _DURATION_UNITS))
+        seconds: int = sum(map(mul, counts, _DURATION_UNITS))
+        return seconds
     return None

@@ -146,6 +146,13 @@ def test_a_claim_that_is_over_and_one_without_a_delay() -> None:
     )
 
 
+def test_a_claim_of_less_than_a_second() -> None:
+    claims = {1: HeldClaim("x", FRIDAY - 3599.5)}
+    assert compared(at_beacon(new_question(claims=claims), delay=3600), Reason.THROTTLED) == (
+        "NO claimed at 2026-11-20T21:41:00+0100, 1 s left | at least 1 h between two sends"
+    )
+
+
 def test_a_detection_of_just_the_greatest_age_is_neither_stale_nor_of_the_future() -> None:
     assert compared(at_beacon(new_question(decided_at=FRIDAY + 300)), Reason.STALE) == (
         "ok 5 min old | at most 5 min"

@@ -33,8 +33,9 @@ def test_a_beacon_record_shows_whether_its_company_has_a_connector(
 
 
 def test_a_company_has_a_connector_unless_the_caller_says_otherwise():
-    target = Target.of_beacon(beacon(), [campaign(format="connector", content=None)])
-    assert decide(target, Zone.NEAR, NOON, NOON, 300, {}).reason is Reason.GRANTED
+    campaigns = [campaign(format="connector", content=None)]
+    for target in (Target.of_beacon(beacon(), campaigns), Target(venue(), True, None, campaigns)):
+        assert decide(target, Zone.NEAR, NOON, NOON, 300, {}).reason is Reason.GRANTED
 
 
 def test_without_campaigns_nothing_ever_changes():

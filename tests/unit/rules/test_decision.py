@@ -57,6 +57,14 @@ def test_a_refused_detection_counts_once_whatever_it_has_of_campaigns() -> None:
     assert decision.granted == ()
 
 
+def test_a_decision_belongs_to_the_company_of_its_venue() -> None:
+    ours = target(CAPPED, venue=venue(company_id=7))
+    decisions = (at(ours), at(ours, held={2: NOW}), at(ours, Zone.FAR), at(ours, t=NOW - 301))
+    assert [each.company_id for each in decisions] == [7, 7, 7, 7]
+    assert [each.tally.company_id for each in decisions] == [7, 7, 7, 7]
+    assert at(None).company_id == 0
+
+
 def test_every_campaign_is_counted() -> None:
     off = campaign(id=5, active=False)
     decision = at(target(EVENING, off, OVER, OPEN, CAPPED, EVENING), held={2: NOW - 60})

@@ -46,7 +46,7 @@ class Phase:
         until: float,
         open_: tuple[CampaignSnapshot, ...],
         closed: Mapping[Reason, Sequence[int]],
-        company_id: int = 0,
+        company_id: int,
     ) -> None:
         self._company_id = company_id
         self.mark = object()
@@ -83,7 +83,7 @@ class Phase:
         return self.closed[-1][0] if self.closed else Reason.NO_CAMPAIGN
 
 
-_NEVER = Phase(inf, -inf, (), {})
+_NEVER = Phase(inf, -inf, (), {}, 0)
 
 
 class DetectionRefusals(msgspec.Struct, frozen=True, eq=False):

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from rules import schedule
 from rules.local_time import fixed_clock, zone_clock
 from rules.model import Reason
-from rules.schedule import Schedule
+from rules.schedule import Schedule, schedule_of
 from tests.unit.rules.records import campaign, epoch
 
 ISO = datetime.fromisoformat
@@ -123,6 +124,36 @@ def test_an_unknown_time_zone_is_refused(name: str) -> None:
 def test_dates_without_an_offset_are_refused() -> None:
     with pytest.raises(ValueError, match="UTC offset"):
         Schedule(campaign(end=ISO("2026-12-31T00:00:00")))
+
+
+def test_campaigns_with_equal_hours_and_dates_share_a_schedule() -> None:
+    assert schedule_of(campaign(id=1)) is schedule_of(campaign(id=2, name="Other", delay=60))
+    different = [
+        campaign(),
+        campaign(active=False),
+        campaign(asleep=True),
+        campaign(weekdays=FRIDAY),
+        campaign(start_minute=1),
+        campaign(end_minute=1),
+        campaign(time_zone="Europe/Paris"),
+        campaign(start=ISO("2026-01-02T00:00:00+00:00")),
+        campaign(end=ISO("2026-01-02T00:00:00+00:00")),
+        # The same instants, written in another offset.
+        campaign(start=ISO("2026-01-01T01:00:00+01:00")),
+        campaign(end=ISO("2026-12-31T01:00:00+01:00")),
+    ]
+    assert len({id(schedule_of(each)) for each in different}) == len(different)
+
+
+def test_at_most_4096_schedules_are_shared() -> None:
+    made = [campaign(start_minute=n // 64, end_minute=100 + n % 64) for n in range(4097)]
+    schedule._shared.clear()
+    first = schedule_of(made[0])
+    for each in made[:4096]:
+        schedule_of(each)
+    assert schedule_of(made[0]) is first
+    schedule_of(made[4096])
+    assert schedule_of(made[0]) is not first
 
 
 def test_campaigns_of_a_zone_share_its_clock() -> None:

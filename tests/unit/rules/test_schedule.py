@@ -126,6 +126,12 @@ def test_dates_without_an_offset_are_refused() -> None:
         Schedule(campaign(end=ISO("2026-12-31T00:00:00")))
 
 
+def test_a_date_with_a_fraction_of_a_second_is_that_whole_second() -> None:
+    start, end = ISO("2026-06-01T09:00:00.500+00:00"), ISO("2026-06-01T17:00:00.500+00:00")
+    made = Schedule(campaign(start=start, end=end))
+    assert (made.start, made.end) == (epoch("2026-06-01T09:00:00Z"), epoch("2026-06-01T17:00:00Z"))
+
+
 def test_campaigns_with_equal_hours_and_dates_share_a_schedule() -> None:
     assert schedule_of(campaign(id=1)) is schedule_of(campaign(id=2, name="Other", delay=60))
     different = [

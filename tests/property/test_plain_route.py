@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from api.plain_route import PlainRoute, PlainRouting
+from api.plain_route import PlainFirst, PlainRoute
 from api.retrieval import After, Limit
 from api.routes.parameters import RecordId, VenueId
 
@@ -50,10 +50,8 @@ def application(route_class: type[APIRoute]) -> FastAPI:
     async def refused(_request: Request, error: Any) -> Response:
         return JSONResponse([fault["loc"] for fault in error.errors()], 400)
 
-    app = FastAPI()
+    app = PlainFirst(around=()) if route_class is PlainRoute else FastAPI()
     app.router.routes[:] = router.routes
-    if route_class is PlainRoute:
-        app.router.middleware_stack = PlainRouting(app.router)
     app.add_exception_handler(RequestValidationError, refused)
     return app
 
@@ -100,10 +98,10 @@ def test_the_answers_are_the_same(
 def test_whole_numbers_take_the_short_way() -> None:
     (route,) = PLAIN.routes
     assert isinstance(route, PlainRoute)
-    scope = {"path_params": {"id": "7", "uid": "8"}, "query_string": b"after=3&limit=1"}
+    texts = {"id": "7", "uid": "8"}
     expected = {"venue": 7, "number": 8, "after": 3, "limit": 1, "word": None}
-    assert route._arguments(scope) == expected
-    assert route._arguments(scope | {"query_string": b"word=x"}) is None
+    assert route.arguments(texts, b"after=3&limit=1") == expected
+    assert route.arguments(texts, b"word=x") is None
 
 
 def test_every_operation_is_plain() -> None:
@@ -112,4 +110,4 @@ def test_every_operation_is_plain() -> None:
 
     routes = [route for module in _ROUTERS for route in module.router.routes]
     assert len(routes) > 40
-    assert [r.path for r in routes if not isinstance(r, PlainRoute) or r.app != r._answer] == []
+    assert [r.path for r in routes if not isinstance(r, PlainRoute) or not r.is_plain] == []

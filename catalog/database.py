@@ -133,6 +133,9 @@ def _parse(url: str) -> URL:
 def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
     query, dsn = split_libpq(dict(url.query))
     idle = max(_IDLE_SECONDS, command_timeout)
+    # SQLAlchemy has a cache of its own, and readings use the driver's (catalog.driver_reading).
+    cached = query.get("prepared_statement_cache_size")
+    cache = {} if cached is None else {"statement_cache_size": int(cached)}
     engine = create_async_engine(
         url.set(query=query),
         hide_parameters=True,
@@ -142,6 +145,7 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
         pool_timeout=CONNECT_SECONDS,
         pool_recycle=1800,
         connect_args={
+            **cache,
             "dsn": dsn,
             "timeout": CONNECT_SECONDS,
             "command_timeout": command_timeout,

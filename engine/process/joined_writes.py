@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+_LONGEST = 8192
+
 
 class JoinedWrites(asyncio.Transport):
     """A transport that sends two pieces at once if they are written one directly after the other.
 
-    uvicorn writes the head of an answer, and then its body. A piece waits for the next one, but not
-    longer than until the event loop goes on; nothing else of the transport changes.
+    uvicorn writes the head of an answer, and then its body. A short piece waits for the next one,
+    but not longer than until the event loop goes on; nothing else of the transport changes.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -23,6 +25,8 @@ class JoinedWrites(asyncio.Transport):
         if self._waiting:
             first, self._waiting = self._waiting, b""
             self._transport.writelines((first, data))
+        elif len(data) > _LONGEST:
+            self._transport.write(data)  # no more than a head is kept from the transport's limits
         elif data:
             self._waiting = data
             self._loop.call_soon(self._send_waiting)

@@ -82,8 +82,8 @@ async def _pages(
             partial(_page, caller.company_id, kind, values, Page(after, size)),
         )
         if left is not None:
-            left -= found.count
-        is_last = found.count < size or left == 0
+            left -= found.records
+        is_last = found.records < size or left == 0
         after = found.last
         yield found.content, is_last
 
@@ -92,7 +92,7 @@ class _Written(NamedTuple):
     """A page as a JSON array, the number of its records, and the id of the last one."""
 
     content: bytes
-    count: int
+    records: int
     last: int
 
 

@@ -64,7 +64,7 @@ class DriverReading:
         convert = {**self._to_driver, **state.processors}
         if not convert:
             return state.positional_parameters
-        given = state.parameters
+        given = state.additional_parameters
         return tuple(
             convert[name](given[name]) if name in convert else given[name]
             for name in state.positiontup or ()

@@ -13,7 +13,7 @@ from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from engine.kafka.assignment import Assignment, WorkerFactory
 from engine.kafka.committer import AssignedPartition, OffsetCommitter
 from engine.kafka.consumer_lag import ConsumerLag
-from engine.kafka.fetch_pace import FetchPace
+from engine.kafka.fetch_pace import FetchPace, FetchWait
 from engine.kafka.partition_worker import Records
 from engine.kafka.positions import GroupOffsets, Positioner, PositionStore
 from engine.process.cancelling import cancel
@@ -31,7 +31,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     `worker_for` makes the worker of one assignment of one partition. `positions`, if given, has the
     positions at which partitions begin, whatever the group has committed; other partitions begin at
     their first record. Nothing is fetched while `has_room()` is false; it is called again when a
-    worker makes progress.
+    worker makes progress. `fetch_wait` (seconds) is the longest time that a broker holds a fetch.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         metrics: Metrics,
         batch_records: int,
         in_flight_records: int,
+        fetch_wait: float,
         commit_interval: float,
         drain_timeout: float,
         positions: PositionStore | None = None,
@@ -61,7 +62,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._waits_for_commits = positions is None
         self._progress = asyncio.Event()
         self._assigned_once = False
+        self._has_backpressure = False
         self._pace = FetchPace(batch_records)
+        self._fetch_wait = FetchWait(consumer, int(fetch_wait * 1000))
         self._committer = OffsetCommitter(
             consumer=consumer,
             role=role,
@@ -182,7 +185,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._pause_full_partitions()
             self._assignment.raise_failures()
             in_flight = sum(map(self._in_flight, self.partitions.values()))
-            if in_flight < self._in_flight_records and self._has_room():
+            self._has_backpressure = in_flight >= self._in_flight_records or not self._has_room()
+            if not self._has_backpressure:
                 return
             await self._progress.wait()
 
@@ -205,14 +209,18 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         aiokafka discards the fetched records of a paused partition, so a pause must be rare.
         """
         paused = self._consumer.paused() if self.partitions else set()
+        any_full = self._has_backpressure
         for partition, assigned in self.partitions.items():
             if not self._assignment.is_placed(partition):
                 continue
-            if partition in paused:
-                if self._in_flight(assigned) <= self._batch_records:
-                    self._consumer.resume(partition)
-            elif self._in_flight(assigned) >= 2 * self._batch_records:
+            batches = self._in_flight(assigned) / self._batch_records
+            is_full = batches > 1 if partition in paused else batches >= 2
+            if is_full and partition not in paused:
                 self._consumer.pause(partition)
+            elif partition in paused and not is_full:
+                self._consumer.resume(partition)
+            any_full = any_full or is_full
+        self._fetch_wait.note(any_full=any_full)
 
     async def _leave(self) -> None:
         """At shutdown: finish the batches in flight, commit, leave the group."""

@@ -7,17 +7,18 @@ up in time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 from redis.asyncio import Redis, RedisCluster
-from sqlalchemy import ARRAY, String, bindparam, text
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy import ARRAY, String, any_, bindparam, func, select
 
 from catalog.chunks import chunked
 from catalog.database import Database
+from catalog.models import Device
+from catalog.reading import Reader, Reading, read
 from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
@@ -179,8 +180,9 @@ class DeviceLookup:
             return None
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
-            async with asyncio.timeout(deadline), self._database.autocommit() as session:
-                found = await _select(session, self._database.dialect, keys)
+            async with asyncio.timeout(deadline):
+                dialect = self._database.dialect
+                found = await read(self._database, lambda reader: _select(reader, dialect, keys))
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):
                 raise
@@ -200,34 +202,37 @@ def copy_key(prefix: str, key: DeviceKey) -> str:
     return f"{prefix}known:{key.company_id}:{key.udid}"
 
 
+_DEVICE = select(
+    Device.udid,
+    Device.id,
+    Device.id_connector,
+    Device.test,
+    Device.token_push,
+    Device.name,
+    Device.version,
+    Device.model,
+).where(Device.company_id == bindparam("company"))
+_UDIDS = func.json_each(bindparam("udids")).table_valued("value").c.value
 # One parameter for all udids: hundreds of them would cost more than the query.
-_QUERY = (
-    "SELECT udid, id, id_connector, test, token_push, name, version, model "
-    "FROM device WHERE company_id = :company AND udid "
-)
-_QUERIES = {
-    "postgresql": text(_QUERY + "= ANY (:udids)").bindparams(
-        bindparam("udids", type_=ARRAY(String))
+_READINGS = {
+    "postgresql": Reading(
+        _DEVICE.where(Device.udid == any_(bindparam("udids", type_=ARRAY(String))))
     ),
-    "sqlite": text(_QUERY + "IN (SELECT value FROM json_each(:udids))"),  # noqa: S608
+    "sqlite": Reading(_DEVICE.where(Device.udid.in_(select(_UDIDS)))),
 }
 
 
-async def _select(session: AsyncSession, dialect: str, keys: list[DeviceKey]) -> DeviceRecords:
+def _select(reader: Reader, dialect: str, keys: Collection[DeviceKey]) -> DeviceRecords:
     found: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
     for company_id, udid in keys:
         by_company.setdefault(company_id, []).append(udid)
-    connection = await session.connection()
     for company_id, udids in by_company.items():
         for part in chunked(udids, _LARGEST_QUERY):
-            given: Any = part if dialect == "postgresql" else _as_json(part)
-            rows: Iterable[Any] = await connection.execute(
-                _QUERIES[dialect], {"company": company_id, "udids": given}
-            )
-            for udid, id_, id_connector, test, *others in rows:
-                known = DeviceRecord(id_, id_connector, bool(test), *others)
-                found[DeviceKey(company_id, udid)] = known
+            given = part if dialect == "postgresql" else _as_json(part)
+            for row in reader.rows(_READINGS[dialect], company=company_id, udids=given):
+                key = DeviceKey(company_id, row.pop("udid"))
+                found[key] = DeviceRecord(**row)
     return found
 
 

@@ -53,6 +53,7 @@ def role_consumer(
         consumer=consumer or group_consumer(settings, role),
         role=role,
         metrics=parts.metrics,
+        fetch_wait=settings.kafka_fetch_wait,
         commit_interval=settings.commit_interval,
         drain_timeout=settings.drain_timeout,
     )

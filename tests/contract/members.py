@@ -75,6 +75,7 @@ class Member:
             metrics=metrics or Metrics(),
             batch_records=settings.batch_records,
             in_flight_records=settings.in_flight_records,
+            fetch_wait=settings.kafka_fetch_wait,
             commit_interval=settings.commit_interval,
             drain_timeout=settings.drain_timeout,
             positions=starts,

@@ -24,6 +24,7 @@ from tests.hostile.neighbour_latency import (
     MIB,
     Memory,
     NeighbourLatencies,
+    ProcessorWaits,
     assert_not_delayed,
     create_with_broker_time,
     latencies,
@@ -104,15 +105,15 @@ class Scene:
         settings = self._settings | dict.fromkeys(places, prefix)
         connector = self._rig.start("run", "--role", "connector", **settings)
         await connector.until_ready()
-        await self._burn(connector, topics)
+        stretch = await self._burn(connector, topics)
         await connector.stop()
         calm, loud = [
             [seconds for _, seconds in await latencies(self._bootstrap, topics, name)]
             for name in (b"calm ", b"loud ")
         ]
-        return NeighbourLatencies(calm, loud)
+        return NeighbourLatencies(calm, loud, stretch)
 
-    async def _burn(self, connector: Command, topics: TopicSet) -> None:
+    async def _burn(self, connector: Command, topics: TopicSet) -> float:
         async with (
             Load(self._bootstrap, topics).running() as load,
             Pulse().taken(connector) as pulse,
@@ -122,9 +123,9 @@ class Scene:
             with serving_in_process(self._kind, self._in_flight) as service:
                 await load.of_a(service.url)
                 await self._until_it_burns(connector, service)
-                before = service.requested
+                before, waits = service.requested, ProcessorWaits(connector)
                 await load.of_b("loud")
-                during = service.requested - before
+                during, stretch = service.requested - before, waits.stretch
         reasons = (await connector.metrics()).by("dead_letters", "reason")
         self.summary = (
             f"beside {before} calls of A in flight and {during} more meanwhile; {memory}; "
@@ -135,6 +136,7 @@ class Scene:
         assert connector.output.count('"partitions assigned"') == 1, "no rebalance"
         assert "partitions lost" not in connector.output
         assert set(reasons) <= REASONS.get(self._kind, BURNT)
+        return stretch
 
     async def _until_it_burns(self, connector: Command, service: ServiceProcess) -> None:
         # (On a slow machine the first calls may time out before the last ones start.)

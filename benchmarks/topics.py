@@ -66,7 +66,10 @@ class BenchTopics:
         return {place.partition: future.result().offset for place, future in found.items()}
 
     def notified(self, begins: Ends) -> list[Notified]:
-        """The notifications since `begins`, of transactions that were committed."""
+        """The notifications since `begins`, of transactions that were committed.
+
+        Raises SystemExit if a minute brings none.
+        """
         consumer = self._consumer()
         consumer.assign(
             [TopicPartition(self.names.notifications, *begin) for begin in begins.items()]
@@ -77,7 +80,9 @@ class BenchTopics:
         try:
             while left:
                 messages = consumer.consume(5000, _POLL_SECONDS)
-                if time.monotonic() > give_up:
+                if messages:
+                    give_up = time.monotonic() + _SECONDS
+                elif time.monotonic() > give_up:
                     raise SystemExit("the notifications could not be read")
                 for message in messages:
                     error = message.error()

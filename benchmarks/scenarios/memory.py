@@ -116,7 +116,10 @@ async def _prepared(
     workload = Workload(name, "a new device each time", devices, campaigns)
     patience = _LEAST_SECONDS + devices * campaigns / _LEAST_RATE
     directory = tempfile.TemporaryDirectory()
-    rounds = Rounds(running, workload, devices, Path(directory.name), patience=patience)
+    # Millions of notifications are counted, and not read back into the memory of this process.
+    rounds = Rounds(
+        running, workload, devices, Path(directory.name), patience=patience, reads_back=False
+    )
     await rounds.prepare(alternatives=False)
     return rounds, directory
 

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
@@ -22,7 +23,7 @@ from api.middleware import RequestMiddleware
 from api.openapi import page
 from api.openapi.document import document
 from api.permissions import KEY_HEADER, TOKEN_HEADER
-from api.plain_route import PlainRouting
+from api.plain_route import PlainFirst
 from api.routes import (
     account,
     application,
@@ -80,7 +81,18 @@ def build_app(
     `ready` has the checks of /readyz by name; the answer is 200 if all of them pass. `cors_origins`
     are the sites whose pages may call the interface from a browser.
     """
-    app = FastAPI(
+    limits = services.limits
+    around = [
+        Middleware(
+            RequestMiddleware,
+            metrics=metrics,
+            seconds=limits.answer_seconds,
+            whole_seconds=limits.whole_answer_seconds,
+        ),
+        *([_cors(cors_origins)] if cors_origins else ()),
+    ]
+    app = PlainFirst(
+        around=around,
         title="Proximity management interface",
         version=version,
         docs_url=None,
@@ -100,24 +112,18 @@ def build_app(
         app.router.routes.extend(console_routes())
     app.include_router(page.router)
     app.include_router(_plain_routes(app, version, ready))
-    app.router.middleware_stack = PlainRouting(app.router)
     _handle_errors(app)
-    if cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(cors_origins),
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
-            expose_headers=["x-request-id", "retry-after"],
-        )
-    limits = services.limits
-    app.add_middleware(
-        RequestMiddleware,
-        metrics=metrics,
-        seconds=limits.answer_seconds,
-        whole_seconds=limits.whole_answer_seconds,
-    )
     return app
+
+
+def _cors(origins: Sequence[str]) -> Middleware:
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
+        expose_headers=["x-request-id", "retry-after"],
+    )
 
 
 def _plain_routes(

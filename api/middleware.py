@@ -60,15 +60,13 @@ class RequestMiddleware:
         exchange = _Exchange(scope, send, self._seconds, self._whole_seconds)
         begun = time.perf_counter()
         exchange.scope["request_id"] = exchange.id
-        with (
-            audit_scope(),
-            structlog.contextvars.bound_contextvars(request=exchange.id),
-            self._metrics.in_flight.track_inprogress(),
-        ):
-            try:
+        bound = structlog.contextvars.bind_contextvars(request=exchange.id)
+        try:
+            with audit_scope(), self._metrics.in_flight.track_inprogress():
                 await self._answer(exchange, receive)
-            finally:
-                self._note(exchange, time.perf_counter() - begun)
+        finally:
+            self._note(exchange, time.perf_counter() - begun)
+            structlog.contextvars.reset_contextvars(**bound)
 
     async def _answer(self, exchange: "_Exchange", receive: Receive) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import orjson
 from fastapi import Query
@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 from starlette.responses import Response, StreamingResponse
 
-from api.answers import JSON, Record, answer
+from api.answers import JSON, answer
 from api.permissions import AuthorizedCaller
 from api.records.page import Page, RecordKind
 from api.tenancy import require_venue
@@ -30,7 +30,7 @@ After = Annotated[
     ),
 ]
 
-PAGE = 250
+PAGE = 500
 
 
 async def one(caller: AuthorizedCaller, kind: RecordKind, **values: object) -> Response:
@@ -77,26 +77,35 @@ async def _pages(
     is_last = False
     while not is_last:
         size = page if left is None else min(page, left)
-        records = await read(
+        found = await read(
             caller.services.database,
             partial(_page, caller.company_id, kind, values, Page(after, size)),
         )
         if left is not None:
-            left -= len(records)
-        is_last = len(records) < size or left == 0
-        after = records[-1]["id"] if records else after
-        content = orjson.dumps(records)
-        del records  # a slow reader keeps its page in memory as bytes alone
-        yield content, is_last
+            left -= found.records
+        is_last = found.records < size or left == 0
+        after = found.last
+        yield found.content, is_last
+
+
+class _Written(NamedTuple):
+    """A page as a JSON array, the number of its records, and the id of the last one."""
+
+    content: bytes
+    records: int
+    last: int
 
 
 def _page(
     company_id: int, kind: RecordKind, values: dict[str, object], page: Page, reader: Reader
-) -> list[Record]:
+) -> _Written:
+    """Read and write a page: many requests may wait for their connections to close, or for slow
+    readers, and each of them holds the bytes only."""
     records = kind.page(reader, page, company=company_id, **values)
     if not records and "venue" in values:
         require_venue(reader, company_id, values["venue"])
-    return records
+    last = records[-1]["id"] if records else page.after
+    return _Written(orjson.dumps(records), len(records), last)
 
 
 async def _joined(first: bytes, pages: AsyncIterator[tuple[bytes, bool]]) -> AsyncIterator[bytes]:

@@ -9,12 +9,13 @@ nothing else, so no statement without the criteria reaches the connection.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Select
+from sqlalchemy import Connection, Dialect, Engine, Select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.util import greenlet_spawn
 
 from catalog.database import Database
+from catalog.driver_reading import DriverReading
 from catalog.postgresql_pool import connecting_to_read
 from catalog.soft_deletion import living_only, with_deleted
 from catalog.sql_failures import is_connection_lost
@@ -35,16 +36,30 @@ class Reading:
         self.deleted = deleted
         self.query = with_deleted(query) if deleted else query
         self.statement = query if deleted else living_only(query)
+        self._by_driver: DriverReading | None = None
+
+    def by_driver(self, dialect: Dialect) -> DriverReading:
+        """The same for PostgreSQL's driver; made when it is first used."""
+        made = self._by_driver
+        if made is None or made.dialect is not dialect:
+            made = self._by_driver = DriverReading(self.statement, dialect)
+        return made
 
 
 class Reader:
-    """Runs readings on one connection, for as long as `read` or `read_within` lasts."""
+    """Runs readings on one connection, for as long as `read` or `read_within` lasts.
 
-    def __init__(self, connection: Connection) -> None:
+    `by_driver`: the connection is PostgreSQL's, and has no transaction.
+    """
+
+    def __init__(self, connection: Connection, *, by_driver: bool = False) -> None:
         self._connection = connection
+        self._by_driver = by_driver
 
     def rows(self, reading: Reading, /, **values: object) -> list[dict[str, Any]]:
         """Every row, by the columns' names. Raises the errors of SQL."""
+        if self._by_driver:
+            return reading.by_driver(self._connection.dialect).rows(self._connection, values)
         names = reading.names
         found = self._connection.execute(reading.statement, values)
         return [dict(zip(names, row, strict=True)) for row in found.all()]
@@ -79,4 +94,4 @@ def _run(engine: Engine, work: Callable[[Reader], Result], repeatable: bool) -> 
     with connecting_to_read(repeatable=repeatable):
         connection = engine.connect()
     with connection:
-        return work(Reader(connection))
+        return work(Reader(connection, by_driver=engine.dialect.driver == "asyncpg"))

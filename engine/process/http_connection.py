@@ -20,6 +20,7 @@ from engine.process.http_limits import (
     RequestSize,
     refusal,
 )
+from engine.process.joined_writes import JoinedWrites
 
 _HELD_BYTES = 128 * 1024
 _NOT_HTTP = (400, "this is not HTTP/1.1")
@@ -58,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection if there is room, or if room can be made."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         if not self._is_admitted(self):
             self._refuse(503, "too many connections; try again")
 

@@ -9,13 +9,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from api.plain_route import PlainRoute, PlainRouting
+from api.plain_route import PlainFirst, PlainRoute
 from api.retrieval import After, Limit
 from api.routes.parameters import RecordId, VenueId
 
+SITE = "https://shop.example"
 TEXTS = st.one_of(
     st.integers(1, 99).map(str),
     st.integers(-3, 2**64).map(str),
@@ -32,7 +35,7 @@ async def caller(request: Request) -> str:
     return request.headers["who"]
 
 
-def application(route_class: type[APIRoute]) -> FastAPI:
+def application(route_class: type[APIRoute], *around: Middleware) -> FastAPI:
     router = APIRouter(route_class=route_class)
 
     @router.get("/region/{id}/beacon/{uid}")
@@ -50,10 +53,8 @@ def application(route_class: type[APIRoute]) -> FastAPI:
     async def refused(_request: Request, error: Any) -> Response:
         return JSONResponse([fault["loc"] for fault in error.errors()], 400)
 
-    app = FastAPI()
+    app = PlainFirst(around=around) if route_class is PlainRoute else FastAPI()
     app.router.routes[:] = router.routes
-    if route_class is PlainRoute:
-        app.router.middleware_stack = PlainRouting(app.router)
     app.add_exception_handler(RequestValidationError, refused)
     return app
 
@@ -76,7 +77,7 @@ def ask(app: FastAPI, method: str, path: str, query: str, root: str) -> list[Any
         "path": path,
         "root_path": root,
         "query_string": query.encode(),
-        "headers": [(b"who", b"somebody")],
+        "headers": [(b"who", b"somebody"), (b"origin", SITE.encode())],
     }
     asyncio.run(app(scope, receive, send))
     return answered
@@ -100,10 +101,19 @@ def test_the_answers_are_the_same(
 def test_whole_numbers_take_the_short_way() -> None:
     (route,) = PLAIN.routes
     assert isinstance(route, PlainRoute)
-    scope = {"path_params": {"id": "7", "uid": "8"}, "query_string": b"after=3&limit=1"}
+    texts = {"id": "7", "uid": "8"}
     expected = {"venue": 7, "number": 8, "after": 3, "limit": 1, "word": None}
-    assert route._arguments(scope) == expected
-    assert route._arguments(scope | {"query_string": b"word=x"}) is None
+    assert route.arguments(texts, b"after=3&limit=1") == expected
+    assert route.arguments(texts, b"word=x") is None
+
+
+def test_plain_requests_pass_what_is_around_the_application() -> None:
+    allowing = Middleware(CORSMiddleware, allow_origins=[SITE])
+    app = application(PlainRoute, allowing)
+    for path, status in (("/region/7/beacon/8", 200), ("/region/x/beacon/8", 400), ("/", 404)):
+        start, _ = ask(app, "GET", path, "", "")
+        assert start["status"] == status
+        assert (b"access-control-allow-origin", SITE.encode()) in start["headers"]
 
 
 def test_every_operation_is_plain() -> None:
@@ -112,4 +122,4 @@ def test_every_operation_is_plain() -> None:
 
     routes = [route for module in _ROUTERS for route in module.router.routes]
     assert len(routes) > 40
-    assert [r.path for r in routes if not isinstance(r, PlainRoute) or r.app != r._answer] == []
+    assert [r.path for r in routes if not isinstance(r, PlainRoute) or not r.is_plain] == []

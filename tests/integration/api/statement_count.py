@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from sqlalchemy import event
 
 from catalog.database import Database
+from catalog.driver_reading import DriverReading
 
 
 @contextmanager
@@ -18,7 +20,12 @@ def counted(database: Database) -> Iterator[list[str]]:
         if not statement.startswith("BEGIN"):
             statements.append(statement)
 
-    engine = database.engine.sync_engine
+    def note_driver(reading: DriverReading, *arguments: Any) -> list[dict[str, Any]]:
+        statements.append(reading.text)
+        return rows(reading, *arguments)
+
+    engine, rows = database.engine.sync_engine, DriverReading.rows
     event.listen(engine, "before_cursor_execute", note)
-    yield statements
+    with patch.object(DriverReading, "rows", note_driver):
+        yield statements
     event.remove(engine, "before_cursor_execute", note)

@@ -64,7 +64,7 @@ PARTS = (
     ),
     Part(
         "growth",
-        "benchmarks.scenarios.growth --records 200000 --rounds 2",
+        "benchmarks.scenarios.growth --records 1000000 --rounds 2 --closed 0 198",
         "benchmarks.scenarios.growth --records 1000000 --rounds 5 --beacons 1000 100000 1000000",
     ),
     Part(

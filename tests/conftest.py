@@ -17,7 +17,12 @@ gc.disable()
 # Of trio, which selenium brings and nothing here uses.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
-pytest_plugins = ["tests.servers.handles", "tests.servers.fixtures", "tests.servers.scheduling"]
+pytest_plugins = [
+    "tests.servers.handles",
+    "tests.servers.fixtures",
+    "tests.servers.scheduling",
+    "tests.servers.alone",
+]
 if "mutmut" in sys.modules:
     pytest_plugins.append("tests.mutation")
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import SecretStr, model_validator
-from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from engine.process.detection_topics import REGISTERED_FORMATS, DetectionTopics
@@ -24,6 +23,7 @@ from engine.process.settings_checks import (
     Texts,
     TokenUrl,
     TopicPrefix,
+    refused,
     setting,
 )
 
@@ -278,11 +278,10 @@ class Settings(BaseSettings):
         of_the_engine = {f"{self.topic_prefix}{name}" for name in _OTHER_TOPICS}
         for topic in self.detection_topics:
             if topic.name in of_the_engine:
-                text = f"{variable_name('detection_topics')}: {topic.name} has other messages"
-                raise PydanticCustomError("setting", "{text}", {"text": text})
+                name = variable_name("detection_topics")
+                raise refused(f"{name}: {topic.name} has other messages")
             if topic.format in REGISTERED_FORMATS and self.schema_registry_url is None:
-                text = f"{variable_name('schema_registry_url')} is required by {topic}"
-                raise PydanticCustomError("setting", "{text}", {"text": text})
+                raise refused(f"{variable_name('schema_registry_url')} is required by {topic}")
         return self
 
     @model_validator(mode="after")
@@ -290,8 +289,8 @@ class Settings(BaseSettings):
         given = {name: value for name in self.model_fields_set if (value := getattr(self, name))}
         ordered = {name: given[name] for name in type(self).model_fields if name in given}
         if fault := kafka_security_fault(self.kafka_security_protocol, ordered):
-            text = f"{variable_name(fault[0])} {fault[1]}"
-            raise PydanticCustomError("setting", "{text}", {"text": text})
+            name, cause = fault
+            raise refused(f"{variable_name(name)} {cause}")
         return self
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr
+from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode
 
 from catalog.database_url import check_database_url
@@ -161,6 +162,11 @@ def _parts(text: str) -> list[str]:
 def setting(default: Any, meaning: str, **bounds: Any) -> Any:
     """A field of Settings."""
     return Field(default, description=meaning, **bounds)
+
+
+def refused(text: str) -> PydanticCustomError:
+    """The error of settings that do not go together; `text` is the whole message."""
+    return PydanticCustomError("setting", "{text}", {"text": text})
 
 
 Seconds = Annotated[float, Field(gt=0)]

@@ -24,7 +24,6 @@ from tests.hostile.neighbour_latency import (
     MIB,
     Memory,
     NeighbourLatencies,
-    ProcessorWaits,
     assert_not_delayed,
     create_with_broker_time,
     latencies,
@@ -32,6 +31,8 @@ from tests.hostile.neighbour_latency import (
 from tests.servers.http_service import content, serving
 from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
+
+pytestmark = pytest.mark.alone
 
 FULL = bool(os.environ.get("PROXIMITY_TEST_FULL"))
 KINDS = sorted(HOSTILE) if FULL else ["chunks", "interim", "retry-after"]
@@ -105,15 +106,15 @@ class Scene:
         settings = self._settings | dict.fromkeys(places, prefix)
         connector = self._rig.start("run", "--role", "connector", **settings)
         await connector.until_ready()
-        stretch = await self._burn(connector, topics)
+        await self._burn(connector, topics)
         await connector.stop()
         calm, loud = [
             [seconds for _, seconds in await latencies(self._bootstrap, topics, name)]
             for name in (b"calm ", b"loud ")
         ]
-        return NeighbourLatencies(calm, loud, stretch)
+        return NeighbourLatencies(calm, loud)
 
-    async def _burn(self, connector: Command, topics: TopicSet) -> float:
+    async def _burn(self, connector: Command, topics: TopicSet) -> None:
         async with (
             Load(self._bootstrap, topics).running() as load,
             Pulse().taken(connector) as pulse,
@@ -123,9 +124,9 @@ class Scene:
             with serving_in_process(self._kind, self._in_flight) as service:
                 await load.of_a(service.url)
                 await self._until_it_burns(connector, service)
-                before, waits = service.requested, ProcessorWaits(connector)
+                before = service.requested
                 await load.of_b("loud")
-                during, stretch = service.requested - before, waits.stretch
+                during = service.requested - before
         reasons = (await connector.metrics()).by("dead_letters", "reason")
         self.summary = (
             f"beside {before} calls of A in flight and {during} more meanwhile; {memory}; "
@@ -136,7 +137,6 @@ class Scene:
         assert connector.output.count('"partitions assigned"') == 1, "no rebalance"
         assert "partitions lost" not in connector.output
         assert set(reasons) <= REASONS.get(self._kind, BURNT)
-        return stretch
 
     async def _until_it_burns(self, connector: Command, service: ServiceProcess) -> None:
         # (On a slow machine the first calls may time out before the last ones start.)

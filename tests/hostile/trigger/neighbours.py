@@ -14,7 +14,7 @@ from tests.acceptance.rig import Command
 from tests.acceptance.topics import TopicSet
 from tests.acceptance.traffic import Message
 from tests.acceptance.world import BeaconPlan, World
-from tests.hostile.neighbour_latency import Memory, NeighbourLatencies, ProcessorWaits, latencies
+from tests.hostile.neighbour_latency import Memory, NeighbourLatencies, latencies
 from tests.servers.waiting import eventually
 
 CALM = 120  # detections of B
@@ -106,20 +106,19 @@ class Scene:
                 lambda: self._at_least(notified, begin + CALM), deadline=60, what="B alone"
             )
             loud_from, before = time.time(), await count()
-            waits = ProcessorWaits(self.trigger)
             # (In a thread: B's phones are not to wait for this process to have sent all of A's.)
             await asyncio.to_thread(lambda: asyncio.run(self._topics.publish(loud)))
             await eventually(
                 lambda: self._at_least(count, before + leads_to), deadline=200, what="A's"
             )
-            loud_until, stretch = time.time(), waits.stretch
+            loud_until = time.time()
         await self._topics.until_done()
         seen = await latencies(self._bootstrap, self._topics, QUIET)
         calm = [seconds for sent, seconds in seen if calm_from <= sent < loud_from]
         beside = [seconds for sent, seconds in seen if loud_from <= sent < loud_until]
         assert len(calm) >= CALM - 1
         assert beside
-        return NeighbourLatencies(calm, beside, stretch)
+        return NeighbourLatencies(calm, beside)
 
     async def _at_least(self, count: Callable[[], Awaitable[int]], enough: int) -> bool:
         assert self.trigger.process.poll() is None, self.trigger.output

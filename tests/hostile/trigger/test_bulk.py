@@ -9,6 +9,8 @@ from tests.acceptance.topics import TopicSet
 from tests.hostile.neighbour_latency import MIB, Memory, assert_not_delayed, create_with_broker_time
 from tests.hostile.trigger.neighbours import Neighbours, Scene
 
+pytestmark = pytest.mark.alone
+
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 IN_FLIGHT_BYTES = 32 * MIB
 # In flight, and as much again for what Python, aiokafka and the sockets hold of it.

@@ -12,8 +12,10 @@ from tests.acceptance.traffic import Message
 from tests.hostile.neighbour_latency import MIB, assert_not_delayed, create_with_broker_time
 from tests.hostile.trigger.neighbours import Neighbours, Scene
 
+pytestmark = pytest.mark.alone
+
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-ROUNDS = 4  # as test_bulk: other tests run on the same processors
+ROUNDS = 4  # as test_bulk
 INVENTED = 60_000 if FULL else 12_000
 RUN = 1000  # DEAD_LETTER_RUN's default, and more than any phone needs to be understood
 

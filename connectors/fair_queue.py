@@ -68,7 +68,7 @@ class FairQueue(Generic[Item]):
         return None
 
     def take_of(self, company_id: int) -> Item | None:
-        """The next item of a company, held or not; None without an item or a free slot."""
+        """The next item of a company, paused or not; None without an item or a free slot."""
         company = self._companies.get(company_id)
         if company is None or not company.waiting or not self.free:
             return None
@@ -110,7 +110,7 @@ class FairQueue(Generic[Item]):
         return removed
 
     def companies(self) -> Iterator[int]:
-        """The companies that have an item waiting or running, or are held."""
+        """The companies that have an item waiting or running, or are paused."""
         return iter(self._companies)
 
     def _company(self, company_id: int) -> _Company[Item]:

@@ -88,6 +88,7 @@ define library
 endef
 
 clean: ## remove all that was made here
+	find . -name '*.so' -not -path './.*' -delete
 	rm -rf $(VENV) .cache build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -95,11 +96,15 @@ $(VENV)/bin/python:
 	$(call check-python)
 	"$(PYTHON)" -m venv $(VENV)
 
-$(VENV)/.installed: requirements/embedded.lock pyproject.toml | $(VENV)/bin/python
+# Installing compiles these (hatch_build.py).
+COMPILED_SOURCES := hatch_build.py $(wildcard engine/*/*.pyx engine/*/*.pxd)
+
+$(VENV)/.installed: requirements/embedded.lock pyproject.toml $(COMPILED_SOURCES) | $(VENV)/bin/python
 	$(call sync,requirements/embedded.lock)
 
 # What dev.lock names includes all of embedded.lock.
-$(VENV)/.developing: requirements/dev.lock requirements/embedded.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/.developing: requirements/dev.lock requirements/embedded.lock pyproject.toml \
+		$(COMPILED_SOURCES) | $(VENV)/bin/python
 	$(call sync,requirements/dev.lock)
 	@touch $(VENV)/.installed
 
@@ -108,6 +113,9 @@ define sync
 	@echo "installing $(1) into $(VENV): a minute or two the first time"
 	@$(PIP) install --require-hashes -r $(1)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c "import engine.trigger.dwell_filter" 2>/dev/null || \
+		echo "nothing was compiled: for more speed, install a C compiler and Python's headers" \
+		"(Debian: apt install gcc libc6-dev python3-dev), and run make clean first"
 	@touch $@
 endef
 

@@ -9,7 +9,7 @@ IMMEDIATE_BELOW = 0.5
 NEAR_UP_TO = 4.0
 
 _NAMES = {zone.name.lower(): zone for zone in Zone}
-_USUAL = {
+USUAL_NAMES = {
     spelling: zone
     for name, zone in _NAMES.items()
     for word in (name, name.capitalize(), name.upper())
@@ -26,7 +26,7 @@ def parse_zone(value: str | int) -> Zone:
     0..3, also as a digit. Raises ValueError for anything else, booleans included.
     """
     if isinstance(value, str):
-        zone = _USUAL.get(value)
+        zone = USUAL_NAMES.get(value)
         if zone is None:
             zone = _NAMES.get(value.lower().removeprefix("proximity"))
     else:

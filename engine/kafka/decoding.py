@@ -1,7 +1,9 @@
 """Decodes batches. A record that cannot be decoded becomes a dead letter with a reason."""
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -20,6 +22,8 @@ UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 AT_ONCE = 64  # records of many messages each
 
+_OFFSET = attrgetter("offset")
+
 
 class DecodedBatch(NamedTuple, Generic[Message]):
     """A decoded batch, in the order of its records.
@@ -33,11 +37,17 @@ class DecodedBatch(NamedTuple, Generic[Message]):
 
 
 def decode_records(
-    records: Records, decode: Callable[[Record], Message], limit: DeadLetterLimit | None = None
+    records: Records,
+    decode: Callable[[Record], Message],
+    limit: DeadLetterLimit | None = None,
+    *,
+    among: Records | None = None,
 ) -> DecodedBatch[Message]:
     """Decode every record. A record for which `decode` raises UNDECODABLE becomes a dead letter.
 
     Raises TooManyDeadLettersError over the limit, before anything of the batch is published.
+    `among` is the batch of the partition that the records belong to, if it has others: these are
+    good, which matters to the limit.
     """
     decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
     messages, dead_letters, dead_positions = decoded
@@ -48,8 +58,11 @@ def decode_records(
         except UNDECODABLE as error:
             dead_positions.append(len(messages) + len(dead_letters))
             dead_letters.append(DeadLetter(record, failure_reason(error), str(error)))
-    if limit is not None:
+    if limit is not None and among is None:
         limit.note(records, dead_positions)
+    elif limit is not None and among is not None:
+        dead_offsets = [letter.record.offset for letter in dead_letters]
+        limit.note(among, [bisect_left(among, offset, key=_OFFSET) for offset in dead_offsets])
     return decoded
 
 

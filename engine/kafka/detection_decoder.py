@@ -73,9 +73,11 @@ class OwnFormatDecoder:
         self.limit = limit
         self._path_loss_exponent = path_loss_exponent
 
-    async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
+    async def decode(
+        self, records: Records, among: Records | None = None
+    ) -> DecodedBatch[DecodedDetection]:
         """Decode the records. Raises TooManyDeadLettersError."""
-        return decode_detections(records, self._path_loss_exponent, self.limit)
+        return decode_detections(records, self._path_loss_exponent, self.limit, among=among)
 
     async def prepare(self, records: Records) -> None:
         """Nothing to fetch: this format has no schemas."""

@@ -46,14 +46,18 @@ class DecodedDetection(msgspec.Struct, gc=False):
 
 
 def decode_detections(
-    records: Records, path_loss_exponent: float, limit: DeadLetterLimit | None = None
+    records: Records,
+    path_loss_exponent: float,
+    limit: DeadLetterLimit | None = None,
+    *,
+    among: Records | None = None,
 ) -> DecodedBatch[DecodedDetection]:
     """Decode a batch; see decode_records."""
 
     def decode(record: ConsumerRecord[bytes, bytes]) -> DecodedDetection:
         return detection_of(record, _decode(record.value or b""), path_loss_exponent)
 
-    return decode_records(records, decode, limit)
+    return decode_records(records, decode, limit, among=among)
 
 
 def decode_record(
@@ -77,7 +81,7 @@ def detection_of(
     return DecodedDetection(
         record,
         message,
-        _beacon_key(message.uuid, message.major, message.minor),
+        beacon_key(message.uuid, message.major, message.minor),
         # An explicit proximity wins over rssi.
         _zone_of_rssi(message, path_loss_exponent) if proximity is None else parse_zone(proximity),
         record.timestamp / 1000 if detected_at is None else parse(detected_at),
@@ -85,7 +89,7 @@ def detection_of(
 
 
 @lru_cache(maxsize=65_536)
-def _beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
+def beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
     """The key of a triple as written. Cached, because few beacons are new."""
     return BeaconKey(canonical_uuid(uuid), _number(major), _number(minor))
 

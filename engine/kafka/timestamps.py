@@ -7,7 +7,7 @@ from functools import lru_cache
 _FORM = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)", re.ASCII
 )
-_LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a datetime can hold
+LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a datetime can hold
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -34,7 +34,7 @@ def parse(value: str | int) -> float:
     """Epoch seconds of a timestamp in any accepted form. Raises ValueError."""
     if isinstance(value, str):
         return parse_text(value)
-    if not 0 <= value <= _LATEST_MS:
+    if not 0 <= value <= LATEST_MS:
         raise ValueError("epoch milliseconds lie between 0 and the end of year 9999")
     return value / 1000
 

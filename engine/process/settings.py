@@ -226,6 +226,7 @@ class Settings(BaseSettings):
         gt=0,
         le=1,
     )
+    compiled: bool = setting(True, "use the compiled modules, where they are installed")
     dead_letter_run: Count = setting(
         1000,
         "a role stops when so many different keys fail and no record has succeeded for 10 s; "
@@ -245,7 +246,6 @@ class Settings(BaseSettings):
     connector_allow_networks: Networks = setting(
         (), "networks that connectors may call besides public ones, comma-separated"
     )
-
     connector_ca_file: Path | None = setting(
         None, "PEM file of authorities that verify connectors, besides the well-known ones"
     )

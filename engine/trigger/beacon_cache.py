@@ -96,13 +96,14 @@ class BeaconCache:
 
     The hot path reads `known` directly; only this class changes it. `version` counts the drops:
     data that was read from Redis while `version` changed may be stale, and is used once but not
-    cached. The cache is bounded in beacons and in bytes of campaigns' content; beacons share their
-    campaigns.
+    cached. `removals` counts the beacons that were removed, for whatever reason. The cache is
+    bounded in beacons and in bytes of campaigns' content; beacons share their campaigns.
     """
 
     def __init__(self, most_beacons: int, most_bytes: int = 128 * 1024 * 1024) -> None:
         self.known: dict[BeaconKey, IndexedBeacon | None] = {}
         self.version = 0
+        self.removals = 0
         self._most_beacons = most_beacons
         self._most_bytes = most_bytes
         self._bytes = 0
@@ -158,6 +159,7 @@ class BeaconCache:
         beacon = self.known.pop(key, None)
         if beacon is None:
             return
+        self.removals += 1
         for shared in beacon.shares:
             shared.beacons -= 1
             if not shared.beacons:
@@ -189,6 +191,7 @@ class BeaconCache:
     def drop_all(self) -> None:
         """Drop everything."""
         self.version += 1
+        self.removals += len(self.known)
         self.known.clear()
         self._campaigns.clear()
         self._bytes = 0

@@ -63,6 +63,11 @@ class DecisionNotes:
         self._to_write: list[DeviceDecision] = []
         self._arrived = asyncio.Event()
 
+    def wants(self, count: int, /) -> bool:
+        """Whether a batch of so many is collected from now: a small one, or the next sample."""
+        since = self._clock() - self._sampled_at
+        return count <= _LARGE or not 0 <= since < _BETWEEN_LARGE_SECONDS
+
     def note_refused(
         self,
         detections: Sequence[DecodedDetection],
@@ -70,10 +75,10 @@ class DecisionNotes:
         beacons: Mapping[BeaconKey, IndexedBeacon | None],
     ) -> None:
         """Collect the decisions of detections that fire nothing."""
+        if not self.wants(len(detections)):
+            return
         now = self._begin()
         if len(detections) > _LARGE:
-            if 0 <= now - self._sampled_at < _BETWEEN_LARGE_SECONDS:
-                return
             self._sampled_at = now
         last_of = self._last.get
         for detection, decision in zip(detections, decisions, strict=True):

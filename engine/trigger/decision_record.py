@@ -39,6 +39,12 @@ class DecisionWatcher(Protocol):
     async def run(self) -> None:
         """Run until cancelled."""
 
+    def wants(self, count: int, /) -> bool:
+        """Whether it needs to see all of so many detections now.
+
+        Otherwise it may receive a part of them, without those whose decision stands.
+        """
+
     def note_refused(
         self,
         detections: Sequence[DecodedDetection],

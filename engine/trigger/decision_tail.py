@@ -55,6 +55,10 @@ class DecisionTail:
         self._watchers: dict[str, Watcher] = {}  # those that are served
         self._table = WatcherTable([])
 
+    def wants(self, _count: int, /) -> bool:
+        """Whether anybody watches."""
+        return bool(self._watchers)
+
     def note_refused(
         self,
         detections: Sequence[DecodedDetection],

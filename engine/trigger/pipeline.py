@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import Protocol
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher
 from engine.kafka.decoding import DecodedBatch
-from engine.kafka.detection_decoder import DetectionDecoder
+from engine.kafka.detection_decoder import DetectionDecoder, OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
@@ -41,11 +42,20 @@ _DETECTIONS = 1024
 Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 
+class StandingDecisions(Protocol):
+    """Finds detections whose decision stands before they are decoded (dwell_filter.pyx)."""
+
+    def split(
+        self, records: Records, remembered: RememberedClaims, now: float
+    ) -> tuple[Records, list[Decision]]:
+        """The records without a standing decision, and the decisions of the others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
     """The steps and their objects; `decoders` by topic. `clock` gives epoch seconds.
 
-    `sums` is None where decisions are not added up.
+    `sums` is None where decisions are not added up, `standing` where nothing is compiled.
     """
 
     index: BeaconIndex
@@ -56,19 +66,22 @@ class TriggerPipeline:
     metrics: Metrics
     watchers: Sequence[DecisionWatcher]
     sums: DecisionSums | None
+    standing: StandingDecisions | None
     max_age: float
     clock: Callable[[], float] = time.time
 
     async def take_in(self, records: Records, remembered: RememberedClaims) -> TakenIn:
         """decode -> resolve -> decide. Raises TooManyDeadLettersError."""
         with self.step("decode"):
-            batch = await self.decoders[records[0].topic].decode(records)
+            batch, standing = await self._decode(records, remembered)
         version = self.index.cache.version
         with self.step("resolve"):
             keys = {detection.key for detection in batch.messages}
-            beacons = await self.index.resolve(keys, len(batch.messages))
+            beacons = await self.index.resolve(keys, len(batch.messages) + len(standing))
         with self.step("decide"):
-            return self._decide_from_memory(batch, beacons, version, remembered)
+            taken = self._decide_from_memory(batch, beacons, version, remembered)
+            taken.refused.extend(standing)
+            return taken
 
     async def take_turn(self, lane: CompanyLane) -> None:
         """compose -> publish -> finish; before that decide -> claim, if no grants are left."""
@@ -92,6 +105,18 @@ class TriggerPipeline:
                 messages = await self.composer.compose_next(lane.grants, _GRANTS)
                 await self._publish(messages, lane.remembered)
         lane.finish(self.metrics)
+
+    async def _decode(
+        self, records: Records, remembered: RememberedClaims
+    ) -> tuple[DecodedBatch[DecodedDetection], list[Decision]]:
+        """The detections, and the decisions of those that need not be decoded."""
+        decoder = self.decoders[records[0].topic]
+        if self.standing is None or not isinstance(decoder, OwnFormatDecoder):
+            return await decoder.decode(records), []
+        if any(watcher.wants(len(records)) for watcher in self.watchers):
+            return await decoder.decode(records), []
+        others, standing = self.standing.split(records, remembered, self.clock())
+        return await decoder.decode(others, records), standing
 
     def _decide_from_memory(
         self,

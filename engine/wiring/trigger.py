@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import structlog
 from aiokafka import TopicPartition
 from redis.exceptions import RedisError
 
@@ -21,6 +22,7 @@ from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.health import PROBE
 from engine.process.metrics import Metrics
+from engine.process.settings import Settings
 from engine.redis.claims import Claims, ClaimUpdater
 from engine.redis.tail_store import TailStore
 from engine.trigger.beacon_cache import BeaconCache
@@ -36,12 +38,14 @@ from engine.trigger.fair_turns import FairTurns
 from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
 from engine.trigger.partition import TriggerRole
-from engine.trigger.pipeline import ROLE, TriggerPipeline
+from engine.trigger.pipeline import ROLE, StandingDecisions, TriggerPipeline
 from engine.wiring.explain import build_decision_store
 from engine.wiring.figures import figure_sums
 from engine.wiring.kafka import role_consumer, transactional_consumer
 from engine.wiring.role import ProcessParts, Role
 from engine.wiring.stores import Stores
+
+log = structlog.get_logger(__name__)
 
 _REBUILD_PAUSE = 1.0
 
@@ -95,8 +99,9 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         clock=clock,
         tracer=parts.tracer,
     )
+    index = _index(parts)
     pipeline = TriggerPipeline(
-        index=_index(parts),
+        index=index,
         claims=_claim_step(parts, clock),
         composer=composer,
         publisher=DeadLetterPublisher(
@@ -108,6 +113,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         metrics=metrics,
         watchers=list(_watchers(parts, clock)),
         sums=_sums(parts, clock),
+        standing=_standing(settings, index.cache),
         max_age=settings.max_detection_age,
         clock=clock,
     )
@@ -160,6 +166,17 @@ def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
     claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
     updater = ClaimUpdater(**_redis_options(parts))
     return ClaimStep(claims=claims, updater=updater, metrics=parts.metrics, clock=clock)
+
+
+def _standing(settings: Settings, cache: BeaconCache) -> StandingDecisions | None:
+    if not settings.compiled:
+        return None
+    try:
+        from engine.trigger.dwell_filter import DwellFilter
+    except ImportError:
+        log.info("not compiled: detections of devices that stay take longer", module="dwell_filter")
+        return None
+    return DwellFilter(cache, settings.max_detection_age)
 
 
 def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[DecisionWatcher]:

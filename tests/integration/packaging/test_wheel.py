@@ -1,14 +1,20 @@
 """The wheel, installed in an empty environment: an editable install hides what is missing."""
 
+import os
+import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.servers.compiled import compiled
+
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("api", "catalog", "connectors", "engine", "rules")
+COMPILED = "engine/trigger/dwell_filter"
 
 # Run by the new environment's interpreter, away from the checkout.
 _LOCATE = """
@@ -28,12 +34,7 @@ print(json.dumps(found))
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of an environment that has the wheel and nothing else."""
     directory = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, ROOT],
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = directory.glob("*.whl")
+    wheel = _build(ROOT, directory)
     environment = directory / "environment"
     venv.create(environment)
     python = environment / "bin/python"
@@ -58,7 +59,30 @@ def test_every_package_and_file_comes_from_the_wheel(installed: Path, tmp_path: 
     for package in PACKAGES:
         location, files = found[package]
         assert Path(location).is_relative_to(installed.resolve())
-        assert sorted(files) == _in_the_checkout(package)
+        assert [name for name in files if not name.endswith(".so")] == _in_the_checkout(package)
+
+
+def test_the_wheel_has_what_was_compiled(installed: Path) -> None:
+    compiled("engine.trigger.dwell_filter")
+    packages = next(installed.glob("lib/*/site-packages"))
+    (file,) = packages.glob(f"{COMPILED}.*.so")
+    assert file.stat().st_size > 10_000
+
+
+def test_without_a_compiler_the_wheel_is_for_all_platforms(tmp_path: Path) -> None:
+    copy, out = tmp_path / "copy", tmp_path / "out"
+    tracked = _tracked(".")
+    for name in tracked:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, copy / name)
+    older = copy / f"{COMPILED}.cpython-311-x86_64-linux-gnu.so"
+    older.write_bytes(b"what an older source was compiled to")
+    wheel = _build(copy, out, CC="false")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not any(name.endswith(".so") for name in zipfile.ZipFile(wheel).namelist())
+    assert not older.exists()
+    with pytest.raises(subprocess.CalledProcessError):
+        _build(copy, out, CC="false", COMPILED="required")
 
 
 def test_the_command_is_installed(installed: Path) -> None:
@@ -71,12 +95,27 @@ def test_scripts_and_migrations_are_among_them() -> None:
     assert any(name.startswith("catalog/migrations/versions/") for name in shipped)
 
 
+def _build(source: Path, directory: Path, **environment: str) -> Path:
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, source],
+        check=True,
+        capture_output=True,
+        env={**os.environ, **environment},
+    )
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
 def _in_the_checkout(package: str) -> list[str]:
-    tracked = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", package],
+    return sorted(_tracked(package))
+
+
+def _tracked(folder: str) -> list[str]:
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", folder],
         cwd=ROOT,
         check=True,
         capture_output=True,
         text=True,
     ).stdout.split()
-    return sorted(name for name in tracked if (ROOT / name).is_file())
+    return [name for name in names if (ROOT / name).is_file()]

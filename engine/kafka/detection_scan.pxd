@@ -1,0 +1,242 @@
+"""Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
+
+`scan_detection` reads the usual JSON only: ASCII without escapes, no field twice, numbers of few
+digits, no nested value but `device`. Whatever it accepts, the decoder (detections.py) accepts too,
+with the same content; it accepts less. Each function that reads returns the position after what it
+has read, or NULL if that was not the usual. The text of a bytes object ends with a NUL, which is
+part of no token, so nothing reads beyond it.
+"""
+
+from libc.string cimport memcmp
+
+
+cdef enum:
+    _MOST_DIGITS = 15  # of an integer, so that it is exact as a double too
+
+
+# A part of the JSON; of size -1 where the field is missing or null.
+cdef struct Text:
+    const char *at
+    Py_ssize_t size
+
+
+# `zone` is a name or a digit, `major` and `minor` have only digits.
+cdef struct DetectionText:
+    Text uuid
+    Text major
+    Text minor
+    Text udid
+    Text zone
+    Text detected_at
+    bint detected_at_is_number
+
+
+cdef inline const char *_after_space(const char *at) noexcept nogil:
+    while at[0] == b" " or at[0] == b"\n" or at[0] == b"\t" or at[0] == b"\r":
+        at += 1
+    return at
+
+
+cdef inline const char *_string(const char *at, Text *found) noexcept nogil:
+    cdef unsigned char byte
+    if at[0] != b'"':
+        return NULL
+    at += 1
+    found.at = at
+    while at[0] != b'"':
+        byte = <unsigned char>at[0]
+        if byte < 0x20 or byte > 0x7E or byte == b"\\":
+            return NULL
+        at += 1
+    found.size = at - found.at
+    return at + 1
+
+
+cdef inline const char *_integer(const char *at, Text *found) noexcept nogil:
+    found.at = at
+    while b"0" <= at[0] <= b"9":
+        at += 1
+    found.size = at - found.at
+    if not 1 <= found.size <= _MOST_DIGITS or (found.at[0] == b"0" and found.size > 1):
+        return NULL
+    return at
+
+
+cdef inline const char *_number(const char *at) noexcept nogil:
+    cdef Text digits
+    cdef const char *begin
+    if at[0] == b"-":
+        at += 1
+    at = _integer(at, &digits)
+    if at == NULL or at[0] != b".":
+        return at
+    begin = at = at + 1
+    while b"0" <= at[0] <= b"9":
+        at += 1
+    return at if 1 <= at - begin <= _MOST_DIGITS else NULL
+
+
+cdef inline const char *_word(const char *at, const char *word, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(size):
+        if at[i] != word[i]:
+            return NULL
+    return at + size
+
+
+cdef inline const char *_text_or_null(const char *at) noexcept nogil:
+    cdef Text ignored
+    return _string(at, &ignored) if at[0] == b'"' else _word(at, b"null", 4)
+
+
+cdef inline const char *_number_or_null(const char *at) noexcept nogil:
+    return _word(at, b"null", 4) if at[0] == b"n" else _number(at)
+
+
+cdef inline const char *_scalar(const char *at) noexcept nogil:
+    if at[0] == b"t":
+        return _word(at, b"true", 4)
+    if at[0] == b"f":
+        return _word(at, b"false", 5)
+    return _text_or_null(at) if at[0] == b'"' else _number_or_null(at)
+
+
+cdef inline const char *_digits(const char *at, Text *found) noexcept nogil:
+    """`major` or `minor`: an integer, or a string of at most five digits."""
+    cdef Py_ssize_t i
+    if at[0] != b'"':
+        return _integer(at, found)
+    at = _string(at, found)
+    if at == NULL or not 1 <= found.size <= 5:
+        return NULL
+    for i in range(found.size):
+        if not b"0" <= found.at[i] <= b"9":
+            return NULL
+    return at
+
+
+cdef inline const char *_name(const char *at, Text *found) noexcept nogil:
+    """The name of a field, with its colon."""
+    at = _string(at, found)
+    if at == NULL:
+        return NULL
+    at = _after_space(at)
+    return _after_space(at + 1) if at[0] == b":" else NULL
+
+
+cdef inline bint _is(Text *name, const char *word, Py_ssize_t size) noexcept nogil:
+    return name.size == size and memcmp(name.at, word, size) == 0
+
+
+cdef inline const char *_device_field(
+    const char *at, Text *name, int *field, Text *udid
+) noexcept nogil:
+    cdef Text ignored
+    if _is(name, b"udid", 4):
+        field[0] = 1
+        return _string(at, udid)
+    if _is(name, b"name", 4):
+        field[0] = 2
+    elif _is(name, b"version", 7):
+        field[0] = 4
+    elif _is(name, b"model", 5):
+        field[0] = 8
+    elif _is(name, b"token_push", 10):
+        field[0] = 16
+    elif _is(name, b"id_connector", 12):
+        field[0] = 32
+        return _word(at, b"null", 4) if at[0] == b"n" else _integer(at, &ignored)
+    else:
+        field[0] = 0
+        return _scalar(at)
+    return _text_or_null(at)
+
+
+cdef inline const char *_device(const char *at, Text *udid) noexcept nogil:
+    cdef Text name
+    cdef int met = 0, field = 0
+    if at[0] != b"{":
+        return NULL
+    while True:
+        at = _name(_after_space(at + 1), &name)
+        if at == NULL:
+            return NULL
+        at = _device_field(at, &name, &field, udid)
+        if at == NULL or met & field:
+            return NULL
+        met |= field
+        at = _after_space(at)
+        if at[0] == b"}":
+            return at + 1 if met & 1 else NULL
+        if at[0] != b",":
+            return NULL
+
+
+cdef inline const char *_detected_at(const char *at, DetectionText *found) noexcept nogil:
+    if at[0] == b"n":
+        return _word(at, b"null", 4)
+    if at[0] == b'"':
+        return _string(at, &found.detected_at)
+    found.detected_at_is_number = True
+    return _integer(at, &found.detected_at)
+
+
+cdef inline const char *_detection_field(
+    const char *at, Text *name, int *field, DetectionText *found
+) noexcept nogil:
+    if _is(name, b"uuid", 4):
+        field[0] = 1
+        return _string(at, &found.uuid)
+    if _is(name, b"major", 5):
+        field[0] = 2
+        return _digits(at, &found.major)
+    if _is(name, b"minor", 5):
+        field[0] = 4
+        return _digits(at, &found.minor)
+    if _is(name, b"device", 6):
+        field[0] = 8
+        return _device(at, &found.udid)
+    if _is(name, b"proximity", 9):
+        field[0] = 16
+        return _string(at, &found.zone) if at[0] == b'"' else _integer(at, &found.zone)
+    if _is(name, b"detected_at", 11):
+        field[0] = 32
+        return _detected_at(at, found)
+    if _is(name, b"rssi", 4):
+        field[0] = 64
+        return _number_or_null(at)
+    if _is(name, b"tx_power", 8):
+        field[0] = 128
+        return _number_or_null(at)
+    if _is(name, b"ip", 2):
+        field[0] = 256
+        return _text_or_null(at)
+    field[0] = 0
+    return _scalar(at)
+
+
+cdef inline bint scan_detection(
+    const char *at, Py_ssize_t size, DetectionText *found
+) noexcept nogil:
+    """Whether the text is the usual JSON of a detection with `proximity`."""
+    cdef const char *end = at + size
+    cdef Text name
+    cdef int met = 0, field = 0
+    found.detected_at.size = -1
+    found.detected_at_is_number = False
+    at = _after_space(at)
+    if at[0] != b"{":
+        return False
+    while True:
+        at = _name(_after_space(at + 1), &name)
+        if at == NULL:
+            return False
+        at = _detection_field(at, &name, &field, found)
+        if at == NULL or met & field:
+            return False
+        met |= field
+        at = _after_space(at)
+        if at[0] == b"}":
+            return met & 31 == 31 and _after_space(at + 1) == end
+        if at[0] != b",":
+            return False

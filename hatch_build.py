@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("engine.trigger.dwell_filter",)
+MODULES = ("engine.trigger.refusal_filter",)
 
 
 class CompileHook(BuildHookInterface[Any]):

@@ -1,7 +1,7 @@
 """Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
 
-`scan_detection` reads the usual JSON only: ASCII without escapes, no field twice, numbers of few
-digits, no nested value but `device`. Whatever it accepts, the decoder (detections.py) accepts too,
+`scan_detection` reads the usual JSON only: ASCII without escapes, no field twice, numbers of at most
+15 digits without an exponent, no nested value but `device`. Whatever it accepts, the decoder (detections.py) accepts too,
 with the same content; it accepts less. Each function that reads returns the position after what it
 has read, or NULL if that was not the usual. The text of a bytes object ends with a NUL, which is
 part of no token, so nothing reads beyond it.
@@ -11,7 +11,7 @@ from libc.string cimport memcmp
 
 
 cdef enum:
-    _MOST_DIGITS = 15  # of an integer, so that it is exact as a double too
+    _MOST_DIGITS = 15  # of a number, so that they are exact in a double
 
 
 # A part of the JSON; of size -1 where the field is missing or null.
@@ -20,13 +20,16 @@ cdef struct Text:
     Py_ssize_t size
 
 
-# `zone` is a name or a digit, `major` and `minor` have only digits.
+# `zone` is a name or a digit, `major` and `minor` have only digits. Where there is no `zone` there
+# is `rssi`.
 cdef struct DetectionText:
     Text uuid
     Text major
     Text minor
     Text udid
     Text zone
+    Text rssi
+    Text tx_power
     Text detected_at
     bint detected_at_is_number
 
@@ -62,18 +65,39 @@ cdef inline const char *_integer(const char *at, Text *found) noexcept nogil:
     return at
 
 
-cdef inline const char *_number(const char *at) noexcept nogil:
+cdef inline const char *_number(const char *at, Text *found) noexcept nogil:
     cdef Text digits
-    cdef const char *begin
+    cdef const char *begin = at
+    cdef const char *fraction
     if at[0] == b"-":
         at += 1
     at = _integer(at, &digits)
-    if at == NULL or at[0] != b".":
-        return at
-    begin = at = at + 1
-    while b"0" <= at[0] <= b"9":
-        at += 1
-    return at if 1 <= at - begin <= _MOST_DIGITS else NULL
+    if at == NULL:
+        return NULL
+    if at[0] == b".":
+        fraction = at = at + 1
+        while b"0" <= at[0] <= b"9":
+            at += 1
+        if at == fraction or digits.size + at - fraction > _MOST_DIGITS:
+            return NULL
+    found.at = begin
+    found.size = at - begin
+    return at
+
+
+cdef inline double number_of(Text *number) noexcept nogil:
+    """The value of a number that was read."""
+    cdef double value = 0, scale = 0
+    cdef Py_ssize_t i
+    for i in range(number.size):
+        if number.at[i] == b".":
+            scale = 1
+        elif number.at[i] != b"-":
+            value = 10 * value + (number.at[i] - c"0")
+            scale *= 10
+    if scale:
+        value /= scale
+    return -value if number.at[0] == b"-" else value
 
 
 cdef inline const char *_word(const char *at, const char *word, Py_ssize_t size) noexcept nogil:
@@ -89,16 +113,17 @@ cdef inline const char *_text_or_null(const char *at) noexcept nogil:
     return _string(at, &ignored) if at[0] == b'"' else _word(at, b"null", 4)
 
 
-cdef inline const char *_number_or_null(const char *at) noexcept nogil:
-    return _word(at, b"null", 4) if at[0] == b"n" else _number(at)
+cdef inline const char *_number_or_null(const char *at, Text *found) noexcept nogil:
+    return _word(at, b"null", 4) if at[0] == b"n" else _number(at, found)
 
 
 cdef inline const char *_scalar(const char *at) noexcept nogil:
+    cdef Text ignored
     if at[0] == b"t":
         return _word(at, b"true", 4)
     if at[0] == b"f":
         return _word(at, b"false", 5)
-    return _text_or_null(at) if at[0] == b'"' else _number_or_null(at)
+    return _text_or_null(at) if at[0] == b'"' else _number_or_null(at, &ignored)
 
 
 cdef inline const char *_digits(const char *at, Text *found) noexcept nogil:
@@ -181,6 +206,12 @@ cdef inline const char *_detected_at(const char *at, DetectionText *found) noexc
     return _integer(at, &found.detected_at)
 
 
+cdef inline const char *_zone(const char *at, DetectionText *found) noexcept nogil:
+    if at[0] == b"n":
+        return _word(at, b"null", 4)
+    return _string(at, &found.zone) if at[0] == b'"' else _integer(at, &found.zone)
+
+
 cdef inline const char *_detection_field(
     const char *at, Text *name, int *field, DetectionText *found
 ) noexcept nogil:
@@ -198,16 +229,16 @@ cdef inline const char *_detection_field(
         return _device(at, &found.udid)
     if _is(name, b"proximity", 9):
         field[0] = 16
-        return _string(at, &found.zone) if at[0] == b'"' else _integer(at, &found.zone)
+        return _zone(at, found)
     if _is(name, b"detected_at", 11):
         field[0] = 32
         return _detected_at(at, found)
     if _is(name, b"rssi", 4):
         field[0] = 64
-        return _number_or_null(at)
+        return _number_or_null(at, &found.rssi)
     if _is(name, b"tx_power", 8):
         field[0] = 128
-        return _number_or_null(at)
+        return _number_or_null(at, &found.tx_power)
     if _is(name, b"ip", 2):
         field[0] = 256
         return _text_or_null(at)
@@ -218,11 +249,11 @@ cdef inline const char *_detection_field(
 cdef inline bint scan_detection(
     const char *at, Py_ssize_t size, DetectionText *found
 ) noexcept nogil:
-    """Whether the text is the usual JSON of a detection with `proximity`."""
+    """Whether the text is the usual JSON of a detection."""
     cdef const char *end = at + size
     cdef Text name
     cdef int met = 0, field = 0
-    found.detected_at.size = -1
+    found.zone.size = found.rssi.size = found.tx_power.size = found.detected_at.size = -1
     found.detected_at_is_number = False
     at = _after_space(at)
     if at[0] != b"{":
@@ -237,6 +268,8 @@ cdef inline bint scan_detection(
         met |= field
         at = _after_space(at)
         if at[0] == b"}":
-            return met & 31 == 31 and _after_space(at + 1) == end
+            if found.zone.size < 0 and found.rssi.size < 0:
+                return False
+            return met & 15 == 15 and _after_space(at + 1) == end
         if at[0] != b",":
             return False

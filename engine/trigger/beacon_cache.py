@@ -96,7 +96,7 @@ class BeaconCache:
 
     The hot path reads `known` directly; only this class changes it. `version` counts the drops:
     data that was read from Redis while `version` changed may be stale, and is used once but not
-    cached. `removals` counts the beacons that were removed, for whatever reason. The cache is
+    cached. `removals` counts the keys that were removed, for whatever reason. The cache is
     bounded in beacons and in bytes of campaigns' content; beacons share their campaigns.
     """
 
@@ -156,10 +156,12 @@ class BeaconCache:
             beacon.shares.append(shared)
 
     def _forget(self, key: BeaconKey) -> None:
-        beacon = self.known.pop(key, None)
-        if beacon is None:
+        if key not in self.known:
             return
         self.removals += 1
+        beacon = self.known.pop(key)
+        if beacon is None:
+            return
         for shared in beacon.shares:
             shared.beacons -= 1
             if not shared.beacons:

@@ -11,7 +11,7 @@ _NOTHING: Mapping[int, float] = MappingProxyType({})
 
 # A device's certain claims are stored under their campaign's id. The claims that were read with the
 # device's first request are stored under the negative id; this key says that they were read.
-_READ = 0
+READ = 0
 
 
 class ClaimMemory:
@@ -54,6 +54,7 @@ class RememberedClaims:
     after a rebalance must ask Redis, which knows that the record owns the claim. For the same
     reason a claim that was only read denies only later detections (docs/decisions/0085).
 
+    `young` has the claims of the present generation, by device; only this class changes it.
     `standing` has, by device, what was decided from its claims. That ends when one of them is
     forgotten (more claims throttle no less), and with their generation: the claims of a device that
     stays are made young again.
@@ -61,32 +62,32 @@ class RememberedClaims:
 
     def __init__(self, memory: ClaimMemory) -> None:
         self._memory = memory
-        self._young: dict[str, dict[int, float]] = {}
+        self.young: dict[str, dict[int, float]] = {}
         self._old: dict[str, dict[int, float]] = {}
         self._brief: deque[tuple[float, str, int]] = deque()
         self.standing: dict[str, StandingDecision] = {}
 
     def of(self, udid: str) -> Mapping[int, float]:
         """The claims of one device."""
-        claims = self._young.get(udid)
+        claims = self.young.get(udid)
         if claims is not None:
             return claims
         claims = self._old.pop(udid, None)
         if claims is None:
             return _NOTHING
-        self._young[udid] = claims
+        self.young[udid] = claims
         self._memory.count(len(claims))
         return claims
 
     def was_read(self, udid: str) -> bool:
         """Whether all claims of the device were read in this assignment and are remembered."""
-        return _READ in self.of(udid)
+        return READ in self.of(udid)
 
     def read(self, udid: str, claims: Mapping[int, float]) -> None:
         """Add all claims of a device, as Redis had them. Certain claims take precedence."""
         known = self._of_young(udid)
         before = len(known)
-        known[_READ] = 0.0
+        known[READ] = 0.0
         for campaign_id, detected_at in claims.items():
             if campaign_id not in known:
                 known[-campaign_id] = detected_at
@@ -101,8 +102,8 @@ class RememberedClaims:
         connector campaigns are left out: they may have been given back meanwhile, so Redis is
         asked.
         """
-        known = self._young.get(udid, _NOTHING)
-        if _READ not in known:
+        known = self.young.get(udid, _NOTHING)
+        if READ not in known:
             return {}
         found: dict[int, float] = {}
         for campaign in campaigns:
@@ -117,7 +118,7 @@ class RememberedClaims:
         self, udid: str, campaign_id: int, detected_at: float, until: float | None = None
     ) -> None:
         """Remember a claim if it is the newest. `forget_expired` forgets it at `until`."""
-        claims = self._young.get(udid)
+        claims = self.young.get(udid)
         if claims is None:
             claims = self._of_young(udid)
         before = len(claims)
@@ -140,7 +141,7 @@ class RememberedClaims:
 
     def grow_old(self) -> None:
         """Start a generation. Unused claims of the last one are forgotten at the next start."""
-        self._old, self._young = self._young, {}
+        self._old, self.young = self.young, {}
         self.standing.clear()
 
     def close(self) -> None:
@@ -149,23 +150,23 @@ class RememberedClaims:
         A worker that has ended is part of a cycle, which the collector finds after hours
         (`tune_garbage_collector`): its claims are released now.
         """
-        self._memory.forget(self, sum(map(len, self._young.values())))
-        self._young, self._old = {}, {}
+        self._memory.forget(self, sum(map(len, self.young.values())))
+        self.young, self._old = {}, {}
         self._brief.clear()
         self.standing.clear()
 
     def _of_young(self, udid: str) -> dict[int, float]:
         """The device's claims, made young again, to be changed."""
         self.of(udid)
-        return self._young.setdefault(udid, {})
+        return self.young.setdefault(udid, {})
 
     def _forget_first(self) -> None:
         _, udid, campaign_id = self._brief.popleft()
         self.standing.pop(udid, None)
-        for generation in (self._young, self._old):
+        for generation in (self.young, self._old):
             claims = generation.get(udid)
             if claims is not None and claims.pop(campaign_id, None) is not None:
                 if not claims:
                     del generation[udid]
-                if generation is self._young:
+                if generation is self.young:
                     self._memory.young -= 1

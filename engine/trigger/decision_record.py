@@ -42,7 +42,7 @@ class DecisionWatcher(Protocol):
     def wants(self, count: int, /) -> bool:
         """Whether it needs to see all of so many detections now.
 
-        Otherwise it may receive a part of them, without those whose decision stands.
+        Otherwise it may receive a part of them, without those that were refused undecoded.
         """
 
     def note_refused(

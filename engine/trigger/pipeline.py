@@ -42,20 +42,20 @@ _DETECTIONS = 1024
 Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 
-class StandingDecisions(Protocol):
-    """Finds detections whose decision stands before they are decoded (dwell_filter.pyx)."""
+class EarlyRefusals(Protocol):
+    """Refuses detections before they are decoded (refusal_filter.pyx)."""
 
     def split(
         self, records: Records, remembered: RememberedClaims, now: float
     ) -> tuple[Records, list[Decision]]:
-        """The records without a standing decision, and the decisions of the others."""
+        """The records that must be decoded, and the decisions that refuse the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
     """The steps and their objects; `decoders` by topic. `clock` gives epoch seconds.
 
-    `sums` is None where decisions are not added up, `standing` where nothing is compiled.
+    `sums` is None where decisions are not added up, `refusals` where nothing is compiled.
     """
 
     index: BeaconIndex
@@ -66,21 +66,21 @@ class TriggerPipeline:
     metrics: Metrics
     watchers: Sequence[DecisionWatcher]
     sums: DecisionSums | None
-    standing: StandingDecisions | None
+    refusals: EarlyRefusals | None
     max_age: float
     clock: Callable[[], float] = time.time
 
     async def take_in(self, records: Records, remembered: RememberedClaims) -> TakenIn:
         """decode -> resolve -> decide. Raises TooManyDeadLettersError."""
         with self.step("decode"):
-            batch, standing = await self._decode(records, remembered)
+            batch, refused = await self._decode(records, remembered)
         version = self.index.cache.version
         with self.step("resolve"):
             keys = {detection.key for detection in batch.messages}
-            beacons = await self.index.resolve(keys, len(batch.messages) + len(standing))
+            beacons = await self.index.resolve(keys, len(batch.messages) + len(refused))
         with self.step("decide"):
             taken = self._decide_from_memory(batch, beacons, version, remembered)
-            taken.refused.extend(standing)
+            taken.refused.extend(refused)
             return taken
 
     async def take_turn(self, lane: CompanyLane) -> None:
@@ -111,12 +111,12 @@ class TriggerPipeline:
     ) -> tuple[DecodedBatch[DecodedDetection], list[Decision]]:
         """The detections, and the decisions of those that need not be decoded."""
         decoder = self.decoders[records[0].topic]
-        if self.standing is None or not isinstance(decoder, OwnFormatDecoder):
+        if self.refusals is None or not isinstance(decoder, OwnFormatDecoder):
             return await decoder.decode(records), []
         if any(watcher.wants(len(records)) for watcher in self.watchers):
             return await decoder.decode(records), []
-        others, standing = self.standing.split(records, remembered, self.clock())
-        return await decoder.decode(others, records), standing
+        others, refused = self.refusals.split(records, remembered, self.clock())
+        return await decoder.decode(others, records), refused
 
     def _decide_from_memory(
         self,

@@ -38,7 +38,7 @@ from engine.trigger.fair_turns import FairTurns
 from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
 from engine.trigger.partition import TriggerRole
-from engine.trigger.pipeline import ROLE, StandingDecisions, TriggerPipeline
+from engine.trigger.pipeline import ROLE, EarlyRefusals, TriggerPipeline
 from engine.wiring.explain import build_decision_store
 from engine.wiring.figures import figure_sums
 from engine.wiring.kafka import role_consumer, transactional_consumer
@@ -113,7 +113,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         metrics=metrics,
         watchers=list(_watchers(parts, clock)),
         sums=_sums(parts, clock),
-        standing=_standing(settings, index.cache),
+        refusals=_refusals(settings, index.cache),
         max_age=settings.max_detection_age,
         clock=clock,
     )
@@ -168,15 +168,15 @@ def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
     return ClaimStep(claims=claims, updater=updater, metrics=parts.metrics, clock=clock)
 
 
-def _standing(settings: Settings, cache: BeaconCache) -> StandingDecisions | None:
+def _refusals(settings: Settings, cache: BeaconCache) -> EarlyRefusals | None:
     if not settings.compiled:
         return None
     try:
-        from engine.trigger.dwell_filter import DwellFilter
+        from engine.trigger.refusal_filter import RefusalFilter
     except ImportError:
-        log.info("not compiled: detections of devices that stay take longer", module="dwell_filter")
+        log.info("not compiled: detections that fire nothing take longer", module="refusal_filter")
         return None
-    return DwellFilter(cache, settings.max_detection_age)
+    return RefusalFilter(cache, settings.max_detection_age, settings.path_loss_exponent)
 
 
 def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[DecisionWatcher]:

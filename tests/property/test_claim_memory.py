@@ -31,7 +31,7 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
             one.forget_expired(at)
         for number, known in one.of(udid).items():
             assert known in truth[udid, number]
-        young = sum(len(claims) for each in remembered for claims in each._young.values())
+        young = sum(len(claims) for each in remembered for claims in each.young.values())
         old = sum(len(claims) for each in remembered for claims in each._old.values())
         assert memory.young == young <= memory.half
         assert old <= memory.half + 3, "and the last device's, which made them too many"

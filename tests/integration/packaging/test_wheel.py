@@ -14,7 +14,7 @@ from tests.servers.compiled import compiled
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("api", "catalog", "connectors", "engine", "rules")
-COMPILED = "engine/trigger/dwell_filter"
+COMPILED = "engine/trigger/refusal_filter"
 
 # Run by the new environment's interpreter, away from the checkout.
 _LOCATE = """
@@ -63,7 +63,7 @@ def test_every_package_and_file_comes_from_the_wheel(installed: Path, tmp_path: 
 
 
 def test_the_wheel_has_what_was_compiled(installed: Path) -> None:
-    compiled("engine.trigger.dwell_filter")
+    compiled("engine.trigger.refusal_filter")
     packages = next(installed.glob("lib/*/site-packages"))
     (file,) = packages.glob(f"{COMPILED}.*.so")
     assert file.stat().st_size > 10_000

@@ -163,9 +163,9 @@ def test_read_claims_are_within_the_bound_and_are_read_again_once_forgotten():
     for number in range(300):
         part.read(f"d{number}", {1: 1.0, 2: 2.0})
         part.remember(f"d{number}", 2, 3.0)
-    of_parts = (part._young, part._old)
+    of_parts = (part.young, part._old)
     assert sum(len(claims) for generation in of_parts for claims in generation.values()) <= 103
-    assert memory.young == sum(map(len, part._young.values()))
+    assert memory.young == sum(map(len, part.young.values()))
     assert not part.was_read("d0")
     assert part.was_read("d299")
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine.kafka.partition_worker import Records
 from engine.trigger.claim_memory import RememberedClaims
-from engine.trigger.pipeline import StandingDecisions
+from engine.trigger.pipeline import EarlyRefusals
 from rules.outcome import Decision
 from tests.contract.index_writer import beacon_entry, campaign_entry
 from tests.integration.engine.pushed import NOW, PushedTrigger, detection, pushed_trigger
@@ -17,18 +17,18 @@ PHONES = [f"phone-{number}" for number in range(8)]
 
 
 class CountingFilter:
-    """Counts what the filter recognises."""
+    """Counts what the filter refuses."""
 
-    def __init__(self, inner: StandingDecisions) -> None:
-        self.recognised = 0
+    def __init__(self, inner: EarlyRefusals) -> None:
+        self.refused = 0
         self._inner = inner
 
     def split(
         self, records: Records, remembered: RememberedClaims, now: float
     ) -> tuple[Records, list[Decision]]:
-        others, standing = self._inner.split(records, remembered, now)
-        self.recognised += len(standing)
-        return others, standing
+        others, refused = self._inner.split(records, remembered, now)
+        self.refused += len(refused)
+        return others, refused
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
@@ -41,23 +41,23 @@ async def trigger(
 ) -> AsyncIterator[PushedTrigger]:
     """A trigger that notes no decisions of devices, for which it would decode all small batches."""
     if request.param:
-        compiled("engine.trigger.dwell_filter")
+        compiled("engine.trigger.refusal_filter")
     servers = (embedded_kafka, embedded_redis_url, sqlite_url, topic_prefix)
     async with pushed_trigger(*servers, recent_decisions=0, compiled=request.param) as pushed:
         pipeline = pushed.role.pipeline
-        assert (pipeline.standing is not None) is request.param
-        if pipeline.standing is not None:
-            counting = CountingFilter(pipeline.standing)
-            pushed.role = replace(pushed.role, pipeline=replace(pipeline, standing=counting))
+        assert (pipeline.refusals is not None) is request.param
+        if pipeline.refusals is not None:
+            counting = CountingFilter(pipeline.refusals)
+            pushed.role = replace(pushed.role, pipeline=replace(pipeline, refusals=counting))
             await pushed.worker.abandon()
             pushed.worker = pushed.assigned()
         yield pushed
 
 
-def recognised(trigger: PushedTrigger) -> int:
-    """How many detections were not decoded; None of them without compiled modules."""
-    standing = trigger.role.pipeline.standing
-    return standing.recognised if isinstance(standing, CountingFilter) else 0
+def undecoded(trigger: PushedTrigger) -> int:
+    """How many detections were refused without being decoded."""
+    refusals = trigger.role.pipeline.refusals
+    return refusals.refused if isinstance(refusals, CountingFilter) else 0
 
 
 async def test_devices_that_stay_are_counted_alike(trigger: PushedTrigger) -> None:
@@ -83,7 +83,7 @@ async def test_devices_that_stay_are_counted_alike(trigger: PushedTrigger) -> No
     # Each of the three triples is read from Redis once.
     assert trigger.count("index_lookups_total", layer="process", outcome="hit") == 66 - 3
     if trigger.settings.compiled:
-        assert recognised(trigger) >= 4 * len(PHONES)
+        assert undecoded(trigger) >= 4 * len(PHONES)
 
 
 async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTrigger) -> None:
@@ -97,7 +97,7 @@ async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTr
     assert limit._failing
     await trigger.push(detection(seconds=2), b"no json", detection(seconds=3))
     assert not limit._failing
-    assert recognised(trigger) == (2 if trigger.settings.compiled else 0)
+    assert undecoded(trigger) == (3 if trigger.settings.compiled else 0)
 
 
 async def test_a_later_campaign_fires_for_a_device_that_stays(trigger: PushedTrigger) -> None:

@@ -1,0 +1,267 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Finds detections that fire nothing, in the JSON of their records.
+
+Nearly all detections of a busy topic fire nothing: their device was sent the campaign already, is
+too far away, or there is no campaign. This module finds that out without decoding them, and makes
+no object of a detection. It comes to the same decisions as detections.py, `decider` (grants.py)
+and `decide` (rules/decision.py), which tests/property/test_refusal_filter.py compares. What it
+cannot decide for certain it leaves to them.
+
+Cython compiles it while the project is installed. Without a compiler the trigger does without it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.float cimport PyFloat_AS_DOUBLE
+from cpython.object cimport PyObject
+from libc.math cimport pow
+from libc.string cimport memcmp, memcpy
+
+from engine.kafka.detection_scan cimport DetectionText, Text, number_of, scan_detection
+
+from engine.kafka.detections import beacon_key
+from engine.kafka.timestamps import LATEST_MS, parse_text
+from engine.trigger.claim_memory import READ
+from rules.decision import UNKNOWN_BEACON
+from rules.proximity import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
+
+cdef extern from "Python.h":
+    int PyUnicode_1BYTE_KIND
+    object PyUnicode_FromKindAndData(int kind, const void *buffer, Py_ssize_t size)
+
+cdef enum:
+    _LONGEST_UDID = 255
+    _LEAST_UUID = 32
+    _LONGEST_UUID = 36
+    _MOST_DIGITS = 5
+    _LONGEST_TRIPLE = 49  # of uuid, major and minor, each with a NUL
+    _LONGEST_TIMESTAMP = 40
+    _MOST_PLACES = 65_536
+    # The numbers of rules.model.Zone; a reach that is none of them, and a zone.
+    _EVERY_ZONE = -1
+    _UNKNOWN = 0
+    _IMMEDIATE = 1
+    _NEAR = 2
+    _FAR = 3
+    _UNREADABLE_ZONE = -2
+
+cdef double _UNREADABLE = -1.0  # a time before 1970 is left to the decoder, too
+cdef double _DEFAULT_TX_POWER = DEFAULT_TX_POWER
+cdef double _IMMEDIATE_BELOW = IMMEDIATE_BELOW
+cdef double _NEAR_UP_TO = NEAR_UP_TO
+cdef long long _LATEST_MS = LATEST_MS
+cdef dict _ZONES = {name: int(zone) for name, zone in USUAL_NAMES.items()}
+cdef object _READ = READ
+
+
+cdef class _Place:
+    """A beacon as the rules see it; `target` is None for a triple that is no beacon.
+
+    `ids` and `delays` are those of the campaigns that are open in `phase`. `read_ids` are the keys
+    of claims that were only read, None for campaigns that these do not deny.
+    """
+
+    cdef object target, refusal, refusals, phase, none_granted
+    cdef tuple ids, read_ids, delays
+    cdef int reach
+    cdef double since, until
+
+    cdef _enter(self, phase):
+        self.phase = phase
+        self.none_granted = phase.none_granted
+        self.since, self.until = phase.since, phase.until
+        self.ids = tuple([number for number, _, _ in phase.caps])
+        self.delays = tuple([float(delay) for _, delay, _ in phase.caps])
+        self.read_ids = tuple(
+            [None if each.format == "connector" else -number for number, _, each in phase.caps]
+        )
+
+    cdef bint _all_throttled(self, dict claims, double at) except -1:
+        """Whether the claims deny every open campaign to a detection at this time."""
+        cdef PyObject *held
+        cdef Py_ssize_t i
+        cdef double since
+        cdef bint were_read = _READ in claims
+        for i in range(len(self.ids)):
+            held = PyDict_GetItem(claims, self.ids[i])
+            if held != NULL and at < <double><object>held + PyFloat_AS_DOUBLE(self.delays[i]):
+                continue
+            if not were_read or self.read_ids[i] is None:
+                return False
+            held = PyDict_GetItem(claims, self.read_ids[i])
+            if held == NULL:
+                return False
+            since = <double><object>held
+            if not since < at < since + PyFloat_AS_DOUBLE(self.delays[i]):
+                return False
+        return True
+
+
+cdef class RefusalFilter:
+    """Refuses detections for one process.
+
+    `max_age` in seconds and `path_loss_exponent` are those of the settings.
+    """
+
+    # By the triple as written. Emptied when the cache removes a beacon, so that it keeps none.
+    cdef dict _places
+    cdef object _cache, _removals
+    cdef double _max_age, _path_loss_exponent
+    cdef char _last_text[_LONGEST_TIMESTAMP]
+    cdef Py_ssize_t _last_size
+    cdef double _last_at
+
+    def __init__(self, cache, double max_age, double path_loss_exponent):
+        self._places = {}
+        self._cache = cache
+        self._removals = None
+        self._max_age = max_age
+        self._path_loss_exponent = path_loss_exponent
+        self._last_size = -1
+
+    def split(self, list records, remembered, double now):
+        """The records that must be decoded, and the decisions that refuse the others."""
+        cdef list others = [], refused = []
+        cdef double oldest = now - self._max_age, newest = now + self._max_age
+        remembered.forget_expired(now)
+        if self._removals != self._cache.removals or len(self._places) > _MOST_PLACES:
+            self._places.clear()
+            self._removals = self._cache.removals
+        for record in records:
+            decision = self._refusal(record, remembered.young, oldest, newest)
+            if decision is None:
+                others.append(record)
+            else:
+                refused.append(decision)
+        return others, refused
+
+    cdef object _refusal(self, record, dict claims, double oldest, double newest):
+        """The decision that refuses the record's detection, or None.
+
+        The checks and their order are those of `decide`.
+        """
+        cdef DetectionText text
+        cdef _Place place
+        cdef double at
+        cdef int zone
+        value = record.value
+        if type(value) is not bytes:
+            return None
+        if not scan_detection(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), &text):
+            return None
+        zone, at, place = self._zone(&text), self._detected_at(record, &text), self._place(&text)
+        if place is None or zone == _UNREADABLE_ZONE or at == _UNREADABLE:
+            return None
+        if not 1 <= text.udid.size <= _LONGEST_UDID:
+            return None
+        if place.target is None:
+            return UNKNOWN_BEACON
+        if place.refusal is not None:
+            return place.refusal
+        if place.reach != _EVERY_ZONE:
+            if zone == _UNKNOWN:
+                return place.refusals.unknown_proximity
+            if zone > place.reach:
+                return place.refusals.too_far
+        if at < oldest:
+            return place.refusals.stale
+        if at > newest:
+            return place.refusals.future
+        return self._throttled(place, claims, &text.udid, at)
+
+    cdef object _throttled(self, _Place place, dict claims, Text *udid, double at):
+        cdef PyObject *found
+        phase = place.target.current
+        if place.phase is not phase:
+            place._enter(phase)
+        if not place.since <= at < place.until:
+            return None
+        if not place.ids:
+            return place.none_granted
+        found = PyDict_GetItem(claims, _str(udid))
+        if found != NULL and place._all_throttled(<dict>found, at):
+            return place.none_granted
+        return None
+
+    cdef _Place _place(self, DetectionText *text):
+        cdef char triple[_LONGEST_TRIPLE]
+        cdef Py_ssize_t size
+        cdef PyObject *found
+        if not _LEAST_UUID <= text.uuid.size <= _LONGEST_UUID:
+            return None
+        if text.major.size > _MOST_DIGITS or text.minor.size > _MOST_DIGITS:
+            return None
+        size = _append(triple, 0, &text.uuid)
+        size = _append(triple, size, &text.major)
+        size = _append(triple, size, &text.minor)
+        written = PyBytes_FromStringAndSize(triple, size)
+        found = PyDict_GetItem(self._places, written)
+        return self._found_place(written) if found == NULL else <_Place>found
+
+    cdef _Place _found_place(self, bytes written):
+        """The place of a triple that was not met before; None if the index must be asked."""
+        cdef _Place place
+        uuid, major, minor, _ = written.decode().split("\0")
+        try:
+            key = beacon_key(uuid, major, minor)
+        except ValueError:
+            return None
+        if key not in self._cache.known:
+            return None
+        beacon = self._cache.known[key]
+        place = _Place.__new__(_Place)
+        if beacon is not None:
+            place.target = target = beacon.target
+            place.refusal, place.refusals = target.refusal, target.refusals
+            place.reach = _EVERY_ZONE if target.reach is None else target.reach
+        self._places[written] = place
+        return place
+
+    cdef int _zone(self, DetectionText *text) except -3:
+        cdef PyObject *found
+        cdef double rssi, power, metres
+        if text.zone.size >= 0:
+            found = PyDict_GetItem(_ZONES, _str(&text.zone))
+            return _UNREADABLE_ZONE if found == NULL else <object>found
+        rssi = number_of(&text.rssi)
+        if not rssi < 0:
+            return _UNKNOWN
+        power = number_of(&text.tx_power) if text.tx_power.size >= 0 else _DEFAULT_TX_POWER
+        metres = pow(10.0, (power - rssi) / (10 * self._path_loss_exponent))
+        if metres < _IMMEDIATE_BELOW:
+            return _IMMEDIATE
+        return _NEAR if metres <= _NEAR_UP_TO else _FAR
+
+    cdef double _detected_at(self, record, DetectionText *text) except? -2.0:
+        """Epoch seconds."""
+        cdef Text written = text.detected_at
+        if written.size < 0:
+            return record.timestamp / 1000
+        if text.detected_at_is_number:
+            return _seconds(&written)
+        if written.size > _LONGEST_TIMESTAMP:
+            return _UNREADABLE
+        # Devices report whole seconds, so the next record often has the same text.
+        if written.size != self._last_size or memcmp(written.at, self._last_text, written.size):
+            try:
+                self._last_at = parse_text(_str(&written))
+            except ValueError:
+                return _UNREADABLE
+            memcpy(self._last_text, written.at, written.size)
+            self._last_size = written.size
+        return self._last_at
+
+
+cdef object _str(Text *text):
+    return PyUnicode_FromKindAndData(PyUnicode_1BYTE_KIND, text.at, text.size)
+
+
+cdef inline Py_ssize_t _append(char *triple, Py_ssize_t size, Text *part) noexcept:
+    memcpy(triple + size, part.at, part.size)
+    triple[size + part.size] = 0
+    return size + part.size + 1
+
+
+cdef double _seconds(Text *digits) noexcept:
+    cdef double milliseconds = number_of(digits)
+    return milliseconds / 1000 if milliseconds <= _LATEST_MS else _UNREADABLE

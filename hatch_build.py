@@ -1,7 +1,7 @@
 """Compiles the modules that Cython translates, while the project is installed or its wheel built.
 
 Without a C compiler or Python's headers the project is installed without them, and says so; it does
-the same work, slower (docs/decisions/0126). COMPILED=required makes that an error.
+the same work, slower (docs/decisions/0126). REQUIRE_COMPILED=1 makes that an error.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class CompileHook(BuildHookInterface[Any]):
             for name in MODULES:  # what an older source was compiled to
                 for file in root.glob(f"{_path(name)}.*.so"):
                     file.unlink()
-            if os.environ.get("COMPILED") == "required":
+            if os.environ.get("REQUIRE_COMPILED") == "1":
                 raise
             self.app.display_warning(f"not compiled, so it works slower: {error}")
             return

@@ -127,12 +127,12 @@ cdef inline const char *_scalar(const char *at) noexcept nogil:
 
 
 cdef inline const char *_digits(const char *at, Text *found) noexcept nogil:
-    """`major` or `minor`: an integer, or a string of at most five digits."""
+    """`major` or `minor`: an integer, or a string of digits."""
     cdef Py_ssize_t i
     if at[0] != b'"':
         return _integer(at, found)
     at = _string(at, found)
-    if at == NULL or not 1 <= found.size <= 5:
+    if at == NULL:
         return NULL
     for i in range(found.size):
         if not b"0" <= found.at[i] <= b"9":

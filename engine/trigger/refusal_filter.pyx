@@ -37,6 +37,8 @@ cdef enum:
     _LONGEST_TRIPLE = 49  # of uuid, major and minor, each with a NUL
     _LONGEST_TIMESTAMP = 40
     _MOST_PLACES = 65_536
+    _MOST_ZONE_NAMES = 64
+    _LONGEST_ZONE_NAME = 32
     # The numbers of rules.model.Zone; a reach that is none of them, and a zone.
     _EVERY_ZONE = -1
     _UNKNOWN = 0
@@ -50,8 +52,34 @@ cdef double _DEFAULT_TX_POWER = DEFAULT_TX_POWER
 cdef double _IMMEDIATE_BELOW = IMMEDIATE_BELOW
 cdef double _NEAR_UP_TO = NEAR_UP_TO
 cdef long long _LATEST_MS = LATEST_MS
-cdef dict _ZONES = {name: int(zone) for name, zone in USUAL_NAMES.items()}
 cdef object _READ = READ
+
+
+cdef struct _ZoneName:
+    char text[_LONGEST_ZONE_NAME]
+    Py_ssize_t size
+    int zone
+
+
+cdef _ZoneName _ZONE_NAMES[_MOST_ZONE_NAMES]
+cdef int _zone_names = 0
+
+if len(USUAL_NAMES) > _MOST_ZONE_NAMES or max(map(len, USUAL_NAMES)) > _LONGEST_ZONE_NAME:
+    raise ImportError("rules.proximity has more names than refusal_filter.pyx has room for")
+for _name, _zone in USUAL_NAMES.items():
+    _bytes = _name.encode()
+    memcpy(_ZONE_NAMES[_zone_names].text, <const char *>_bytes, len(_bytes))
+    _ZONE_NAMES[_zone_names].size = len(_bytes)
+    _ZONE_NAMES[_zone_names].zone = _zone
+    _zone_names += 1
+
+
+cdef int _zone_named(Text *name) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(_zone_names):
+        if name.size == _ZONE_NAMES[i].size and not memcmp(name.at, _ZONE_NAMES[i].text, name.size):
+            return _ZONE_NAMES[i].zone
+    return _UNREADABLE_ZONE
 
 
 cdef class _Place:
@@ -122,13 +150,15 @@ cdef class RefusalFilter:
     def split(self, list records, remembered, double now):
         """The records that must be decoded, and the decisions that refuse the others."""
         cdef list others = [], refused = []
+        cdef dict claims
         cdef double oldest = now - self._max_age, newest = now + self._max_age
         remembered.forget_expired(now)
         if self._removals != self._cache.removals or len(self._places) > _MOST_PLACES:
             self._places.clear()
             self._removals = self._cache.removals
+        claims = remembered.young
         for record in records:
-            decision = self._refusal(record, remembered.young, oldest, newest)
+            decision = self._refusal(record, claims, oldest, newest)
             if decision is None:
                 others.append(record)
             else:
@@ -218,11 +248,9 @@ cdef class RefusalFilter:
         return place
 
     cdef int _zone(self, DetectionText *text) except -3:
-        cdef PyObject *found
         cdef double rssi, power, metres
         if text.zone.size >= 0:
-            found = PyDict_GetItem(_ZONES, _str(&text.zone))
-            return _UNREADABLE_ZONE if found == NULL else <object>found
+            return _zone_named(&text.zone)
         rssi = number_of(&text.rssi)
         if not rssi < 0:
             return _UNKNOWN

@@ -8,7 +8,7 @@ from tests.servers.missing import ServerMissingError, skipping
 
 def compiled(module: str) -> Any:
     """The compiled module; a skip (or a failure, where servers are required) if there is none."""
-    with skipping("C compiler", instead="COMPILED=required, and install again to see why"):
+    with skipping("C compiler", instead="REQUIRE_COMPILED=1, and install again to see why"):
         try:
             return importlib.import_module(module)
         except ImportError as error:

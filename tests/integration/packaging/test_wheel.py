@@ -82,7 +82,7 @@ def test_without_a_compiler_the_wheel_is_for_all_platforms(tmp_path: Path) -> No
     assert not any(name.endswith(".so") for name in zipfile.ZipFile(wheel).namelist())
     assert not older.exists()
     with pytest.raises(subprocess.CalledProcessError):
-        _build(copy, out, CC="false", COMPILED="required")
+        _build(copy, out, CC="false", REQUIRE_COMPILED="1")
 
 
 def test_the_command_is_installed(installed: Path) -> None:

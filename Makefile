@@ -35,6 +35,7 @@ mutate: venv ## change the pure code in one place at a time, list changes that n
 lint: venv ## check style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint engine
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

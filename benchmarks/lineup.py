@@ -68,6 +68,11 @@ PRODUCT = (
     _product(FLOOR, "aiokafka getmany and decode, nothing else"),
     _product(TRIGGER, "the product"),
     _product(
+        "trigger-interpreted",
+        "the product without compiled modules",
+        {"PROXIMITY_COMPILED": "false"},
+    ),
+    _product(
         "trigger-exactly-once",
         "the product with DELIVERY=exactly_once",
         {"PROXIMITY_DELIVERY": "exactly_once"},

@@ -1,10 +1,10 @@
 """Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
 
-`scan_detection` reads the usual JSON only: ASCII without escapes, no field twice, numbers of at most
-15 digits without an exponent, no nested value but `device`. Whatever it accepts, the decoder (detections.py) accepts too,
-with the same content; it accepts less. Each function that reads returns the position after what it
-has read, or NULL if that was not the usual. The text of a bytes object ends with a NUL, which is
-part of no token, so nothing reads beyond it.
+`scan_detection` reads the usual JSON only: ASCII without escapes, no field twice, numbers of at
+most 15 digits without an exponent, no nested value but `device`. Whatever it accepts, the decoder
+(detections.py) accepts too, with the same content; it accepts less. Each function that reads
+returns the position after what it has read, or NULL if that is not usual. The text of a bytes
+object ends with a NUL, which is part of no token, so nothing reads beyond it.
 """
 
 from libc.string cimport memcmp

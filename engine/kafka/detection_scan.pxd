@@ -1,8 +1,9 @@
 """Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
 
-`scan_detection` reads the usual JSON only: ASCII without escapes, no field twice, numbers of at
-most 15 digits without an exponent, no nested value but `device`. Whatever it accepts, the decoder
-(detections.py) accepts too, with the same content; it accepts less. Each function that reads
+`scan_detection` reads the usual JSON only: ASCII without escapes, numbers of at most 15 digits
+without an exponent, no nested value but `device`. Whatever it accepts, the decoder (detections.py)
+accepts too, with the same content; it accepts less. Of a field that is there twice the last one
+counts. Each function that reads
 returns the position after what it has read, or NULL if that is not usual. The text of a bytes
 object ends with a NUL, which is part of no token, so nothing reads beyond it.
 """
@@ -14,14 +15,14 @@ cdef enum:
     _MOST_DIGITS = 15  # of a number, so that they are exact in a double
 
 
-# A part of the JSON; of size -1 where the field is missing or null.
+# A part of the JSON; of size -1 if the field is missing or null.
 cdef struct Text:
     const char *at
     Py_ssize_t size
 
 
-# `zone` is a name or a digit, `major` and `minor` have only digits. Where there is no `zone` there
-# is `rssi`.
+# `zone` is a name or a digit, `major` and `minor` have only digits. If there is no `zone` there is
+# `rssi`.
 cdef struct DetectionText:
     Text uuid
     Text major
@@ -108,22 +109,25 @@ cdef inline const char *_word(const char *at, const char *word, Py_ssize_t size)
     return at + size
 
 
-cdef inline const char *_text_or_null(const char *at) noexcept nogil:
-    cdef Text ignored
-    return _string(at, &ignored) if at[0] == b'"' else _word(at, b"null", 4)
+cdef inline const char *_null(const char *at, Text *found) noexcept nogil:
+    found.size = -1
+    return _word(at, b"null", 4)
+
+
+cdef inline const char *_text_or_null(const char *at, Text *found) noexcept nogil:
+    return _string(at, found) if at[0] == b'"' else _null(at, found)
 
 
 cdef inline const char *_number_or_null(const char *at, Text *found) noexcept nogil:
-    return _word(at, b"null", 4) if at[0] == b"n" else _number(at, found)
+    return _null(at, found) if at[0] == b"n" else _number(at, found)
 
 
-cdef inline const char *_scalar(const char *at) noexcept nogil:
-    cdef Text ignored
+cdef inline const char *_scalar(const char *at, Text *found) noexcept nogil:
     if at[0] == b"t":
         return _word(at, b"true", 4)
     if at[0] == b"f":
         return _word(at, b"false", 5)
-    return _text_or_null(at) if at[0] == b'"' else _number_or_null(at, &ignored)
+    return _string(at, found) if at[0] == b'"' else _number_or_null(at, found)
 
 
 cdef inline const char *_digits(const char *at, Text *found) noexcept nogil:
@@ -153,97 +157,81 @@ cdef inline bint _is(Text *name, const char *word, Py_ssize_t size) noexcept nog
     return name.size == size and memcmp(name.at, word, size) == 0
 
 
-cdef inline const char *_device_field(
-    const char *at, Text *name, int *field, Text *udid
-) noexcept nogil:
+cdef inline const char *_device_field(const char *at, Text *name, Text *udid) noexcept nogil:
     cdef Text ignored
     if _is(name, b"udid", 4):
-        field[0] = 1
         return _string(at, udid)
-    if _is(name, b"name", 4):
-        field[0] = 2
-    elif _is(name, b"version", 7):
-        field[0] = 4
-    elif _is(name, b"model", 5):
-        field[0] = 8
-    elif _is(name, b"token_push", 10):
-        field[0] = 16
-    elif _is(name, b"id_connector", 12):
-        field[0] = 32
-        return _word(at, b"null", 4) if at[0] == b"n" else _integer(at, &ignored)
-    else:
-        field[0] = 0
-        return _scalar(at)
-    return _text_or_null(at)
+    if (
+        _is(name, b"name", 4)
+        or _is(name, b"version", 7)
+        or _is(name, b"model", 5)
+        or _is(name, b"token_push", 10)
+    ):
+        return _text_or_null(at, &ignored)
+    if _is(name, b"id_connector", 12):
+        return _null(at, &ignored) if at[0] == b"n" else _integer(at, &ignored)
+    return _scalar(at, &ignored)
 
 
 cdef inline const char *_device(const char *at, Text *udid) noexcept nogil:
     cdef Text name
-    cdef int met = 0, field = 0
+    udid.size = -1
     if at[0] != b"{":
         return NULL
     while True:
         at = _name(_after_space(at + 1), &name)
         if at == NULL:
             return NULL
-        at = _device_field(at, &name, &field, udid)
-        if at == NULL or met & field:
+        at = _device_field(at, &name, udid)
+        if at == NULL:
             return NULL
-        met |= field
         at = _after_space(at)
         if at[0] == b"}":
-            return at + 1 if met & 1 else NULL
+            return at + 1
         if at[0] != b",":
             return NULL
 
 
+cdef inline const char *_zone(const char *at, Text *found) noexcept nogil:
+    return _integer(at, found) if b"0" <= at[0] <= b"9" else _text_or_null(at, found)
+
+
 cdef inline const char *_detected_at(const char *at, DetectionText *found) noexcept nogil:
-    if at[0] == b"n":
-        return _word(at, b"null", 4)
-    if at[0] == b'"':
-        return _string(at, &found.detected_at)
-    found.detected_at_is_number = True
-    return _integer(at, &found.detected_at)
-
-
-cdef inline const char *_zone(const char *at, DetectionText *found) noexcept nogil:
-    if at[0] == b"n":
-        return _word(at, b"null", 4)
-    return _string(at, &found.zone) if at[0] == b'"' else _integer(at, &found.zone)
+    found.detected_at_is_number = b"0" <= at[0] <= b"9"
+    if found.detected_at_is_number:
+        return _integer(at, &found.detected_at)
+    return _text_or_null(at, &found.detected_at)
 
 
 cdef inline const char *_detection_field(
-    const char *at, Text *name, int *field, DetectionText *found
+    const char *at, Text *name, DetectionText *found
 ) noexcept nogil:
+    cdef Text ignored
     if _is(name, b"uuid", 4):
-        field[0] = 1
         return _string(at, &found.uuid)
     if _is(name, b"major", 5):
-        field[0] = 2
         return _digits(at, &found.major)
     if _is(name, b"minor", 5):
-        field[0] = 4
         return _digits(at, &found.minor)
     if _is(name, b"device", 6):
-        field[0] = 8
         return _device(at, &found.udid)
     if _is(name, b"proximity", 9):
-        field[0] = 16
-        return _zone(at, found)
+        return _zone(at, &found.zone)
     if _is(name, b"detected_at", 11):
-        field[0] = 32
         return _detected_at(at, found)
     if _is(name, b"rssi", 4):
-        field[0] = 64
         return _number_or_null(at, &found.rssi)
     if _is(name, b"tx_power", 8):
-        field[0] = 128
         return _number_or_null(at, &found.tx_power)
     if _is(name, b"ip", 2):
-        field[0] = 256
-        return _text_or_null(at)
-    field[0] = 0
-    return _scalar(at)
+        return _text_or_null(at, &ignored)
+    return _scalar(at, &ignored)
+
+
+cdef inline bint _is_whole(DetectionText *found) noexcept nogil:
+    if found.uuid.size < 0 or found.major.size < 0 or found.minor.size < 0 or found.udid.size < 0:
+        return False
+    return found.zone.size >= 0 or found.rssi.size >= 0
 
 
 cdef inline bint scan_detection(
@@ -252,9 +240,8 @@ cdef inline bint scan_detection(
     """Whether the text is the usual JSON of a detection."""
     cdef const char *end = at + size
     cdef Text name
-    cdef int met = 0, field = 0
+    found.uuid.size = found.major.size = found.minor.size = found.udid.size = -1
     found.zone.size = found.rssi.size = found.tx_power.size = found.detected_at.size = -1
-    found.detected_at_is_number = False
     at = _after_space(at)
     if at[0] != b"{":
         return False
@@ -262,14 +249,11 @@ cdef inline bint scan_detection(
         at = _name(_after_space(at + 1), &name)
         if at == NULL:
             return False
-        at = _detection_field(at, &name, &field, found)
-        if at == NULL or met & field:
+        at = _detection_field(at, &name, found)
+        if at == NULL:
             return False
-        met |= field
         at = _after_space(at)
         if at[0] == b"}":
-            if found.zone.size < 0 and found.rssi.size < 0:
-                return False
-            return met & 15 == 15 and _after_space(at + 1) == end
+            return _is_whole(found) and _after_space(at + 1) == end
         if at[0] != b",":
             return False

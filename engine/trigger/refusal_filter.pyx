@@ -31,7 +31,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     _LONGEST_UDID = 255
-    _LEAST_UUID = 32
     _LONGEST_UUID = 36
     _MOST_DIGITS = 5
     _LONGEST_TRIPLE = 49  # of uuid, major and minor, each with a NUL
@@ -217,7 +216,7 @@ cdef class RefusalFilter:
         cdef char triple[_LONGEST_TRIPLE]
         cdef Py_ssize_t size
         cdef PyObject *found
-        if not _LEAST_UUID <= text.uuid.size <= _LONGEST_UUID:
+        if text.uuid.size > _LONGEST_UUID:
             return None
         if text.major.size > _MOST_DIGITS or text.minor.size > _MOST_DIGITS:
             return None

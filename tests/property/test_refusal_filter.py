@@ -31,6 +31,7 @@ CONNECTOR = ConnectorEntry(
 EXPONENT = 2.2
 NOON = epoch("2026-11-20T12:00:00Z")
 MS = int(NOON * 1000)
+MAX_AGE_MS = int(MAX_AGE * 1000)
 LONG = "x" * 256
 DEVICES = ("sent", "some", "read", "new", "old", LONG, "\x7f", "é")
 
@@ -51,6 +52,7 @@ UNUSUAL_ZONES = (
 TIMES = (
     *('"2026-11-20T12:00:00Z"', '"2026-11-20T13:00:00+0100"', '"2026-11-20T12:00:00.123456+00:00"'),
     *(str(MS), str(MS + 999), str(MS - 90_000), "null", '"2026-11-20T11:40:00Z"', str(MS + 10**7)),
+    *(str(MS + sign * (MAX_AGE_MS + more)) for sign in (-1, 1) for more in (-1, 0, 1)),
 )
 UNUSUAL_TIMES = (
     *('"2026-11-20 12:00:00z"', '"2026-11-20T12:00:00"', '"2026-13-20T12:00:00Z"', '""', '"now"'),
@@ -80,6 +82,8 @@ SIGNALS = (
 UNUSUAL_SIGNALS = ("-", "1e3", "-1e999", '"-60"', "-060", "60.", ".5", "true")
 UNUSUAL_SIGNALS += ("-" + "9" * 400, f"-60.{'0' * 400}")
 ANYTHING = (*TEXTS, *UNUSUAL_TEXTS, *SIGNALS, "true", "false", '{"udid":"b"}', "[1]", "NaN", "tru")
+
+UNUSUAL_NAMES = ("é", "ud\\u0069d", "ip6", "majority", "rssi_", "proximity2", "devices", "")
 
 Field = tuple[str, str]
 
@@ -132,7 +136,7 @@ def detections(unusual: bool) -> st.SearchStrategy[str]:
     }
     zone = {"proximity": some((*ZONES, "null"), UNUSUAL_ZONES)}
     more = {"detected_at": some(TIMES, UNUSUAL_TIMES), "ip": text, "accuracy": anything}
-    more |= {"é": anything, "ud\\u0069d": anything} if unusual else {}
+    more |= dict.fromkeys(UNUSUAL_NAMES, anything) if unusual else {}
     power = {"tx_power": st.one_of(signal, st.just("null"))}
     return made(where | {"rssi": signal}, zone | power | more) | made(
         where | {"proximity": some(ZONES, UNUSUAL_ZONES)}, {"rssi": signal} | power | more
@@ -280,11 +284,37 @@ def test_what_is_no_detection_is_left_to_the_decoder(value: bytes | None) -> Non
     assert Mall().filtered(value) is None
 
 
-@pytest.mark.parametrize("name", ["uuid", "major", "minor", "device", "proximity"])
+@pytest.mark.parametrize("name", ["uuid", "major", "minor", "device", "proximity", "udid"])
 def test_a_detection_that_lacks_a_field_is_left_to_the_decoder(name: str) -> None:
-    fields = json.loads(usual(minor="7"))
-    del fields[name]
-    assert Mall().filtered(json.dumps(fields).encode()) is None
+    mall, lacking = Mall(), json.loads(usual())
+    lacking["device"].pop(name, None)
+    lacking.pop(name, None)
+    assert mall.agrees(usual().encode())
+    assert mall.filtered(json.dumps(lacking).encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("proximity", '"far"'),
+        ("detected_at", "0"),
+        ("detected_at", '"2026-11-20T12:00:00Z"'),
+        ("rssi", "-99"),
+        ("tx_power", "-99"),
+        ("device", '{"udid":"new"}'),
+        ("device", '{"udid":"sent","udid":"new"}'),
+        ("minor", '"7"'),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_a_field_that_is_there_twice_the_last_one_counts(
+    name: str, text: str, order: int
+) -> None:
+    for signal in ("null", '"near"'):
+        plain = usual(rssi="-60", proximity=signal)[1:-1]
+        parts = [plain, f'"{name}":{text}', f'"{name}":null'][::order]
+        shared_mall().agrees(("{" + ",".join(parts[:2]) + "}").encode())
+        shared_mall().agrees(("{" + ",".join(parts) + "}").encode())
 
 
 @pytest.mark.parametrize("end", [b"x", b"}", b"\0", b",", b"{}"])

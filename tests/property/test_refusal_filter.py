@@ -79,8 +79,10 @@ SIGNALS = (
     "7",
     "-99",
 )
-UNUSUAL_SIGNALS = ("-", "1e3", "-1e999", '"-60"', "-060", "60.", ".5", "true")
-UNUSUAL_SIGNALS += ("-" + "9" * 400, f"-60.{'0' * 400}")
+UNUSUAL_SIGNALS = (
+    *("-", "1e3", "-1e999", '"-60"', "-060", "60.", ".5", "true"),
+    *("-" + "9" * 400, f"-60.{'0' * 400}"),
+)
 ANYTHING = (*TEXTS, *UNUSUAL_TEXTS, *SIGNALS, "true", "false", '{"udid":"b"}', "[1]", "NaN", "tru")
 
 UNUSUAL_NAMES = ("é", "ud\\u0069d", "ip6", "majority", "rssi_", "proximity2", "devices", "")

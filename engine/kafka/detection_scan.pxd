@@ -1,9 +1,9 @@
 """Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
 
 `scan_detection` reads the usual JSON only: ASCII without escapes, numbers of at most 15 digits
-without an exponent, no nested value but `device`. Whatever it accepts, the decoder (detections.py)
-accepts too, with the same content; it accepts less. Of a field that is there twice the last one
-counts. Each function that reads
+without an exponent, no required field twice (of the others the last one counts), no nested value
+but `device`. Whatever it accepts, the decoder (detections.py) accepts too, with the same content;
+it accepts less. Each function that reads
 returns the position after what it has read, or NULL if that is not usual. The text of a bytes
 object ends with a NUL, which is part of no token, so nothing reads beyond it.
 """
@@ -130,9 +130,15 @@ cdef inline const char *_scalar(const char *at, Text *found) noexcept nogil:
     return _string(at, found) if at[0] == b'"' else _number_or_null(at, found)
 
 
-cdef inline const char *_digits(const char *at, Text *found) noexcept nogil:
+cdef inline const char *_first_string(const char *at, Text *found) noexcept nogil:
+    return _string(at, found) if found.size < 0 else NULL
+
+
+cdef inline const char *_first_digits(const char *at, Text *found) noexcept nogil:
     """`major` or `minor`: an integer, or a string of digits."""
     cdef Py_ssize_t i
+    if found.size >= 0:
+        return NULL
     if at[0] != b'"':
         return _integer(at, found)
     at = _string(at, found)
@@ -160,7 +166,7 @@ cdef inline bint _is(Text *name, const char *word, Py_ssize_t size) noexcept nog
 cdef inline const char *_device_field(const char *at, Text *name, Text *udid) noexcept nogil:
     cdef Text ignored
     if _is(name, b"udid", 4):
-        return _string(at, udid)
+        return _first_string(at, udid)
     if (
         _is(name, b"name", 4)
         or _is(name, b"version", 7)
@@ -175,8 +181,7 @@ cdef inline const char *_device_field(const char *at, Text *name, Text *udid) no
 
 cdef inline const char *_device(const char *at, Text *udid) noexcept nogil:
     cdef Text name
-    udid.size = -1
-    if at[0] != b"{":
+    if udid.size >= 0 or at[0] != b"{":
         return NULL
     while True:
         at = _name(_after_space(at + 1), &name)
@@ -187,7 +192,7 @@ cdef inline const char *_device(const char *at, Text *udid) noexcept nogil:
             return NULL
         at = _after_space(at)
         if at[0] == b"}":
-            return at + 1
+            return at + 1 if udid.size > 0 else NULL
         if at[0] != b",":
             return NULL
 
@@ -208,11 +213,11 @@ cdef inline const char *_detection_field(
 ) noexcept nogil:
     cdef Text ignored
     if _is(name, b"uuid", 4):
-        return _string(at, &found.uuid)
+        return _first_string(at, &found.uuid)
     if _is(name, b"major", 5):
-        return _digits(at, &found.major)
+        return _first_digits(at, &found.major)
     if _is(name, b"minor", 5):
-        return _digits(at, &found.minor)
+        return _first_digits(at, &found.minor)
     if _is(name, b"device", 6):
         return _device(at, &found.udid)
     if _is(name, b"proximity", 9):

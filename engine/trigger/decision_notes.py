@@ -68,6 +68,9 @@ class DecisionNotes:
         since = self._clock() - self._sampled_at
         return count <= _LARGE or not 0 <= since < _BETWEEN_LARGE_SECONDS
 
+    def note_undecoded(self, decisions: Sequence[Decision]) -> None:
+        """Nothing: `wants` has not wanted them."""
+
     def note_refused(
         self,
         detections: Sequence[DecodedDetection],

@@ -42,8 +42,11 @@ class DecisionWatcher(Protocol):
     def wants(self, count: int, /) -> bool:
         """Whether it needs to see all of so many detections now.
 
-        Otherwise it may receive a part of them, without those that were refused undecoded.
+        Otherwise it may receive a part of them, and of the others only the decisions.
         """
+
+    def note_undecoded(self, decisions: Sequence[Decision]) -> None:
+        """Receive the decisions of detections that fire nothing and were not decoded."""
 
     def note_refused(
         self,

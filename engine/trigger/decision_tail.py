@@ -56,8 +56,13 @@ class DecisionTail:
         self._table = WatcherTable([])
 
     def wants(self, _count: int, /) -> bool:
-        """Whether anybody watches."""
-        return bool(self._watchers)
+        """Whether anybody looks at decisions; else they are only counted."""
+        return self._table.somebody_looks
+
+    def note_undecoded(self, decisions: Sequence[Decision]) -> None:
+        """Count the decisions as left out."""
+        if self._watchers:
+            self._table.leave_out(decisions, ())
 
     def note_refused(
         self,

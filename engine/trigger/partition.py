@@ -56,7 +56,7 @@ class TriggerPartition:
         self.partition = partition
         self._shared = shared
         self._on_progress = on_progress
-        decoder = shared.pipeline.decoders[partition.topic]
+        decoder = shared.pipeline.decode.decoders[partition.topic]
         self._taken_at_once = min(_TAKEN_AT_ONCE, decoder.records_at_once)
         self._remembered = shared.claim_memory.for_assignment()
         self._queue: deque[Records] = deque()

@@ -13,11 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Protocol
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher
 from engine.kafka.decoding import DecodedBatch
-from engine.kafka.detection_decoder import DetectionDecoder, OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
@@ -29,6 +27,7 @@ from engine.trigger.compose import Composer
 from engine.trigger.counts import DecisionCounts, count_sent
 from engine.trigger.decision_record import DecisionWatcher
 from engine.trigger.decision_sums import DecisionSums
+from engine.trigger.decode_step import DecodeStep
 from engine.trigger.grants import Candidate, Grant, GrantMessage, TakenIn, decider, grants_of
 from engine.trigger.lanes import CompanyLane
 from rules.outcome import Decision
@@ -42,46 +41,36 @@ _DETECTIONS = 1024
 Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 
-class EarlyRefusals(Protocol):
-    """Refuses detections before they are decoded (refusal_filter.pyx)."""
-
-    def split(
-        self, records: Records, remembered: RememberedClaims, now: float
-    ) -> tuple[Records, list[Decision]]:
-        """The records that must be decoded, and the decisions that refuse the others."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
-    """The steps and their objects; `decoders` by topic. `clock` gives epoch seconds.
+    """The steps and their objects. `clock` gives epoch seconds.
 
-    `sums` is None where decisions are not added up, `refusals` where nothing is compiled.
+    `sums` is None where decisions are not added up.
     """
 
+    decode: DecodeStep
     index: BeaconIndex
     claims: ClaimStep
     composer: Composer
     publisher: DeadLetterPublisher
-    decoders: Mapping[str, DetectionDecoder]
     metrics: Metrics
     watchers: Sequence[DecisionWatcher]
     sums: DecisionSums | None
-    refusals: EarlyRefusals | None
     max_age: float
     clock: Callable[[], float] = time.time
 
     async def take_in(self, records: Records, remembered: RememberedClaims) -> TakenIn:
         """decode -> resolve -> decide. Raises TooManyDeadLettersError."""
         with self.step("decode"):
-            batch, refused = await self._decode(records, remembered)
+            batch, refused = await self.decode.decode(records, remembered)
         version = self.index.cache.version
         with self.step("resolve"):
             keys = {detection.key for detection in batch.messages}
             beacons = await self.index.resolve(keys, len(batch.messages) + len(refused))
         with self.step("decide"):
             taken = self._decide_from_memory(batch, beacons, version, remembered)
-            taken.refused.extend(refused)
-            return taken
+        taken.refused.extend(refused)
+        return taken
 
     async def take_turn(self, lane: CompanyLane) -> None:
         """compose -> publish -> finish; before that decide -> claim, if no grants are left."""
@@ -105,18 +94,6 @@ class TriggerPipeline:
                 messages = await self.composer.compose_next(lane.grants, _GRANTS)
                 await self._publish(messages, lane.remembered)
         lane.finish(self.metrics)
-
-    async def _decode(
-        self, records: Records, remembered: RememberedClaims
-    ) -> tuple[DecodedBatch[DecodedDetection], list[Decision]]:
-        """The detections, and the decisions of those that need not be decoded."""
-        decoder = self.decoders[records[0].topic]
-        if self.refusals is None or not isinstance(decoder, OwnFormatDecoder):
-            return await decoder.decode(records), []
-        if any(watcher.wants(len(records)) for watcher in self.watchers):
-            return await decoder.decode(records), []
-        others, refused = self.refusals.split(records, remembered, self.clock())
-        return await decoder.decode(others, records), refused
 
     def _decide_from_memory(
         self,

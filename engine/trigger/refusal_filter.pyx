@@ -181,7 +181,7 @@ cdef class RefusalFilter:
         zone, at, place = self._zone(&text), self._detected_at(record, &text), self._place(&text)
         if place is None or zone == _UNREADABLE_ZONE or at == _UNREADABLE:
             return None
-        if not 1 <= text.udid.size <= _LONGEST_UDID:
+        if text.udid.size > _LONGEST_UDID:
             return None
         if place.target is None:
             return UNKNOWN_BEACON

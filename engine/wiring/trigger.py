@@ -34,11 +34,12 @@ from engine.trigger.decision_notes import DecisionNotes
 from engine.trigger.decision_record import DecisionWatcher
 from engine.trigger.decision_sums import DecisionSums
 from engine.trigger.decision_tail import DecisionTail
+from engine.trigger.decode_step import DecodeStep, EarlyRefusals
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
 from engine.trigger.partition import TriggerRole
-from engine.trigger.pipeline import ROLE, EarlyRefusals, TriggerPipeline
+from engine.trigger.pipeline import ROLE, TriggerPipeline
 from engine.wiring.explain import build_decision_store
 from engine.wiring.figures import figure_sums
 from engine.wiring.kafka import role_consumer, transactional_consumer
@@ -67,7 +68,7 @@ def build_trigger(parts: ProcessParts) -> Role:
     else:
         make = partial(role_consumer(parts, ROLE), worker_for=trigger.worker_for)
     consumer = make(
-        topics=list(trigger.pipeline.decoders),
+        topics=list(trigger.pipeline.decode.decoders),
         has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
@@ -99,21 +100,26 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         clock=clock,
         tracer=parts.tracer,
     )
-    index = _index(parts)
+    index, watchers = _index(parts), list(_watchers(parts, clock))
+    decode = DecodeStep(
+        decoders=detection_decoders(
+            settings, limited=True, registry_errors=metrics.registry_errors
+        ),
+        refusals=_refusals(settings, index.cache),
+        watchers=watchers,
+        clock=clock,
+    )
     pipeline = TriggerPipeline(
+        decode=decode,
         index=index,
         claims=_claim_step(parts, clock),
         composer=composer,
         publisher=DeadLetterPublisher(
             topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
         ),
-        decoders=detection_decoders(
-            settings, limited=True, registry_errors=metrics.registry_errors
-        ),
         metrics=metrics,
-        watchers=list(_watchers(parts, clock)),
+        watchers=watchers,
         sums=_sums(parts, clock),
-        refusals=_refusals(settings, index.cache),
         max_age=settings.max_detection_age,
         clock=clock,
     )

@@ -275,6 +275,8 @@ def test_each_unusual_value_alone() -> None:
         for text in found:
             for minor in "137":
                 mall.agrees(encoded(usual(**{"minor": minor, name: text})))
+                by_signal = {"minor": minor, "proximity": "null", "rssi": "-60", name: text}
+                mall.agrees(encoded(usual(**by_signal)))
     for name in ("name", "version", "model", "token_push", "id_connector", "battery"):
         for text in ANYTHING:
             device = f'{{"udid":"sent","{name}":{text}}}'
@@ -288,11 +290,26 @@ def test_what_is_no_detection_is_left_to_the_decoder(value: bytes | None) -> Non
 
 @pytest.mark.parametrize("name", ["uuid", "major", "minor", "device", "proximity", "udid"])
 def test_a_detection_that_lacks_a_field_is_left_to_the_decoder(name: str) -> None:
-    mall, lacking = Mall(), json.loads(usual())
+    mall, whole, lacking = Mall(), usual().encode(), json.loads(usual())
     lacking["device"].pop(name, None)
     lacking.pop(name, None)
-    assert mall.agrees(usual().encode())
+    assert mall.agrees(whole)  # what was read of it must not be taken for the other's
     assert mall.filtered(json.dumps(lacking).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *('"proximity2":"far"', '"minority":7', '"minor_":"7"', '"major1":7', '"detected_at_ms":0'),
+        *('"rssi2":0', '"tx_power_":-99', '"ip6":1', '"devices":1', '"uuid4":"x"'),
+    ],
+)
+def test_unknown_fields_do_not_count(more: str) -> None:
+    plain = usual(rssi="-60", proximity="null")
+    assert shared_mall().agrees(f"{plain[:-1]},{more}}}".encode())
+    device = more.replace('"', '"udid', 1)  # a name that begins as udid does
+    for added in (more, device, '"names":5', '"id_connector2":"x"'):
+        assert shared_mall().agrees(usual(device=f'{{"udid":"sent",{added}}}').encode())
 
 
 @pytest.mark.parametrize(
@@ -304,19 +321,22 @@ def test_a_detection_that_lacks_a_field_is_left_to_the_decoder(name: str) -> Non
         ("rssi", "-99"),
         ("tx_power", "-99"),
         ("device", '{"udid":"new"}'),
+        ("device", '{"name":"x"}'),
         ("device", '{"udid":"sent","udid":"new"}'),
+        ("device", f'{{"udid":"{LONG}","udid":"sent"}}'),
         ("minor", '"7"'),
+        ("minor", '"000001"'),
+        ("uuid", '"x"'),
     ],
 )
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_a_field_that_is_there_twice_the_last_one_counts(
-    name: str, text: str, order: int
-) -> None:
+def test_a_field_may_be_there_twice(name: str, text: str, order: int) -> None:
+    """Then the last one counts, and the decoder checks both."""
     for signal in ("null", '"near"'):
         plain = usual(rssi="-60", proximity=signal)[1:-1]
-        parts = [plain, f'"{name}":{text}', f'"{name}":null'][::order]
-        shared_mall().agrees(("{" + ",".join(parts[:2]) + "}").encode())
-        shared_mall().agrees(("{" + ",".join(parts) + "}").encode())
+        parts = [plain, f'"{name}":{text}', f'"{name}":null']
+        for some in (parts[:2], parts):
+            shared_mall().agrees(("{" + ",".join(some[::order]) + "}").encode())
 
 
 @pytest.mark.parametrize("end", [b"x", b"}", b"\0", b",", b"{}"])

@@ -220,7 +220,7 @@ async def test_too_many_dead_letters_stop_the_worker(
     def refuse(*_: object) -> None:
         raise TooManyDeadLettersError("limit")
 
-    decoder = trigger.role.pipeline.decoders[trigger.partition.topic]
+    decoder = trigger.role.pipeline.decode.decoders[trigger.partition.topic]
     monkeypatch.setattr(decoder.limit, "note", refuse)
     await trigger.write_index({})
     with pytest.raises(TooManyDeadLettersError):

@@ -7,7 +7,7 @@ import pytest
 
 from engine.kafka.partition_worker import Records
 from engine.trigger.claim_memory import RememberedClaims
-from engine.trigger.pipeline import EarlyRefusals
+from engine.trigger.decode_step import EarlyRefusals
 from rules.outcome import Decision
 from tests.contract.index_writer import beacon_entry, campaign_entry
 from tests.integration.engine.pushed import NOW, PushedTrigger, detection, pushed_trigger
@@ -45,10 +45,13 @@ async def trigger(
     servers = (embedded_kafka, embedded_redis_url, sqlite_url, topic_prefix)
     async with pushed_trigger(*servers, recent_decisions=0, compiled=request.param) as pushed:
         pipeline = pushed.role.pipeline
-        assert (pipeline.refusals is not None) is request.param
-        if pipeline.refusals is not None:
-            counting = CountingFilter(pipeline.refusals)
-            pushed.role = replace(pushed.role, pipeline=replace(pipeline, refusals=counting))
+        assert (pipeline.decode.refusals is not None) is request.param
+        if pipeline.decode.refusals is not None:
+            counting = CountingFilter(pipeline.decode.refusals)
+            pushed.role = replace(
+                pushed.role,
+                pipeline=replace(pipeline, decode=replace(pipeline.decode, refusals=counting)),
+            )
             await pushed.worker.abandon()
             pushed.worker = pushed.assigned()
         yield pushed
@@ -56,7 +59,7 @@ async def trigger(
 
 def undecoded(trigger: PushedTrigger) -> int:
     """How many detections were refused without being decoded."""
-    refusals = trigger.role.pipeline.refusals
+    refusals = trigger.role.pipeline.decode.refusals
     return refusals.refused if isinstance(refusals, CountingFilter) else 0
 
 
@@ -91,7 +94,7 @@ async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTr
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=3600))
     await trigger.push(detection())
     await trigger.push(detection(seconds=1))
-    limit = trigger.role.pipeline.decoders[trigger.partition.topic].limit
+    limit = trigger.role.pipeline.decode.decoders[trigger.partition.topic].limit
     assert limit is not None
     await trigger.push(b"no json")
     assert limit._failing

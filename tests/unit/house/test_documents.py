@@ -9,10 +9,10 @@ import pytest
 from tests.unit.house.source import ROOT
 
 ROOMS = "engine|rules|connectors|catalog|api|tests|deploy|benchmarks|docs"
-ENDING = r"\.(?:py|lua|sql|md|jsonl?|ya?ml|csv|env)"
+ENDING = r"\.(?:pyx?|pxd|lua|sql|md|jsonl?|ya?ml|csv|env)"
 FULL = re.compile(rf"(?<![\w/.-])((?:{ROOMS})/[\w./-]+{ENDING})\b")
 # A module in a room that the text is about: `fair_queue.py`, `kafka/consumer.py`.
-SHORT = re.compile(r"`((?:\w+/)*\w+\.(?:py|lua))`")
+SHORT = re.compile(r"`((?:\w+/)*\w+\.(?:pyx?|pxd|lua))`")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_every_file_that_is_named_exists(document: Path):
 
 
 def _is_somewhere(name: str) -> bool:
-    return any(path.endswith(f"/{name}") for path in _files())
+    return (ROOT / name).is_file() or any(path.endswith(f"/{name}") for path in _files())
 
 
 @cache

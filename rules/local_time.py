@@ -70,8 +70,8 @@ class LocalClock:
 
     def _survey(self, block: int) -> tuple[Stretch, ...]:
         begin = block * _BLOCK
-        samples = range(begin, begin + _BLOCK + 1, _STEP)
-        changes = [c for a, b in pairwise(samples) for c in self._changes(a, b)]
+        days = range(begin, begin + _BLOCK, _STEP)
+        changes = [change for day in days for change in self._changes(day, day + _STEP)]
         edges = sorted({begin, *changes, begin + _BLOCK})
         found = tuple(Stretch(a, b, self._offset_at(a)) for a, b in pairwise(edges))
         if len(self._blocks) >= _MOST_BLOCKS:

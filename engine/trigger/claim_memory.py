@@ -35,7 +35,7 @@ class ClaimMemory:
     def count(self, claims: int) -> None:
         """Add to the count of young claims; at half of the bound all young claims become old."""
         self.young += claims
-        if self.young > self.half:
+        if self.young >= self.half:
             for part in self._parts:
                 part.grow_old()
             self.young = 0

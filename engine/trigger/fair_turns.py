@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 _STALLED_SECONDS = 0.5
 _MOST_STALLED = 16
@@ -89,9 +90,7 @@ class FairTurns:
             self._waiting[company] = queue  # behind the others
 
 
+@dataclass(slots=True)
 class _RunningTurn:
-    __slots__ = ("company", "is_stalled")
-
-    def __init__(self, company: int) -> None:
-        self.company = company
-        self.is_stalled = False
+    company: int
+    is_stalled: bool = False

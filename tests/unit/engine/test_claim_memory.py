@@ -1,5 +1,7 @@
 """Claims that a process remembers."""
 
+import pytest
+
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from tests.unit.engine.test_compose import campaign as campaign_of
 
@@ -64,6 +66,36 @@ def test_an_older_generation_is_still_known():
     held.remember("b", 1, 2.0)
     held.remember("c", 1, 3.0)
     assert dict(held.of("a")) == {1: 1.0}
+
+
+@pytest.mark.parametrize(("most", "forgotten_after"), [(3, 2), (7, 6)])
+def test_the_first_claim_is_forgotten_after_two_halves_of_the_bound(
+    most: int, forgotten_after: int
+):
+    for claims in range(1, most + 1):
+        held = remembering(most)
+        for number in range(claims):
+            held.remember(f"d{number}", 1, 1.0)
+        assert bool(held.of("d0")) == (claims < forgotten_after)
+
+
+def test_of_brief_claims_half_of_the_bound_is_remembered():
+    held = remembering(10)
+    for number in range(5):
+        held.remember(f"d{number}", 1, 1.0, until=9.0)
+    assert held.of("d0")
+    held.remember("d5", 1, 1.0, until=9.0)
+    assert not held.of("d0")
+    assert all(held.of(f"d{number}") for number in range(1, 6))
+
+
+def test_a_new_claim_hides_none_of_an_older_generation():
+    memory = ClaimMemory(100)
+    held = memory.for_assignment()
+    held.remember("d", 1, 100.0)
+    memory.count(100)  # a generation
+    held.remember("d", 2, 200.0)
+    assert dict(held.of("d")) == {1: 100.0, 2: 200.0}
 
 
 def test_the_bound_is_that_of_the_process_whatever_its_partitions():

@@ -14,6 +14,7 @@ from tests.unit.rules.records import campaign, epoch
 MADRID = ZoneInfo("Europe/Madrid")
 SPRING = int(epoch("2026-03-29T01:00:00+00:00"))  # 02:00 becomes 03:00
 AUTUMN = int(epoch("2026-10-25T01:00:00+00:00"))  # 03:00 becomes 02:00
+ON_LAST_DAY = int(epoch("2022-10-30T01:00:00+00:00"))  # 03:00 becomes 02:00; it ends a block
 HOUR = 3600
 MARGIN = 3 * DAY  # around its dates a schedule uses local time
 
@@ -21,6 +22,11 @@ MARGIN = 3 * DAY  # around its dates a schedule uses local time
 def wall(text: str) -> int:
     """What the wall clock shows, in seconds as if it were in UTC."""
     return int(epoch(f"{text}+00:00"))
+
+
+def shown_by(moment: datetime) -> float:
+    """The wall time of a moment, in seconds as if it were in UTC."""
+    return moment.replace(tzinfo=UTC).timestamp()
 
 
 class CountingZone(tzinfo):
@@ -50,7 +56,19 @@ class NoZone(CountingZone):
         return None
 
 
-@pytest.mark.parametrize(("change", "before", "after"), [(SPRING, 1, 2), (AUTUMN, 2, 1)])
+class SpringingZone(CountingZone):
+    """A zone whose clock goes from UTC to an hour ahead one second after the epoch."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        return timedelta(hours=1 if moment and shown_by(moment) > HOUR else 0)
+
+    def fromutc(self, moment: datetime) -> datetime:
+        return moment + timedelta(hours=1 if shown_by(moment) >= 1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "after"), [(SPRING, 1, 2), (AUTUMN, 2, 1), (ON_LAST_DAY, 2, 1)]
+)
 def test_a_stretch_ends_where_the_offset_changes(change: int, before: int, after: int) -> None:
     clock = LocalClock(MADRID)
     last, first = clock.stretch_at(change - 1), clock.stretch_at(change)
@@ -111,6 +129,13 @@ def test_a_zone_without_an_offset_is_utc() -> None:
 )
 def test_the_last_second_before_a_wall_time(shown: str, last: int) -> None:
     assert LocalClock(MADRID).last_second_before(wall(shown)) == last
+
+
+@pytest.mark.parametrize(("shown", "last"), [(0, -1), (1, 0), (2, 0), (HOUR + 1, 0), (HOUR + 2, 1)])
+def test_a_stretch_of_one_second_is_not_passed_over(shown: int, last: int) -> None:
+    clock = LocalClock(SpringingZone())
+    assert clock.stretch_at(0) == Stretch(0, 1, 0), "between the begin of a block and the change"
+    assert clock.last_second_before(shown) == last
 
 
 def test_dates_end_a_verdict_to_the_second() -> None:

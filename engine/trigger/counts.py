@@ -59,6 +59,12 @@ class DecisionCounts:
         return detections, decisions
 
 
+def counts_of_turn(decisions: Sequence[Decision], denied: Iterable[Grant]) -> DecisionCounts:
+    """The counts of decisions, of whose grants Redis denied some."""
+    # (A record may hold several detections: the offset does not tell them apart.)
+    return DecisionCounts(decisions, [(id(grant.detection), grant.decision) for grant in denied])
+
+
 def count_sent(metrics: Metrics, grants: Sequence[Grant], now: float) -> None:
     """Count grants whose messages were published, at `now` (epoch s)."""
     formats: Counter[str] = Counter()

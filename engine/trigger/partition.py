@@ -34,8 +34,8 @@ class TriggerRole:
 
     def publishing_with(self, publisher: Publisher) -> "TriggerRole":
         """The same role with another publisher; everything else is shared."""
-        letters = self.pipeline.publisher.publishing_with(publisher)
-        return replace(self, pipeline=replace(self.pipeline, publisher=letters))
+        step = self.pipeline.publish.publishing_with(publisher)
+        return replace(self, pipeline=replace(self.pipeline, publish=step))
 
     def worker_for(
         self, partition: TopicPartition, on_progress: Callable[[], None]

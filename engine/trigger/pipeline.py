@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from engine.kafka.dead_letters import DeadLetter, DeadLetterPublisher
+from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.decoding import DecodedBatch
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.partition_worker import Records
@@ -24,12 +24,13 @@ from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.claim_step import ClaimStep
 from engine.trigger.compose import Composer
-from engine.trigger.counts import DecisionCounts, count_sent
+from engine.trigger.counts import counts_of_turn
 from engine.trigger.decision_record import DecisionWatcher
 from engine.trigger.decision_sums import DecisionSums
 from engine.trigger.decode_step import DecodeStep
-from engine.trigger.grants import Candidate, Grant, GrantMessage, TakenIn, decider, grants_of
+from engine.trigger.grants import Candidate, Grant, TakenIn, decider, grants_of
 from engine.trigger.lanes import CompanyLane
+from engine.trigger.publish_step import PublishStep
 from rules.outcome import Decision
 
 ROLE = "trigger"
@@ -43,16 +44,13 @@ Beacons = Mapping[BeaconKey, IndexedBeacon | None]
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerPipeline:
-    """The steps and their objects. `clock` gives epoch seconds.
-
-    `sums` is None where decisions are not added up.
-    """
+    """The steps and their objects; `clock` in epoch seconds, `sums` None if nothing is summed."""
 
     decode: DecodeStep
     index: BeaconIndex
     claims: ClaimStep
     composer: Composer
-    publisher: DeadLetterPublisher
+    publish: PublishStep
     metrics: Metrics
     watchers: Sequence[DecisionWatcher]
     sums: DecisionSums | None
@@ -82,9 +80,7 @@ class TriggerPipeline:
                 claimed, denied = await self.claims.take(grants, lane.remembered)
             for watcher in self.watchers:
                 watcher.note_claims(claimed, denied)
-            # (A record may hold several detections: the offset does not tell them apart.)
-            refusals = [(id(grant.detection), grant.decision) for grant in denied]
-            counts = DecisionCounts(decisions, refusals)
+            counts = counts_of_turn(decisions, denied)
             if self.sums is not None:
                 self.sums.note_decided(counts)
                 self.sums.note_claims(claimed, denied)
@@ -92,7 +88,7 @@ class TriggerPipeline:
         if lane.grants:
             with self.step("publish"):
                 messages = await self.composer.compose_next(lane.grants, _GRANTS)
-                await self._publish(messages, lane.remembered)
+                await self.publish.publish(messages, lane.remembered)
         lane.finish(self.metrics)
 
     def _decide_from_memory(
@@ -140,28 +136,10 @@ class TriggerPipeline:
                 grants += grants_of(detection, beacon, decisions[-1])
         return grants, decisions
 
-    async def _publish(self, messages: list[GrantMessage], remembered: RememberedClaims) -> None:
-        """Publish, await the acknowledgements, and count. Refused messages return their claims."""
-        refused = await self.publisher.publish_or_dead_letter(messages)
-        if refused:
-            await self.claims.give_back([each.grant for each in refused], remembered)
-            for each in refused:
-                if each.span is not None:
-                    each.span.end("too_large")
-            without = {id(each) for each in refused}
-            messages = [each for each in messages if id(each) not in without]
-        for each in messages:
-            if each.span is not None:
-                each.span.end("published")
-        sent = [each.grant for each in messages]
-        count_sent(self.metrics, sent, self.clock())
-        if self.sums is not None:
-            self.sums.note_sent(sent)
-
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:
         """Publish records that could not be decoded, and await the acknowledgements."""
         with self.step("publish"):
-            await self.publisher.publish(letters)
+            await self.publish.letters.publish(letters)
 
     @cached_property
     def step(self) -> StepTimer:

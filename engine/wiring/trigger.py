@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
 from engine.trigger.partition import TriggerRole
 from engine.trigger.pipeline import ROLE, TriggerPipeline
+from engine.trigger.publish_step import PublishStep
 from engine.wiring.explain import build_decision_store
 from engine.wiring.figures import figure_sums
 from engine.wiring.kafka import role_consumer, transactional_consumer
@@ -89,37 +90,19 @@ def build_trigger(parts: ProcessParts) -> Role:
 
 def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) -> TriggerRole:
     """The objects that the partitions of the process share; `clock` gives epoch seconds."""
-    settings, metrics = parts.settings, parts.metrics
+    settings = parts.settings
     in_flight = InFlightBytes(settings.in_flight_bytes)
-    topics = Topics.named(settings.topic_prefix)
-    composer = Composer(
-        topics=topics,
-        lifetime=settings.notification_lifetime,
-        devices=parts.device_lookup(),
-        turn_bytes=in_flight.turn_bytes,
-        clock=clock,
-        tracer=parts.tracer,
-    )
     index, watchers = _index(parts), list(_watchers(parts, clock))
-    decode = DecodeStep(
-        decoders=detection_decoders(
-            settings, limited=True, registry_errors=metrics.registry_errors
-        ),
-        refusals=_refusals(settings, index.cache),
-        watchers=watchers,
-        clock=clock,
-    )
+    sums, claims = _sums(parts, clock), _claim_step(parts, clock)
     pipeline = TriggerPipeline(
-        decode=decode,
+        decode=_decode_step(parts, index.cache, watchers, clock),
         index=index,
-        claims=_claim_step(parts, clock),
-        composer=composer,
-        publisher=DeadLetterPublisher(
-            topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
-        ),
-        metrics=metrics,
+        claims=claims,
+        composer=_composer(parts, in_flight.turn_bytes, clock),
+        publish=_publish_step(parts, claims, sums, clock),
+        metrics=parts.metrics,
         watchers=watchers,
-        sums=_sums(parts, clock),
+        sums=sums,
         max_age=settings.max_detection_age,
         clock=clock,
     )
@@ -166,12 +149,19 @@ def _index(parts: ProcessParts) -> BeaconIndex:
     return BeaconIndex(cache=cache, metrics=parts.metrics, **_redis_options(parts))
 
 
-def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
-    # A record that is older than max_detection_age triggers nothing when it is delivered again.
-    retain = 2 * parts.settings.max_detection_age
-    claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
-    updater = ClaimUpdater(**_redis_options(parts))
-    return ClaimStep(claims=claims, updater=updater, metrics=parts.metrics, clock=clock)
+def _decode_step(
+    parts: ProcessParts,
+    cache: BeaconCache,
+    watchers: Sequence[DecisionWatcher],
+    clock: Callable[[], float],
+) -> DecodeStep:
+    errors = parts.metrics.registry_errors
+    return DecodeStep(
+        decoders=detection_decoders(parts.settings, limited=True, registry_errors=errors),
+        refusals=_refusals(parts.settings, cache),
+        watchers=watchers,
+        clock=clock,
+    )
 
 
 def _refusals(settings: Settings, cache: BeaconCache) -> EarlyRefusals | None:
@@ -183,6 +173,39 @@ def _refusals(settings: Settings, cache: BeaconCache) -> EarlyRefusals | None:
         log.info("not compiled: detections that fire nothing take longer", module="refusal_filter")
         return None
     return RefusalFilter(cache, settings.max_detection_age, settings.path_loss_exponent)
+
+
+def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
+    # A record that is older than max_detection_age triggers nothing when it is delivered again.
+    retain = 2 * parts.settings.max_detection_age
+    claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
+    updater = ClaimUpdater(**_redis_options(parts))
+    return ClaimStep(claims=claims, updater=updater, metrics=parts.metrics, clock=clock)
+
+
+def _composer(parts: ProcessParts, turn_bytes: int, clock: Callable[[], float]) -> Composer:
+    return Composer(
+        topics=Topics.named(parts.settings.topic_prefix),
+        lifetime=parts.settings.notification_lifetime,
+        devices=parts.device_lookup(),
+        turn_bytes=turn_bytes,
+        clock=clock,
+        tracer=parts.tracer,
+    )
+
+
+def _publish_step(
+    parts: ProcessParts, claims: ClaimStep, sums: DecisionSums | None, clock: Callable[[], float]
+) -> PublishStep:
+    letters = DeadLetterPublisher(
+        topic=Topics.named(parts.settings.topic_prefix).dead_letters,
+        publisher=parts.publisher,
+        metrics=parts.metrics,
+        clock=clock,
+    )
+    return PublishStep(
+        letters=letters, claims=claims, metrics=parts.metrics, sums=sums, clock=clock
+    )
 
 
 def _watchers(parts: ProcessParts, clock: Callable[[], float]) -> Iterator[DecisionWatcher]:

@@ -31,6 +31,8 @@ PLACES = {
     "engine/kafka/messages": "decode",
     "engine/kafka/record_time": "decode",
     "engine/kafka/timestamps": "decode",
+    "engine/trigger/decode_step": "refuse undecoded",
+    "engine/trigger/publish_step": "publish",
     "engine/trigger/beacon_": "resolve",
     "engine/trigger/index_watch": "resolve",
     "rules/": "decide",

@@ -11,7 +11,7 @@ _NOTHING: Mapping[int, float] = MappingProxyType({})
 
 # A device's certain claims are stored under their campaign's id. The claims that were read with the
 # device's first request are stored under the negative id; this key says that they were read.
-READ = 0
+_READ = 0
 
 
 class ClaimMemory:
@@ -81,13 +81,13 @@ class RememberedClaims:
 
     def was_read(self, udid: str) -> bool:
         """Whether all claims of the device were read in this assignment and are remembered."""
-        return READ in self.of(udid)
+        return _READ in self.of(udid)
 
     def read(self, udid: str, claims: Mapping[int, float]) -> None:
         """Add all claims of a device, as Redis had them. Certain claims take precedence."""
         known = self._of_young(udid)
         before = len(known)
-        known[READ] = 0.0
+        known[_READ] = 0.0
         for campaign_id, detected_at in claims.items():
             if campaign_id not in known:
                 known[-campaign_id] = detected_at
@@ -103,7 +103,7 @@ class RememberedClaims:
         asked.
         """
         known = self.young.get(udid, _NOTHING)
-        if READ not in known:
+        if _READ not in known:
             return {}
         found: dict[int, float] = {}
         for campaign in campaigns:

@@ -21,7 +21,6 @@ from engine.kafka.detection_scan cimport DetectionText, Text, number_of, scan_de
 
 from engine.kafka.detections import beacon_key
 from engine.kafka.timestamps import LATEST_MS, parse_text
-from engine.trigger.claim_memory import READ
 from rules.decision import UNKNOWN_BEACON
 from rules.proximity import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
 
@@ -51,7 +50,6 @@ cdef double _DEFAULT_TX_POWER = DEFAULT_TX_POWER
 cdef double _IMMEDIATE_BELOW = IMMEDIATE_BELOW
 cdef double _NEAR_UP_TO = NEAR_UP_TO
 cdef long long _LATEST_MS = LATEST_MS
-cdef object _READ = READ
 
 
 cdef struct _ZoneName:
@@ -85,7 +83,8 @@ cdef class _Place:
     """A beacon as the rules see it; `target` is None for a triple that is no beacon.
 
     `ids` and `delays` are those of the campaigns that are open in `phase`. `read_ids` are the keys
-    of claims that were only read, None for campaigns that these do not deny.
+    of claims that were only read (claim_memory.py), and None, which is no key, for campaigns that
+    these do not deny.
     """
 
     cdef object target, refusal, refusals, phase, none_granted
@@ -108,13 +107,10 @@ cdef class _Place:
         cdef PyObject *held
         cdef Py_ssize_t i
         cdef double since
-        cdef bint were_read = _READ in claims
         for i in range(len(self.ids)):
             held = PyDict_GetItem(claims, self.ids[i])
             if held != NULL and at < <double><object>held + PyFloat_AS_DOUBLE(self.delays[i]):
                 continue
-            if not were_read or self.read_ids[i] is None:
-                return False
             held = PyDict_GetItem(claims, self.read_ids[i])
             if held == NULL:
                 return False

@@ -53,6 +53,8 @@ TIMES = (
     *('"2026-11-20T12:00:00Z"', '"2026-11-20T13:00:00+0100"', '"2026-11-20T12:00:00.123456+00:00"'),
     *(str(MS), str(MS + 999), str(MS - 90_000), "null", '"2026-11-20T11:40:00Z"', str(MS + 10**7)),
     *(str(MS + sign * (MAX_AGE_MS + more)) for sign in (-1, 1) for more in (-1, 0, 1)),
+    # When claims begin and when their delays end.
+    *(str(MS + seconds * 1000) for seconds in (-40, -30, -10, 20, 30, 50)),
 )
 UNUSUAL_TIMES = (
     *('"2026-11-20 12:00:00z"', '"2026-11-20T12:00:00"', '"2026-13-20T12:00:00Z"', '""', '"now"'),
@@ -397,9 +399,10 @@ def test_a_claim_that_has_expired_refuses_nothing() -> None:
 
 def test_a_new_phase_is_left_to_the_rules() -> None:
     mall = Mall()
-    mall.put(1, campaign(id=1, delay=86_400, end_minute=13 * 60))
+    mall.put(1, campaign(id=1, delay=86_400, start_minute=12 * 60, end_minute=13 * 60))
     mall.decided(at_noon(usual(device='{"udid":"new"}').encode()))
     assert mall.agrees(usual().encode())
+    assert mall.filtered(usual(detected_at=str(MS - 1)).encode()) is None
     evening = usual(detected_at='"2026-11-20T13:00:00Z"').encode()
     later = NOON + 3600
     others, _ = mall.filter.split([at_noon(evening)], mall.remembered, later)

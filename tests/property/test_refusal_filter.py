@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -71,8 +72,8 @@ SIGNALS = (
     "-60",
     "-60.5",
     "-59.0",
-    "-71.04",
-    "-71.05",
+    "-72.2",
+    "-72.5",
     "-52.9",
     "-53",
     "-1",
@@ -257,6 +258,18 @@ def test_whatever_is_refused_is_refused_by_the_rules(value: str) -> None:
 @given(damaged())
 def test_damaged_records_are_never_mistaken(value: bytes) -> None:
     shared_mall().agrees(value)
+
+
+def test_each_device_at_each_beacon_at_each_time() -> None:
+    mall, refused = Mall(), 0
+    for udid, minor, at in product(DEVICES[:5], MINORS, TIMES):
+        device = f'{{"udid":"{udid}"}}'
+        value = usual(device=device, minor=minor, detected_at=at)
+        refused += mall.agrees(value.encode())
+    for signal, power in product(SIGNALS, (*SIGNALS, "null")):
+        value = usual(proximity="null", rssi=signal, tx_power=power)
+        refused += mall.agrees(value.encode())
+    assert refused > 500
 
 
 def test_each_unusual_value_alone() -> None:

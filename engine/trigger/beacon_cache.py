@@ -1,7 +1,7 @@
 """The process's bounded cache of the index: beacons ready to decide."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 import structlog
@@ -96,14 +96,14 @@ class BeaconCache:
 
     The hot path reads `known` directly; only this class changes it. `version` counts the drops:
     data that was read from Redis while `version` changed may be stale, and is used once but not
-    cached. `removals` counts the keys that were removed, for whatever reason. The cache is
-    bounded in beacons and in bytes of campaigns' content; beacons share their campaigns.
+    cached. `on_removal` is called with each key that leaves `known`, for whatever reason. The cache
+    is bounded in beacons and in bytes of campaigns' content; beacons share their campaigns.
     """
 
     def __init__(self, most_beacons: int, most_bytes: int = 128 * 1024 * 1024) -> None:
         self.known: dict[BeaconKey, IndexedBeacon | None] = {}
         self.version = 0
-        self.removals = 0
+        self.on_removal: Callable[[BeaconKey], None] = _nobody
         self._most_beacons = most_beacons
         self._most_bytes = most_bytes
         self._bytes = 0
@@ -158,7 +158,7 @@ class BeaconCache:
     def _forget(self, key: BeaconKey) -> None:
         if key not in self.known:
             return
-        self.removals += 1
+        self.on_removal(key)
         beacon = self.known.pop(key)
         if beacon is None:
             return
@@ -193,10 +193,15 @@ class BeaconCache:
     def drop_all(self) -> None:
         """Drop everything."""
         self.version += 1
-        self.removals += len(self.known)
+        for key in self.known:
+            self.on_removal(key)
         self.known.clear()
         self._campaigns.clear()
         self._bytes = 0
+
+
+def _nobody(_: BeaconKey) -> None:
+    """Nobody wants to know of removals."""
 
 
 def _key_of(field: str) -> BeaconKey:

@@ -126,18 +126,17 @@ cdef class RefusalFilter:
     `max_age` in seconds and `path_loss_exponent` are those of the settings.
     """
 
-    # By the triple as written. Emptied when the cache removes a beacon, so that it keeps none.
-    cdef dict _places
-    cdef object _cache, _removals
+    # By the triple as written; `_written` has the triples of each beacon's key.
+    cdef dict _places, _written
+    cdef dict _known
     cdef double _max_age, _path_loss_exponent
     cdef char _last_text[_LONGEST_TIMESTAMP]
     cdef Py_ssize_t _last_size
     cdef double _last_at
 
     def __init__(self, cache, double max_age, double path_loss_exponent):
-        self._places = {}
-        self._cache = cache
-        self._removals = None
+        self._places, self._written, self._known = {}, {}, cache.known
+        cache.on_removal = self._forget
         self._max_age = max_age
         self._path_loss_exponent = path_loss_exponent
         self._last_size = -1
@@ -148,9 +147,9 @@ cdef class RefusalFilter:
         cdef dict claims
         cdef double oldest = now - self._max_age, newest = now + self._max_age
         remembered.forget_expired(now)
-        if self._removals != self._cache.removals or len(self._places) > _MOST_PLACES:
+        if len(self._places) > _MOST_PLACES:
             self._places.clear()
-            self._removals = self._cache.removals
+            self._written.clear()
         claims = remembered.young
         for record in records:
             decision = self._refusal(record, claims, oldest, newest)
@@ -231,16 +230,22 @@ cdef class RefusalFilter:
             key = beacon_key(uuid, major, minor)
         except ValueError:
             return None
-        if key not in self._cache.known:
+        if key not in self._known:
             return None
-        beacon = self._cache.known[key]
+        beacon = self._known[key]
         place = _Place.__new__(_Place)
         if beacon is not None:
             place.target = target = beacon.target
             place.refusal, place.refusals = target.refusal, target.refusals
             place.reach = _EVERY_ZONE if target.reach is None else target.reach
         self._places[written] = place
+        self._written.setdefault(key, []).append(written)
         return place
+
+    def _forget(self, key):
+        """The cache has removed a beacon: keep nothing of it."""
+        for written in self._written.pop(key, ()):
+            del self._places[written]
 
     cdef int _zone(self, DetectionText *text) except -3:
         cdef double rssi, power, metres

@@ -376,9 +376,10 @@ def test_the_zone_of_a_signal_is_that_of_the_rules(rssi: Decimal, power: Decimal
 
 def test_an_edited_beacon_is_decided_anew() -> None:
     mall = Mall()
-    assert mall.agrees(usual().encode())
+    spellings = [usual(uuid=uuid).encode() for uuid in UUIDS]
+    assert all(map(mall.agrees, spellings))
     mall.put(1, campaign(id=1, delay=1))
-    assert mall.filtered(usual().encode()) is None
+    assert not any(map(mall.filtered, spellings))
     decision = mall.decided(at_noon(usual().encode()))
     assert decision is not None
     assert decision.granted

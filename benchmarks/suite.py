@@ -59,7 +59,7 @@ PARTS = (
     ),
     Part(
         "workers",
-        "benchmarks.scenarios.workers --records 300000 --rounds 2",
+        "benchmarks.scenarios.workers --records 1000000 --rounds 2",
         "benchmarks.scenarios.workers --records 2000000 --rounds 5",
     ),
     Part(

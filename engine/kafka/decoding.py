@@ -58,11 +58,13 @@ def decode_records(
         except UNDECODABLE as error:
             dead_positions.append(len(messages) + len(dead_letters))
             dead_letters.append(DeadLetter(record, failure_reason(error), str(error)))
-    if limit is not None and among is None:
+    if limit is None:
+        return decoded
+    if among is None:
         limit.note(records, dead_positions)
-    elif limit is not None and among is not None:
-        dead_offsets = [letter.record.offset for letter in dead_letters]
-        limit.note(among, [bisect_left(among, offset, key=_OFFSET) for offset in dead_offsets])
+    else:
+        offsets = [letter.record.offset for letter in dead_letters]
+        limit.note(among, [bisect_left(among, offset, key=_OFFSET) for offset in offsets])
     return decoded
 
 

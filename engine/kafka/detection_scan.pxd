@@ -163,10 +163,37 @@ cdef inline bint _is(Text *name, const char *word, Py_ssize_t size) noexcept nog
     return name.size == size and memcmp(name.at, word, size) == 0
 
 
-cdef inline const char *_device_field(const char *at, Text *name, Text *udid) noexcept nogil:
+# Reads the value of the field `name`.
+ctypedef const char *(*_ReadField)(const char *at, Text *name, DetectionText *found) noexcept nogil
+
+
+cdef inline const char *_object(
+    const char *at, _ReadField read_field, DetectionText *found
+) noexcept nogil:
+    """An object with at least one field."""
+    cdef Text name
+    if at[0] != b"{":
+        return NULL
+    while True:
+        at = _name(_after_space(at + 1), &name)
+        if at == NULL:
+            return NULL
+        at = read_field(at, &name, found)
+        if at == NULL:
+            return NULL
+        at = _after_space(at)
+        if at[0] == b"}":
+            return at + 1
+        if at[0] != b",":
+            return NULL
+
+
+cdef inline const char *_device_field(
+    const char *at, Text *name, DetectionText *found
+) noexcept nogil:
     cdef Text ignored
     if _is(name, b"udid", 4):
-        return _first_string(at, udid)
+        return _first_string(at, &found.udid)
     if (
         _is(name, b"name", 4)
         or _is(name, b"version", 7)
@@ -179,22 +206,11 @@ cdef inline const char *_device_field(const char *at, Text *name, Text *udid) no
     return _scalar(at, &ignored)
 
 
-cdef inline const char *_device(const char *at, Text *udid) noexcept nogil:
-    cdef Text name
-    if udid.size >= 0 or at[0] != b"{":
+cdef inline const char *_device(const char *at, DetectionText *found) noexcept nogil:
+    if found.udid.size >= 0:
         return NULL
-    while True:
-        at = _name(_after_space(at + 1), &name)
-        if at == NULL:
-            return NULL
-        at = _device_field(at, &name, udid)
-        if at == NULL:
-            return NULL
-        at = _after_space(at)
-        if at[0] == b"}":
-            return at + 1 if udid.size > 0 else NULL
-        if at[0] != b",":
-            return NULL
+    at = _object(at, _device_field, found)
+    return at if found.udid.size > 0 else NULL
 
 
 cdef inline const char *_zone(const char *at, Text *found) noexcept nogil:
@@ -219,7 +235,7 @@ cdef inline const char *_detection_field(
     if _is(name, b"minor", 5):
         return _first_digits(at, &found.minor)
     if _is(name, b"device", 6):
-        return _device(at, &found.udid)
+        return _device(at, found)
     if _is(name, b"proximity", 9):
         return _zone(at, &found.zone)
     if _is(name, b"detected_at", 11):
@@ -244,21 +260,7 @@ cdef inline bint scan_detection(
 ) noexcept nogil:
     """Whether the text is the usual JSON of a detection."""
     cdef const char *end = at + size
-    cdef Text name
     found.uuid.size = found.major.size = found.minor.size = found.udid.size = -1
     found.zone.size = found.rssi.size = found.tx_power.size = found.detected_at.size = -1
-    at = _after_space(at)
-    if at[0] != b"{":
-        return False
-    while True:
-        at = _name(_after_space(at + 1), &name)
-        if at == NULL:
-            return False
-        at = _detection_field(at, &name, found)
-        if at == NULL:
-            return False
-        at = _after_space(at)
-        if at[0] == b"}":
-            return _is_whole(found) and _after_space(at + 1) == end
-        if at[0] != b",":
-            return False
+    at = _object(_after_space(at), _detection_field, found)
+    return at != NULL and _after_space(at) == end and _is_whole(found)

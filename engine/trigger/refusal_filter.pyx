@@ -12,7 +12,6 @@ Cython compiles it while the project is installed. Without a compiler the trigge
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
-from cpython.float cimport PyFloat_AS_DOUBLE
 from cpython.object cimport PyObject
 from libc.math cimport pow
 from libc.string cimport memcmp, memcpy
@@ -82,40 +81,35 @@ cdef int _zone_named(Text *name) noexcept nogil:
 cdef class _Place:
     """A beacon as the rules see it; `target` is None for a triple that is no beacon.
 
-    `ids` and `delays` are those of the campaigns that are open in `phase`. `read_ids` are the keys
-    of claims that were only read (claim_memory.py), and None, which is no key, for campaigns that
-    these do not deny.
+    `written` has its triples, as devices write them.
     """
 
     cdef object target, refusal, refusals, phase, none_granted
-    cdef tuple ids, read_ids, delays
+    cdef tuple caps
+    cdef list written
     cdef int reach
     cdef double since, until
 
     cdef _enter(self, phase):
-        self.phase = phase
-        self.none_granted = phase.none_granted
+        self.phase, self.caps, self.none_granted = phase, phase.caps, phase.none_granted
         self.since, self.until = phase.since, phase.until
-        self.ids = tuple([number for number, _, _ in phase.caps])
-        self.delays = tuple([float(delay) for _, delay, _ in phase.caps])
-        self.read_ids = tuple(
-            [None if each.format == "connector" else -number for number, _, each in phase.caps]
-        )
 
     cdef bint _all_throttled(self, dict claims, double at) except -1:
         """Whether the claims deny every open campaign to a detection at this time."""
         cdef PyObject *held
-        cdef Py_ssize_t i
-        cdef double since
-        for i in range(len(self.ids)):
-            held = PyDict_GetItem(claims, self.ids[i])
-            if held != NULL and at < <double><object>held + PyFloat_AS_DOUBLE(self.delays[i]):
+        cdef double since, delay
+        cdef tuple cap
+        for cap in self.caps:
+            number, delay = cap[0], cap[1]
+            held = PyDict_GetItem(claims, number)
+            if held != NULL and at < <double><object>held + delay:
                 continue
-            held = PyDict_GetItem(claims, self.read_ids[i])
-            if held == NULL:
+            # A claim that was only read (claim_memory.py).
+            held = PyDict_GetItem(claims, -number)
+            if held == NULL or cap[2].format == "connector":
                 return False
             since = <double><object>held
-            if not since < at < since + PyFloat_AS_DOUBLE(self.delays[i]):
+            if not since < at < since + delay:
                 return False
         return True
 
@@ -126,16 +120,15 @@ cdef class RefusalFilter:
     `max_age` in seconds and `path_loss_exponent` are those of the settings.
     """
 
-    # By the triple as written; `_written` has the triples of each beacon's key.
-    cdef dict _places, _written
-    cdef dict _known
+    # By the triple as written, and by its key. Many triples may be one beacon's.
+    cdef dict _places, _by_key, _known
     cdef double _max_age, _path_loss_exponent
     cdef char _last_text[_LONGEST_TIMESTAMP]
     cdef Py_ssize_t _last_size
     cdef double _last_at
 
     def __init__(self, cache, double max_age, double path_loss_exponent):
-        self._places, self._written, self._known = {}, {}, cache.known
+        self._places, self._by_key, self._known = {}, {}, cache.known
         cache.on_removal = self._forget
         self._max_age = max_age
         self._path_loss_exponent = path_loss_exponent
@@ -149,7 +142,7 @@ cdef class RefusalFilter:
         remembered.forget_expired(now)
         if len(self._places) > _MOST_PLACES:
             self._places.clear()
-            self._written.clear()
+            self._by_key.clear()
         claims = remembered.young
         for record in records:
             decision = self._refusal(record, claims, oldest, newest)
@@ -200,7 +193,7 @@ cdef class RefusalFilter:
             place._enter(phase)
         if not place.since <= at < place.until:
             return None
-        if not place.ids:
+        if not place.caps:
             return place.none_granted
         found = PyDict_GetItem(claims, _str(udid))
         if found != NULL and place._all_throttled(<dict>found, at):
@@ -224,6 +217,7 @@ cdef class RefusalFilter:
 
     cdef _Place _found_place(self, bytes written):
         """The place of a triple that was not met before; None if the index must be asked."""
+        cdef PyObject *found
         cdef _Place place
         uuid, major, minor, _ = written.decode().split("\0")
         try:
@@ -232,20 +226,29 @@ cdef class RefusalFilter:
             return None
         if key not in self._known:
             return None
+        found = PyDict_GetItem(self._by_key, key)
+        place = self._new_place(key) if found == NULL else <_Place>found
+        place.written.append(written)
+        self._places[written] = place
+        return place
+
+    cdef _Place _new_place(self, key):
+        cdef _Place place = _Place.__new__(_Place)
         beacon = self._known[key]
-        place = _Place.__new__(_Place)
+        place.written = []
         if beacon is not None:
             place.target = target = beacon.target
             place.refusal, place.refusals = target.refusal, target.refusals
             place.reach = _EVERY_ZONE if target.reach is None else target.reach
-        self._places[written] = place
-        self._written.setdefault(key, []).append(written)
+        self._by_key[key] = place
         return place
 
     def _forget(self, key):
         """The cache has removed a beacon: keep nothing of it."""
-        for written in self._written.pop(key, ()):
-            del self._places[written]
+        cdef _Place place = self._by_key.pop(key, None)
+        if place is not None:
+            for written in place.written:
+                del self._places[written]
 
     cdef int _zone(self, DetectionText *text) except -3:
         cdef double rssi, power, metres

@@ -10,6 +10,7 @@ from selenium.common.exceptions import (
     ElementNotInteractableException,
     NoSuchElementException,
     StaleElementReferenceException,
+    WebDriverException,
 )
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
@@ -116,8 +117,9 @@ class BrowserPage:
             try:
                 if holds():
                     return
-            except (NoSuchElementException, StaleElementReferenceException):
-                pass
+            except WebDriverException as error:
+                if not _is_of_an_older_page(error):
+                    raise
             if time.monotonic() > give_up:
                 raise AssertionError(f"waited for {what}; there is:\n{self.text}")
             time.sleep(_PAUSE_SECONDS)
@@ -173,6 +175,16 @@ class BrowserPage:
             return True
 
         self.until(done, f"{what!r} to be used")
+
+
+def _is_of_an_older_page(error: WebDriverException) -> bool:
+    """Whether the page was replaced while it was looked at.
+
+    chromedriver sometimes has no better name for that than "unknown error".
+    """
+    if isinstance(error, NoSuchElementException | StaleElementReferenceException):
+        return True
+    return "does not belong to the document" in (error.msg or "")
 
 
 __all__ = ["BrowserPage", "Keys", "start_browser"]

@@ -11,7 +11,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("engine.trigger.refusal_filter",)
+MODULES = (
+    "engine.trigger.compiled_grants",
+    "engine.trigger.compiled_writer",
+    "engine.trigger.refusal_filter",
+)
 
 
 class CompileHook(BuildHookInterface[Any]):

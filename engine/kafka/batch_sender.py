@@ -175,11 +175,14 @@ class BatchSender:
     ) -> list[_MessageBatch]:
         open_batches: dict[tuple[int, DatedBy], _MessageBatch] = {}
         batches: list[_MessageBatch] = []
-        date, joins = self._record_time.of, self.limits.joins
+        date, joins = self._record_time.dating(topic), self.limits.joins
+        last_key, partition = None, 0
         for message in messages:
             _, key, value, headers, timestamp = message
-            dated, at = date(topic, timestamp)
-            place = (0 if key is None else self._partition(topic, key), dated)
+            dated, at = date(timestamp)
+            if key != last_key:  # messages of one device follow each other
+                last_key, partition = key, 0 if key is None else self._partition(topic, key)
+            place = (partition, dated)
             batch = open_batches.get(place)
             size = 0 if value is None else len(value)
             if batch is None or not joins(topic, size, batch.builder.size()):

@@ -165,6 +165,8 @@ class Publisher:
         """The messages that their topics may accept, and those that are known to be too large."""
         refused_from = self._sender.limits.refused_from
         bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
+        if max(map(message_size, messages), default=0) < min(bounds.values(), default=1):
+            return list(messages), []
         fitting, too_large = list[Outgoing](), list[Outgoing]()
         for message in messages:
             refused = message_size(message) >= bounds[message.topic]

@@ -64,6 +64,13 @@ class RecordTime:
             return DatedBy.CAUSE, cause
         return DatedBy.NOBODY, NO_TIMESTAMP
 
+    def dating(self, topic: str) -> Callable[[int | None], tuple[DatedBy, int]]:
+        """Gives what `of` gives for messages to `topic` that are sent together."""
+        if topic in self._refusals:
+            return lambda cause: self.of(topic, cause)
+        present = self.of(topic, None)
+        return lambda _cause: present
+
     def refused(self, topic: str, dated: DatedBy) -> None:
         """The brokers refused a batch with this source: the next batch uses the next source."""
         if dated is DatedBy.NOBODY:

@@ -7,13 +7,11 @@ from zlib import crc32
 
 from catalog.chunks import chunked
 
-# A device's udid, and the positions of its requests in order.
-DeviceRequests = tuple[str, list[int]]
-
 _TAGS = 64  # slots over which a cluster spreads devices
 _MOST_TAKEN = 2000  # claims in a script call, so that no call blocks Redis for long
 _MOST_UPDATED = 1000
 _REQUEST = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
+REQUEST_BYTES = _REQUEST.size
 _DIGITS = 14  # of the time at the end of a claim in Redis
 
 
@@ -31,6 +29,15 @@ class ClaimRequest(NamedTuple):
     delay: int
 
 
+class DeviceRequests(NamedTuple):
+    """The requests of one device: their positions among all, in order, and their bytes for Redis
+    (REQUEST_BYTES each)."""
+
+    udid: str
+    positions: list[int]
+    packed: bytes
+
+
 class ClaimUpdate(NamedTuple):
     """A change of the claim that `notification_id` (16 bytes) owns on a campaign and device.
 
@@ -46,43 +53,58 @@ class ClaimUpdate(NamedTuple):
     keep: int
 
 
+def requests_by_device(requests: Iterable[ClaimRequest]) -> list[DeviceRequests]:
+    """Requests grouped by device."""
+    positions: dict[str, list[int]] = {}
+    packed: dict[str, list[bytes]] = {}
+    for position, (campaign_id, udid, owner, detected_at, delay) in enumerate(requests):
+        if udid not in positions:
+            positions[udid], packed[udid] = [], []
+        positions[udid].append(position)
+        # At fixed width: Redis reads few long arguments faster than many short ones.
+        at_ms = round(detected_at * 1000)
+        packed[udid].append(_REQUEST.pack(campaign_id, owner, at_ms, delay * 1000))
+    return [DeviceRequests(udid, positions[udid], b"".join(packed[udid])) for udid in positions]
+
+
 def calls_of_requests(
-    requests: Sequence[ClaimRequest], *, clustered: bool
+    devices: Sequence[DeviceRequests], *, clustered: bool
 ) -> Iterator[list[DeviceRequests]]:
-    """Requests by device, grouped into script calls.
+    """The script calls.
 
     A call has a bounded number of claims, and on a cluster keys of one slot only.
     """
-    by_device: dict[str, list[int]] = {}
-    for position, request in enumerate(requests):
-        if (positions := by_device.get(request.udid)) is None:
-            by_device[request.udid] = [position]
-        else:
-            positions.append(position)
     if not clustered:
-        yield from _bounded(by_device.items())
+        yield from _bounded(devices)
         return
     by_tag: dict[int, list[DeviceRequests]] = {}
-    for udid, positions in by_device.items():
-        by_tag.setdefault(claim_tag(udid.encode()), []).append((udid, positions))
-    for devices in by_tag.values():
-        yield from _bounded(devices)
+    for device in devices:
+        by_tag.setdefault(claim_tag(device.udid.encode()), []).append(device)
+    for of_tag in by_tag.values():
+        yield from _bounded(of_tag)
 
 
 def _bounded(devices: Iterable[DeviceRequests]) -> Iterator[list[DeviceRequests]]:
     """Calls of a bounded number of claims; a device with more claims is in several calls."""
     call: list[DeviceRequests] = []
     claims = 0
-    for udid, positions in devices:
-        few = len(positions) <= _MOST_TAKEN
-        for part in [positions] if few else chunked(positions, _MOST_TAKEN):
-            if call and claims + len(part) > _MOST_TAKEN:
+    for device in devices:
+        few = len(device.positions) <= _MOST_TAKEN
+        for part in [device] if few else _parts(device):
+            if call and claims + len(part.positions) > _MOST_TAKEN:
                 yield call
                 call, claims = [], 0
-            call.append((udid, part))
-            claims += len(part)
+            call.append(part)
+            claims += len(part.positions)
     if call:
         yield call
+
+
+def _parts(device: DeviceRequests) -> Iterator[DeviceRequests]:
+    udid, positions, packed = device
+    size = _MOST_TAKEN * REQUEST_BYTES
+    for number, part in enumerate(chunked(positions, _MOST_TAKEN)):
+        yield DeviceRequests(udid, part, packed[number * size : (number + 1) * size])
 
 
 def calls_of_updates(
@@ -110,12 +132,6 @@ def newest_claims(read: Sequence[bytes]) -> dict[int, float]:
         int(campaign): int(value[-_DIGITS:]) / 1000
         for campaign, value in zip(in_turn, in_turn, strict=True)
     }
-
-
-def claim_argument(claim: ClaimRequest) -> bytes:
-    """A claim at fixed width: Redis reads few long arguments faster than many short ones."""
-    campaign_id, _, notification_id, detected_at, delay = claim
-    return _REQUEST.pack(campaign_id, notification_id, round(detected_at * 1000), delay * 1000)
 
 
 def update_argument(update: ClaimUpdate) -> bytes:

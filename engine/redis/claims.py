@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 from collections.abc import Container, Mapping, Sequence
 from importlib.resources import files
+from itertools import chain
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis, RedisCluster
@@ -24,10 +25,10 @@ from engine.redis.claim_wire import (
     DeviceRequests,
     calls_of_requests,
     calls_of_updates,
-    claim_argument,
     claim_tag,
     claims_key,
     newest_claims,
+    requests_by_device,
     update_argument,
 )
 
@@ -93,43 +94,36 @@ class Claims:
         return (await self.take_and_read(requests, now, ())).forbidden_by
 
     async def take_and_read(
-        self, requests: Sequence[ClaimRequest], now: float, devices: Container[str]
+        self, requests: Sequence[ClaimRequest], now: float, read: Container[str]
     ) -> ClaimAnswers:
-        """Take claims in the order of `requests`.
+        """Take claims in the order of `requests`; see take_of_devices."""
+        return await self.take_of_devices(requests_by_device(requests), now, read)
 
-        For each of `devices` (udids) with a request, all its claims are read in the same call.
+    async def take_of_devices(
+        self, devices: Sequence[DeviceRequests], now: float, read: Container[str]
+    ) -> ClaimAnswers:
+        """Take the claims of devices, those of each device in order.
+
+        For each of `devices` whose udid is in `read`, all its claims are read in the same call.
         """
-        answers = ClaimAnswers([None] * len(requests), {})
-        if not requests:
+        count = sum(len(device.positions) for device in devices)
+        answers = ClaimAnswers([None] * count, {})
+        if not devices:
             return answers
-        calls = list(calls_of_requests(requests, clustered=self._clustered))
-        commands = [self._command(requests, call, now, devices) for call in calls]
+        calls = list(calls_of_requests(devices, clustered=self._clustered))
+        commands = [self._command(call, now, read) for call in calls]
         async with asyncio.timeout(self._deadline):
             replies = await self._call_scripts(commands)
         for call, reply in zip(calls, replies, strict=True):
-            _sort_reply(call, reply, devices, answers)
+            _sort_reply(call, reply, read, answers)
         granted = answers.forbidden_by.count(None)
         self._granted.inc(granted)
-        self._denied.inc(len(requests) - granted)
+        self._denied.inc(count - granted)
         return answers
 
-    def _command(
-        self,
-        requests: Sequence[ClaimRequest],
-        call: list[DeviceRequests],
-        now: float,
-        devices: Container[str],
-    ) -> list[Any]:
-        keys = [claims_key(self._prefix, udid) for udid, _ in call]
-        arguments = [
-            b"".join(
-                [
-                    b"+" if udid in devices else b"-",
-                    *[claim_argument(requests[position]) for position in positions],
-                ]
-            )
-            for udid, positions in call
-        ]
+    def _command(self, call: list[DeviceRequests], now: float, read: Container[str]) -> list[Any]:
+        keys = [claims_key(self._prefix, device.udid) for device in call]
+        arguments = [(b"+" if device.udid in read else b"-") + device.packed for device in call]
         begin = ["EVALSHA", _TAKE_SHA, len(keys)]
         return [*begin, *keys, round(now * 1000), self._retain_ms, *arguments]
 
@@ -154,18 +148,16 @@ class Claims:
 
 
 def _sort_reply(
-    call: list[DeviceRequests], reply: list[Any], devices: Container[str], answers: ClaimAnswers
+    call: list[DeviceRequests], reply: list[Any], read: Container[str], answers: ClaimAnswers
 ) -> None:
     """Add a reply to the answers: the answer to each claim, then the claims of each device read."""
     in_order = iter(reply)
-    for _, positions in call:
-        for position in positions:
-            answer = next(in_order)
-            if answer != _GRANTED:
-                answers.forbidden_by[position] = answer / 1000
-    for udid, _ in call:
-        if udid in devices and (claims := next(in_order)) is not None:
-            answers.read.setdefault(udid, newest_claims(claims))
+    for position in chain.from_iterable(device.positions for device in call):
+        if (answer := next(in_order)) != _GRANTED:
+            answers.forbidden_by[position] = answer / 1000
+    for device in call:
+        if device.udid in read and (claims := next(in_order)) is not None:
+            answers.read.setdefault(device.udid, newest_claims(claims))
 
 
 class ClaimUpdater:

@@ -6,7 +6,7 @@ are dropped, and counted in a metric.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -65,12 +65,10 @@ class FigureSums:
         """
         return self._day(CompanyDay(company_id, now.date()))
 
-    def add_campaigns(
-        self, figures: DayFigures, campaigns: Iterable[CampaignReason], count: int
-    ) -> None:
-        """Add `count` to each campaign. Campaigns over the bounds are left out."""
+    def add_campaigns(self, figures: DayFigures, counts: Mapping[CampaignReason, int]) -> None:
+        """Add the counts of campaigns. Campaigns over the bounds are left out."""
         sums = figures.campaigns
-        for each in campaigns:
+        for each, count in counts.items():
             if each in sums:
                 sums[each] += count
             elif self._by_campaign >= _MOST_BY_CAMPAIGN:
@@ -137,8 +135,7 @@ class FigureSums:
             found.detections.update(figures.detections)
             found.notifications.update(figures.notifications)
             found.reasons.update(figures.reasons)
-            for campaign, count in figures.campaigns.items():
-                self.add_campaigns(found, (campaign,), count)
+            self.add_campaigns(found, figures.campaigns)
 
     def _day(self, place: CompanyDay) -> DayFigures | None:
         found = self._days.get(place)

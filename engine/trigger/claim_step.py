@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from engine.process.metrics import Metrics
 from engine.process.retry import retry
 from engine.redis.claims import Claims, ClaimUpdater
+from engine.trigger import grants as interpreted
 from engine.trigger.claim_memory import RememberedClaims
-from engine.trigger.grants import Grant
+from engine.trigger.grants import Grant, Granting
 
 # How long the claim of a connector campaign, or of one whose message was too large, is remembered:
 # it may have been given back.
@@ -29,7 +30,9 @@ class ClaimStep:
         updater: ClaimUpdater,
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
+        granting: Granting = interpreted,
     ) -> None:
+        self._requests_of = granting.requests_of
         self._claims = claims
         self._updater = updater
         self._redis_errors = metrics.redis_errors
@@ -45,25 +48,28 @@ class ClaimStep:
         capped = [grant for grant in grants if grant.campaign.delay > 0]
         if not capped:
             return grants, []
-        requests = [grant.claim_request() for grant in capped]
-        udids = {request.udid for request in requests}
-        unread = {udid for udid in udids if not remembered.was_read(udid)}
+        devices = self._requests_of(capped)
+        unread = {each.udid for each in devices if not remembered.was_read(each.udid)}
         now = self._clock()
         answers = await retry(
-            lambda: self._claims.take_and_read(requests, now, unread), self._redis_errors, "claims"
+            lambda: self._claims.take_of_devices(devices, now, unread), self._redis_errors, "claims"
         )
         for udid, claims in answers.read.items():
             remembered.read(udid, claims)
         denied: list[Grant] = []
         for grant, forbidden_by in zip(capped, answers.forbidden_by, strict=True):
-            if forbidden_by is None:
-                self._remember(grant, grant.detection.detected_at, now, remembered)
-                continue
-            denied.append(grant)
-            # A claim that is later than the record that it denies is not remembered: after a crash
-            # its owner may be among the next records, and must request the claim again.
-            if forbidden_by <= grant.detection.detected_at:
-                self._remember(grant, forbidden_by, now, remembered)
+            at = grant.detection.detected_at
+            if forbidden_by is not None:
+                denied.append(grant)
+                # A claim that is later than the record that it denies is not remembered: after a
+                # crash its owner may be among the next records, and must request the claim again.
+                if forbidden_by > at:
+                    continue
+                at = forbidden_by
+            # The connector role may give the claim of a call back, or shorten it when the service
+            # declines.
+            until = now + _BRIEFLY if grant.is_call else None
+            remembered.remember(grant.device.udid, grant.campaign.id, at, until)
         if not denied:
             return grants, []
         ids = {grant.notification_id for grant in denied}
@@ -82,13 +88,3 @@ class ClaimStep:
             remembered.remember(grant.udid, grant.campaign.id, at, until)
         returned = [grant.returned_claim() for grant in capped]
         await retry(lambda: self._updater.apply(returned), self._redis_errors, "claims")
-
-    def _remember(
-        self, grant: Grant, claimed_at: float, now: float, remembered: RememberedClaims
-    ) -> None:
-        """Remember a claim; a connector campaign's claim only briefly.
-
-        The connector role may give such a claim back, or shorten it when the service declines.
-        """
-        until = now + _BRIEFLY if grant.is_call else None
-        remembered.remember(grant.udid, grant.campaign.id, claimed_at, until)

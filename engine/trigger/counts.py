@@ -67,12 +67,12 @@ def counts_of_turn(decisions: Sequence[Decision], denied: Iterable[Grant]) -> De
 
 def count_sent(metrics: Metrics, grants: Sequence[Grant], now: float) -> None:
     """Count grants whose messages were published, at `now` (epoch s)."""
-    formats: Counter[str] = Counter()
+    # (Counting a list is C, adding one at a time is not.)
+    formats = Counter([grant.campaign.format for grant in grants])
+    times = Counter([grant.detection.detected_at for grant in grants if not grant.is_call])
     ages: Counter[float] = Counter()
-    for grant in grants:
-        formats[grant.campaign.format] += 1
-        if not grant.is_call:
-            ages[max(0.0, now - grant.detection.detected_at)] += 1
+    for at, count in times.items():
+        ages[max(0.0, now - at)] += count
     metrics.latency.observe_counts(ages)
     if ages and metrics.latency.wants_exemplar(now):
         sent = (grant for grant in grants if not grant.is_call)

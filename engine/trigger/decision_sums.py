@@ -63,7 +63,7 @@ class DecisionSums:
 
     def note_sent(self, grants: Sequence[Grant]) -> None:
         """Grants whose messages were published. The connector role counts its own notifications."""
-        sent = Counter(grant.beacon.company_reference.id for grant in grants if not grant.is_call)
+        sent = Counter([grant.device.company_id for grant in grants if not grant.is_call])
         for company, count in sent.items():
             self._sums.note_notifications(company, count)
 
@@ -88,8 +88,9 @@ class DecisionSums:
         if figures is None:
             return
         figures.reasons[reason] += len(grants)
-        for number, count in Counter(grant.campaign.id for grant in grants).items():
-            self._sums.add_campaigns(figures, (CampaignReason(number, reason),), count)
+        counts = Counter([grant.campaign.id for grant in grants])
+        by_reason = {CampaignReason(number, reason): count for number, count in counts.items()}
+        self._sums.add_campaigns(figures, by_reason)
 
     def _add_tallies(self) -> None:
         """Add detections and reasons."""
@@ -119,7 +120,7 @@ class DecisionSums:
                 if reason is not Reason.GRANTED
             ]
             if refused and (figures := self._sums.today(outcomes.company_id, now)) is not None:
-                self._sums.add_campaigns(figures, refused, count)
+                self._sums.add_campaigns(figures, dict.fromkeys(refused, count))
                 left -= len(refused)
             if left <= 0:
                 return

@@ -2,8 +2,9 @@
 
 import hashlib
 import uuid
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -12,6 +13,7 @@ from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.publisher import Outgoing
 from engine.kafka.tracing import Span
+from engine.redis.claim_wire import DeviceRequests, requests_by_device
 from engine.redis.claims import ClaimRequest, ClaimUpdate
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -22,8 +24,9 @@ from rules.model import CampaignSnapshot
 from rules.outcome import Decision
 
 _NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
-_VERSION_5 = 0x50
-_VARIANT = 0x80
+_ID_BYTES = 16
+_RANDOM_BITS = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF
+_VERSION_5 = 0x00000000_0000_5000_8000_000000000000  # and the variant of RFC 9562
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
@@ -35,28 +38,24 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False):
-    """A campaign that passed every check for a detection, and the id of its message."""
+    """A campaign that passed every check for a detection, and the id of its message.
+
+    `device` is the key of the detected device in the catalog. `is_call` says whether the message is
+    a call of the customer's service, and not a notification.
+    """
 
     detection: DecodedDetection
     beacon: IndexedBeacon
     campaign: CampaignSnapshot
     decision: Decision
     notification_id: bytes
+    device: DeviceKey
+    is_call: bool
 
     @property
     def udid(self) -> str:
         """The udid of the detected device."""
-        return self.detection.message.device.udid
-
-    @property
-    def device_key(self) -> DeviceKey:
-        """The key of the device in the catalog."""
-        return DeviceKey(self.beacon.company_reference.id, self.udid)
-
-    @property
-    def is_call(self) -> bool:
-        """Whether the message is a call of the customer's service, and not a notification."""
-        return self.campaign.format == "connector"
+        return self.device.udid
 
     def claim_request(self) -> ClaimRequest:
         """The request for the claim, or None if the campaign has no delay."""
@@ -116,7 +115,7 @@ def decider(
             and oldest <= at <= newest
         ):
             return phase.none_granted
-        claims = claims_of(udid)
+        claims = remembered.young.get(udid) or claims_of(udid)
         decision = decide(target, zone, at, now, max_age, claims)
         if decision.granted:
             if read := forbidding(udid, decision.granted, at):
@@ -151,11 +150,16 @@ def _identity(detection: DecodedDetection) -> bytes:
 
 
 def _id_of(campaign_id: int, identity: bytes) -> bytes:
-    name = b"%b%d%b" % (_NAMESPACE, campaign_id, identity)
-    digest = bytearray(hashlib.sha1(name, usedforsecurity=False).digest()[:16])
-    digest[6] = digest[6] & 0x0F | _VERSION_5
-    digest[8] = digest[8] & 0x3F | _VARIANT
-    return bytes(digest)
+    hashed = hash_of_campaign(campaign_id).copy()
+    hashed.update(identity)
+    number = int.from_bytes(hashed.digest()[:_ID_BYTES])
+    return (number & _RANDOM_BITS | _VERSION_5).to_bytes(_ID_BYTES)
+
+
+@lru_cache(maxsize=4096)
+def hash_of_campaign(campaign_id: int) -> "hashlib._Hash":
+    """The hash of what the ids of a campaign's messages begin with; to be copied."""
+    return hashlib.sha1(b"%b%d" % (_NAMESPACE, campaign_id), usedforsecurity=False)
 
 
 def grants_of(
@@ -165,7 +169,34 @@ def grants_of(
     if not decision.granted:
         return []
     identity = _identity(detection)
+    device = DeviceKey(beacon.company_reference.id, detection.message.device.udid)
     return [
-        Grant(detection, beacon, campaign, decision, _id_of(campaign.id, identity))
+        Grant(
+            detection,
+            beacon,
+            campaign,
+            decision,
+            _id_of(campaign.id, identity),
+            device,
+            campaign.format == "connector",
+        )
         for campaign in decision.granted
     ]
+
+
+def requests_of(grants: Sequence[Grant]) -> list[DeviceRequests]:
+    """The requests for the claims of grants, by device; each campaign has a delay."""
+    return requests_by_device(grant.claim_request() for grant in grants)
+
+
+class Granting(Protocol):
+    """The functions that each detection that may fire passes: those of this module, or the compiled
+    ones of compiled_grants.pyx, which do the same."""
+
+    def decider(
+        self, now: float, max_age: float, remembered: RememberedClaims, /
+    ) -> Callable[[DecodedDetection, IndexedBeacon | None], Decision]: ...
+    def grants_of(
+        self, detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision, /
+    ) -> list[Grant]: ...
+    def requests_of(self, grants: Sequence[Grant], /) -> list[DeviceRequests]: ...

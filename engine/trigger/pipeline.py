@@ -28,7 +28,7 @@ from engine.trigger.counts import counts_of_turn
 from engine.trigger.decision_record import DecisionWatcher
 from engine.trigger.decision_sums import DecisionSums
 from engine.trigger.decode_step import DecodeStep
-from engine.trigger.grants import Candidate, Grant, TakenIn, decider, grants_of
+from engine.trigger.grants import Candidate, Grant, Granting, TakenIn
 from engine.trigger.lanes import CompanyLane
 from engine.trigger.publish_step import PublishStep
 from rules.outcome import Decision
@@ -47,6 +47,7 @@ class TriggerPipeline:
     """The steps and their objects; `clock` in epoch seconds, `sums` None if nothing is summed."""
 
     decode: DecodeStep
+    granting: Granting
     index: BeaconIndex
     claims: ClaimStep
     composer: Composer
@@ -99,7 +100,7 @@ class TriggerPipeline:
         remembered: RememberedClaims,
     ) -> TakenIn:
         """Find the detections that may fire, by the beacons and claims in memory."""
-        decision_on = decider(self.clock(), self.max_age, remembered)
+        decision_on = self.granting.decider(self.clock(), self.max_age, remembered)
         candidates, refused = list[Candidate](), list[Decision]()
         firing_nothing = list[DecodedDetection]()
         for detection in batch.messages:
@@ -125,7 +126,7 @@ class TriggerPipeline:
 
     def _decide(self, lane: CompanyLane, edited: Beacons) -> tuple[list[Grant], list[Decision]]:
         """Decide waiting candidates until enough campaigns fire."""
-        decision_on = decider(self.clock(), self.max_age, lane.remembered)
+        decision_on = self.granting.decider(self.clock(), self.max_age, lane.remembered)
         grants, decisions = list[Grant](), list[Decision]()
         while lane.candidates and len(grants) < _GRANTS and len(decisions) < _DETECTIONS:
             candidate = lane.candidates.popleft()
@@ -133,7 +134,7 @@ class TriggerPipeline:
             beacon = edited.get(detection.key, candidate.beacon)
             decisions.append(decision_on(detection, beacon))
             if beacon is not None:
-                grants += grants_of(detection, beacon, decisions[-1])
+                grants += self.granting.grants_of(detection, beacon, decisions[-1])
         return grants, decisions
 
     async def publish_dead_letters(self, letters: list[DeadLetter]) -> None:

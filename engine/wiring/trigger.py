@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import structlog
@@ -25,6 +26,7 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims, ClaimUpdater
 from engine.redis.tail_store import TailStore
+from engine.trigger import grants as interpreted
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.claim_memory import ClaimMemory
@@ -36,8 +38,10 @@ from engine.trigger.decision_sums import DecisionSums
 from engine.trigger.decision_tail import DecisionTail
 from engine.trigger.decode_step import DecodeStep, EarlyRefusals
 from engine.trigger.fair_turns import FairTurns
+from engine.trigger.grants import Granting
 from engine.trigger.in_flight import InFlightBytes, value_bytes
 from engine.trigger.index_watch import IndexWatch
+from engine.trigger.message_writer import MessageWriter
 from engine.trigger.partition import TriggerRole
 from engine.trigger.pipeline import ROLE, TriggerPipeline
 from engine.trigger.publish_step import PublishStep
@@ -93,9 +97,11 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     settings = parts.settings
     in_flight = InFlightBytes(settings.in_flight_bytes)
     index, watchers = _index(parts), list(_watchers(parts, clock))
-    sums, claims = _sums(parts, clock), _claim_step(parts, clock)
+    granting: Granting = _compiled(settings, "compiled_grants") or interpreted
+    sums, claims = _sums(parts, clock), _claim_step(parts, granting, clock)
     pipeline = TriggerPipeline(
         decode=_decode_step(parts, index.cache, watchers, clock),
+        granting=granting,
         index=index,
         claims=claims,
         composer=_composer(parts, in_flight.turn_bytes, clock),
@@ -165,32 +171,57 @@ def _decode_step(
 
 
 def _refusals(settings: Settings, cache: BeaconCache) -> EarlyRefusals | None:
+    compiled = _compiled(settings, "refusal_filter")
+    if compiled is None:
+        return None
+    refusals: EarlyRefusals = compiled.RefusalFilter(
+        cache, settings.max_detection_age, settings.path_loss_exponent
+    )
+    return refusals
+
+
+def _message_writer(parts: ProcessParts) -> MessageWriter:
+    settings = parts.settings
+    compiled = _compiled(settings, "compiled_writer")
+    writer: type[MessageWriter] = compiled.CompiledMessageWriter if compiled else MessageWriter
+    return writer(
+        topics=Topics.named(settings.topic_prefix),
+        lifetime=settings.notification_lifetime,
+        tracer=parts.tracer,
+    )
+
+
+def _compiled(settings: Settings, name: str) -> Any | None:
+    """A module that Cython compiles; None if it was not compiled, or is turned off."""
     if not settings.compiled:
         return None
     try:
-        from engine.trigger.refusal_filter import RefusalFilter
+        return import_module(f"engine.trigger.{name}")
     except ImportError:
-        log.info("not compiled: detections that fire nothing take longer", module="refusal_filter")
+        log.info("not compiled: the trigger takes longer", module=name)
         return None
-    return RefusalFilter(cache, settings.max_detection_age, settings.path_loss_exponent)
 
 
-def _claim_step(parts: ProcessParts, clock: Callable[[], float]) -> ClaimStep:
+def _claim_step(parts: ProcessParts, granting: Granting, clock: Callable[[], float]) -> ClaimStep:
     # A record that is older than max_detection_age triggers nothing when it is delivered again.
     retain = 2 * parts.settings.max_detection_age
     claims = Claims(retain=retain, metrics=parts.metrics, **_redis_options(parts))
     updater = ClaimUpdater(**_redis_options(parts))
-    return ClaimStep(claims=claims, updater=updater, metrics=parts.metrics, clock=clock)
+    return ClaimStep(
+        claims=claims,
+        updater=updater,
+        metrics=parts.metrics,
+        clock=clock,
+        granting=granting,
+    )
 
 
 def _composer(parts: ProcessParts, turn_bytes: int, clock: Callable[[], float]) -> Composer:
     return Composer(
-        topics=Topics.named(parts.settings.topic_prefix),
-        lifetime=parts.settings.notification_lifetime,
+        writer=_message_writer(parts),
         devices=parts.device_lookup(),
         turn_bytes=turn_bytes,
         clock=clock,
-        tracer=parts.tracer,
     )
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kafka.detection_decoder import DetectionDecoder
+from engine.kafka.errors import UnreadableSchemaError
 from engine.kafka.schema_registry import RegisteredSchema
 from engine.process.detection_topics import FORMATS
 from rules.model import Zone
@@ -60,12 +61,18 @@ values = st.recursive(
 
 @cache
 def decoder_of(format_: str) -> DetectionDecoder:
-    """Of a topic; its schemas are known already."""
+    """Of a topic, with a registry that has one schema, which is known already."""
     made = decoder(format_, schema_registry_url="http://127.0.0.1:1")
     bare = format_.removeprefix("cloudevents+")
     if bare in SCHEMAS:
-        made._read_report._registry._schemas[7] = SCHEMAS[bare]  # type: ignore[attr-defined]
+        registry = made._read_report._registry  # type: ignore[attr-defined]
+        registry._schemas[7], registry._get = SCHEMAS[bare], no_such_schema
     return made
+
+
+async def no_such_schema(_target: str) -> Any:
+    """The answer to a torn record that names another schema."""
+    raise UnreadableSchemaError("it has no schema of this id")
 
 
 @st.composite

@@ -1,13 +1,17 @@
 """A spliced message is byte for byte what msgspec writes for the published types."""
 
+from collections import deque
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.index.entries import ConnectorEntry
+from engine.kafka.batch_sender import message_size
 from engine.kafka.detections import decode_record
 from engine.kafka.messages import (
     CampaignReference,
@@ -15,17 +19,20 @@ from engine.kafka.messages import (
     ConnectorEndpoint,
     KnownDevice,
     Notification,
+    ReceivedDevice,
 )
 from engine.kafka.timestamps import format_instant
 from engine.kafka.topics import Topics
+from engine.redis.device_copies import DeviceRecord
+from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.compose import Composer
-from engine.trigger.grants import Grant
+from engine.trigger.grants import Grant, grants_of
+from engine.trigger.message_writer import MessageWriter
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 from rules.outcome import Decision
+from tests.servers.compiled import compiled
 from tests.unit.engine import records
 
-NO_LOOKUP: Any = None  # `compose` is given the device
 LIFETIME = 300.5
 NOW = 1_795_165_260.25
 
@@ -75,14 +82,23 @@ beacons = st.builds(
     venue=venues,
 )
 devices = st.builds(
-    KnownDevice,
+    ReceivedDevice,
     udid=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40),
     name=maybe,
     version=maybe,
     model=maybe,
     token_push=maybe,
     id_connector=st.none() | ids,
+)
+device_records = st.builds(
+    DeviceRecord,
     id=st.none() | ids,
+    id_connector=st.none() | ids,
+    test=st.booleans(),
+    token_push=maybe,
+    name=maybe,
+    version=maybe,
+    model=maybe,
 )
 
 
@@ -115,45 +131,64 @@ def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
     return msgspec.json.encode(ConnectorCall(delay=campaign.delay, connector=endpoint, **firing))
 
 
+WRITERS = (
+    ("engine.trigger.message_writer", "MessageWriter"),
+    ("engine.trigger.compiled_writer", "CompiledMessageWriter"),
+)
+
+
+def new_writer(module: str, name: str) -> MessageWriter:
+    writer: MessageWriter = getattr(compiled(module), name)(
+        topics=Topics.named("p."), lifetime=LIFETIME
+    )
+    return writer
+
+
+@pytest.mark.parametrize("of", WRITERS, ids=["interpreted", "compiled"])
 @settings(max_examples=200, deadline=None)
 @given(
     made=st.lists(campaigns, min_size=1, max_size=3),
     beacon=beacons,
     connector=st.none() | connectors,
     device=devices,
+    record=st.none() | device_records,
     zone=st.sampled_from(("immediate", "near", "far")),
     detected_at=st.integers(0, 2**42),
 )
 def test_a_message_matches_its_type(
+    of: tuple[str, str],
     made: list[CampaignSnapshot],
     beacon: BeaconSnapshot,
     connector: ConnectorEntry | None,
-    device: KnownDevice,
+    device: ReceivedDevice,
+    record: DeviceRecord | None,
     zone: str,
     detected_at: int,
 ) -> None:
-    composer = Composer(
-        topics=Topics.named("p."),
-        lifetime=LIFETIME,
-        devices=NO_LOOKUP,
-        turn_bytes=0,
-        clock=lambda: NOW,
-    )
-    body = records.detection(proximity=zone, detected_at=detected_at, device={"udid": device.udid})
-    detection = decode_record(records.record(body), 2.0)
+    writer = new_writer(*of)
+    sent = {"proximity": zone, "detected_at": detected_at, "device": msgspec.to_builtins(device)}
+    detection = decode_record(records.record(records.detection(**sent)), 2.0)
     indexed = IndexedBeacon(beacon, made, connector)
-    for campaign in [*made, *made]:  # the second time from what is remembered
-        grant = Grant(detection, indexed, campaign, Decision(Reason.GRANTED), b"\1" * 16)
-        message = composer.compose(grant, msgspec.json.encode(device), NOW)
-        assert message.value == as_types_say(grant, dict(message.headers)["id"].decode(), device)
-        assert message.key == device.udid.encode()
+    # The second time from what is remembered.
+    grants = grants_of(detection, indexed, Decision(Reason.GRANTED, granted=(*made, *made)))
+    known = {grants[0].device: record}
+    messages, size = writer.write(deque(grants), known, NOW, 100, 10**9)
+    assert [each.grant for each in messages] == grants
+    for each in messages:
+        topic, key, value, headers, timestamp = each.message
+        id_ = str(UUID(bytes=each.grant.notification_id))
+        assert value == as_types_say(each.grant, id_, completed_device(device, record))
+        assert headers == [("id", id_.encode()), ("campaign", b"%d" % each.grant.campaign.id)]
+        assert topic == ("p.connector-calls" if each.grant.is_call else "p.notifications")
+        assert (key, timestamp) == (device.udid.encode(), detection.record.timestamp)
+        assert each.span is None
+    assert size == sum(message_size(each.message) for each in messages)
 
 
-def test_cached_fragments_are_bounded() -> None:
+@pytest.mark.parametrize("of", WRITERS, ids=["interpreted", "compiled"])
+def test_cached_fragments_are_bounded(of: tuple[str, str]) -> None:
     """Contents of 1 MB each, of which the bound holds a few; each message has its own."""
-    composer = Composer(
-        topics=Topics.named("p."), lifetime=1, devices=NO_LOOKUP, turn_bytes=0, clock=lambda: NOW
-    )
+    writer = new_writer(*of)
     detection = decode_record(records.record(records.detection()), 2.0)
     venue = VenueSnapshot(id=1, name="", company_id=1, active=True)
     beacon = BeaconSnapshot(
@@ -183,9 +218,8 @@ def test_cached_fragments_are_bounded() -> None:
             weekdays=127,
         )
         indexed = IndexedBeacon(beacon, [campaign], None)
-        grant = Grant(detection, indexed, campaign, Decision(Reason.GRANTED), b"\1" * 16)
-        device = KnownDevice(udid="phone")
-        message = composer.compose(grant, msgspec.json.encode(device), NOW)
-        assert msgspec.json.decode(message.value or b"")["html"] == campaign.content
-        held = sum(len(each.content) for each in composer._fragments._known.values())
+        grants = grants_of(detection, indexed, Decision(Reason.GRANTED, granted=(campaign,)))
+        (written,), _ = writer.write(deque(grants), {}, NOW, 1, 1)
+        assert msgspec.json.decode(written.message.value or b"")["html"] == campaign.content
+        held = sum(len(each.content) for each in writer.fragments._known.values())
         assert held <= 8 * 1024 * 1024

@@ -8,19 +8,24 @@ messages; the second one begins at the committed offset.
 import asyncio
 from collections.abc import Container, Sequence
 from itertools import accumulate
+from struct import iter_unpack
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kafka.detections import DecodedDetection, decode_record
 from engine.process.metrics import Metrics
+from engine.redis.claim_wire import DeviceRequests
 from engine.redis.claims import ClaimAnswers, ClaimRequest, Claims
+from engine.trigger import grants as interpreted
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.claim_step import ClaimStep
-from engine.trigger.grants import Grant, decider, grants_of
+from engine.trigger.grants import Grant, Granting
 from tests.contract.claims_oracle import ClaimsOracle
+from tests.servers.compiled import compiled
 from tests.unit.engine import records
 from tests.unit.engine.test_compose import BEACON, campaign
 
@@ -44,13 +49,16 @@ class BruteForce:
         self.oracle = ClaimsOracle()
         self._newest: dict[str, dict[int, float]] = {}
 
-    async def take_and_read(
-        self, requests: Sequence[ClaimRequest], _now: float, devices: Container[str]
+    async def take_of_devices(
+        self, devices: Sequence[DeviceRequests], _now: float, read: Container[str]
     ) -> ClaimAnswers:
-        requested = {each.udid for each in requests}
-        read = {udid: dict(self._newest.get(udid, {})) for udid in requested if udid in devices}
-        answers = [self.take(each) for each in requests]
-        return ClaimAnswers(answers, cast(Any, read))
+        newest = {
+            each.udid: dict(self._newest.get(each.udid, {}))
+            for each in devices
+            if each.udid in read
+        }
+        answers = [self.take(request) for request in in_order(devices)]
+        return ClaimAnswers(answers, cast(Any, newest))
 
     def take(self, request: ClaimRequest) -> float | None:
         answer = self.oracle.take(request)
@@ -61,12 +69,25 @@ class BruteForce:
         return answer
 
 
+def in_order(devices: Sequence[DeviceRequests]) -> list[ClaimRequest]:
+    """The requests as claim.lua unpacks them."""
+    found: dict[int, ClaimRequest] = {}
+    for udid, positions, packed in devices:
+        unpacked = iter_unpack(">q16sqq", packed)
+        for position, (number, owner, at, delay) in zip(positions, unpacked, strict=True):
+            found[position] = ClaimRequest(number, udid, owner, at / 1000, delay // 1000)
+    return [found[position] for position in range(len(found))]
+
+
 class Process:
     """One assignment of the partition."""
 
-    def __init__(self, redis: BruteForce, most_remembered: int) -> None:
+    def __init__(self, redis: BruteForce, most_remembered: int, granting: Granting) -> None:
         claims = cast(Claims, redis)
-        self._step = ClaimStep(claims=claims, updater=NO_UPDATES, metrics=Metrics())
+        self._granting = granting
+        self._step = ClaimStep(
+            claims=claims, updater=NO_UPDATES, metrics=Metrics(), granting=granting
+        )
         self._remembered = ClaimMemory(most_remembered).for_assignment()
 
     async def handle(self, batch: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> list[Grant]:
@@ -77,8 +98,8 @@ class Process:
         return granted
 
     def _decide(self, detection: DecodedDetection, beacon: IndexedBeacon) -> list[Grant]:
-        decision = decider(BEGIN, 300.0, self._remembered)(detection, beacon)
-        return grants_of(detection, beacon, decision)
+        decision = self._granting.decider(BEGIN, 300.0, self._remembered)(detection, beacon)
+        return self._granting.grants_of(detection, beacon, decision)
 
 
 def decoded(
@@ -93,7 +114,7 @@ def decoded(
 def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> set[bytes]:
     """The ids that must leave: each record requests each campaign, in their order."""
     redis = BruteForce()
-    process = Process(redis, 10)
+    process = Process(redis, 10, interpreted)
     return {
         grant.notification_id
         for each in stream
@@ -102,6 +123,7 @@ def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> 
     }
 
 
+@pytest.mark.parametrize("of", ["engine.trigger.grants", "engine.trigger.compiled_grants"])
 @settings(max_examples=300, deadline=None)
 @given(
     made=st.lists(detections, min_size=4, max_size=14),
@@ -112,6 +134,7 @@ def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> 
     most_remembered=st.sampled_from((2, 6, 1000)),
 )
 def test_nothing_is_lost_and_nothing_else_is_sent(
+    of: str,
     made: list[Detected],
     size: int,
     committed: int,
@@ -119,6 +142,7 @@ def test_nothing_is_lost_and_nothing_else_is_sent(
     published: int,
     most_remembered: int,
 ) -> None:
+    granting: Granting = compiled(of)
     times = accumulate(seconds for _, _, seconds in made)
     stream = [
         decoded(offset, udid, beacon, seconds)
@@ -130,7 +154,7 @@ def test_nothing_is_lost_and_nothing_else_is_sent(
     async def run() -> set[bytes]:
         redis = BruteForce()
         left: list[bytes] = []
-        first = Process(redis, most_remembered)
+        first = Process(redis, most_remembered, granting)
         for begin in range(0, claimed, size):
             batch = stream[begin : min(begin + size, claimed)]
             left += [grant.notification_id for grant in await first.handle(batch)]
@@ -138,10 +162,10 @@ def test_nothing_is_lost_and_nothing_else_is_sent(
         before = {
             grant.notification_id
             for each in stream[:committed]
-            for grant in Process(BruteForce(), 10)._decide(*each)
+            for grant in Process(BruteForce(), 10, granting)._decide(*each)
         }
         sent = {id_ for id_ in left if id_ in before} | set(left[:published])
-        second = Process(redis, most_remembered)
+        second = Process(redis, most_remembered, granting)
         for begin in range(committed, len(stream), size):
             granted = await second.handle(stream[begin : begin + size])
             sent |= {grant.notification_id for grant in granted}

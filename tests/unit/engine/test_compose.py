@@ -1,5 +1,6 @@
 """Composed messages: id, fields and topic."""
 
+from collections import deque
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
@@ -9,19 +10,18 @@ import orjson
 import pytest
 
 from catalog.index.entries import ConnectorEntry
+from engine.kafka.batch_sender import message_size
 from engine.kafka.detections import DecodedDetection, decode_record
 from engine.kafka.topics import Topics
-from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.compose import Composer
-from engine.trigger.grants import Grant, notification_id
+from engine.trigger.grants import grants_of, notification_id
+from engine.trigger.message_writer import MessageWriter
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 from rules.outcome import Decision
 from tests.unit.engine import records
 
 NOW = 1_795_165_260.0
 TOPICS = Topics.named("proximity.")
-NO_LOOKUP: Any = None  # `compose` is given the device
 VENUE = VenueSnapshot(id=3, name="Mall", company_id=9, active=True)
 BEACON = BeaconSnapshot(
     id=5,
@@ -62,12 +62,11 @@ def composed(sent: CampaignSnapshot, connector: ConnectorEntry | None = None, **
     detection = decoded(**fields)
     owner = notification_id(detection, sent)
     beacon = IndexedBeacon(BEACON, [sent], connector)
-    composer = Composer(
-        topics=TOPICS, lifetime=300, devices=NO_LOOKUP, turn_bytes=0, clock=lambda: NOW
-    )
-    grant = Grant(detection, beacon, sent, Decision(Reason.GRANTED, granted=(sent,)), owner)
-    device = completed_device(detection.message.device, None)
-    outgoing = composer.compose(grant, msgspec.json.encode(device), NOW)
+    grants = deque(grants_of(detection, beacon, Decision(Reason.GRANTED, granted=(sent,))))
+    writer = MessageWriter(topics=TOPICS, lifetime=300)
+    (written,), size = writer.write(grants, {}, NOW, 1, 1)
+    outgoing = written.message
+    assert size == message_size(outgoing)
     assert outgoing.key == b"device-1"
     assert outgoing.timestamp == detection.record.timestamp
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}

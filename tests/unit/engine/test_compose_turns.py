@@ -13,6 +13,7 @@ from engine.redis.devices import DeviceKey, DeviceRecord
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.compose import Composer
 from engine.trigger.grants import Grant, GrantMessage, grants_of
+from engine.trigger.message_writer import MessageWriter
 from rules.model import CampaignSnapshot, Reason
 from rules.outcome import Decision
 from tests.unit.engine.test_compose import BEACON, NOW, TOPICS, campaign, decoded
@@ -37,9 +38,8 @@ class DeviceTable:
 
 
 def composer(devices: Any, turn_bytes: int = MANY) -> Composer:
-    return Composer(
-        topics=TOPICS, lifetime=300, devices=devices, turn_bytes=turn_bytes, clock=lambda: NOW
-    )
+    writer = MessageWriter(topics=TOPICS, lifetime=300)
+    return Composer(writer=writer, devices=devices, turn_bytes=turn_bytes, clock=lambda: NOW)
 
 
 def granted(udid: str, *campaigns: CampaignSnapshot) -> list[Grant]:

@@ -139,7 +139,7 @@ def test_a_grant_names_its_device_its_claim_and_its_message():
     grant = granted(delay=3600)
     detection, owner = grant.detection, notification_id(grant.detection, grant.campaign)
     at = detection.detected_at
-    assert (grant.udid, grant.device_key) == ("device-1", (BEACON.venue.company_id, "device-1"))
+    assert (grant.udid, grant.device) == ("device-1", (BEACON.venue.company_id, "device-1"))
     assert grant.notification_id == owner
     assert grant.decision.granted == (grant.campaign,)
     assert grant.claim_request() == ClaimRequest(7, "device-1", owner, at, 3600)

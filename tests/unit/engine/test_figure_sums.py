@@ -52,8 +52,8 @@ class SumsWorld:
         figures = self.sums.today(company, self.sums.now())
         if figures is not None:
             figures.reasons[Reason.ENDED] += len(campaigns)
-            outcomes = [CampaignReason(number, Reason.ENDED) for number in campaigns]
-            self.sums.add_campaigns(figures, outcomes, 1)
+            counts = {CampaignReason(number, Reason.ENDED): 1 for number in campaigns}
+            self.sums.add_campaigns(figures, counts)
 
     def reasons(self, company: int, day: date = DAY) -> int:
         return self.written.found[CompanyDay(company, day)].reasons[Reason.ENDED]

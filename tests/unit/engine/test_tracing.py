@@ -4,7 +4,6 @@ import sys
 from collections import deque
 from typing import Any
 
-import msgspec
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -20,14 +19,13 @@ from engine.kafka.trace_context import trace_headers, trace_id_of, traceparent_o
 from engine.kafka.tracing import OtelTracer, PassingTracer, open_tracer
 from engine.process.errors import SettingsError
 from engine.process.settings import Settings
-from engine.redis.devices import completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.compose import Composer
-from engine.trigger.grants import Grant, grants_of, notification_id
+from engine.trigger.grants import grants_of
+from engine.trigger.message_writer import MessageWriter
 from rules.model import Reason
 from rules.outcome import Decision
 from tests.unit.connectors.calls import ENDPOINT
-from tests.unit.engine.test_compose import BEACON, NO_LOOKUP, NOW, TOPICS, campaign, decoded
+from tests.unit.engine.test_compose import BEACON, NOW, TOPICS, campaign, decoded
 from tests.unit.engine.test_connector_calls import CONTENT, received
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -75,19 +73,13 @@ def composed(arrived: Headers, tracer: Any = None) -> Headers:
     """The headers of the message that a detection with these headers leads to."""
     detection, sent = decoded(), campaign()
     object.__setattr__(detection.record, "headers", arrived)
-    composer = Composer(
-        topics=TOPICS,
-        lifetime=300,
-        devices=NO_LOOKUP,
-        turn_bytes=0,
-        clock=lambda: NOW,
-        tracer=tracer,
+    beacon, decision = (
+        IndexedBeacon(BEACON, [sent], None),
+        Decision(Reason.GRANTED, granted=(sent,)),
     )
-    owner, beacon = notification_id(detection, sent), IndexedBeacon(BEACON, [sent], None)
-    grant = Grant(detection, beacon, sent, Decision(Reason.GRANTED, granted=(sent,)), owner)
-    device = completed_device(detection.message.device, None)
-    span = composer._span_of(grant)
-    return composer.compose(grant, msgspec.json.encode(device), NOW, span).headers
+    writer = MessageWriter(topics=TOPICS, lifetime=300, tracer=tracer)
+    grants = deque(grants_of(detection, beacon, decision))
+    return writer.write(grants, {}, NOW, 1, 1).messages[0].message.headers
 
 
 def test_a_message_carries_the_context_of_its_record() -> None:
@@ -169,17 +161,10 @@ async def test_the_span_of_a_message_names_its_record_company_and_campaign(
 ) -> None:
     detection, sent = decoded(), campaign(format="connector", content=None)
     object.__setattr__(detection.record, "headers", [("traceparent", SAMPLED), STATE])
-    composer = Composer(
-        topics=TOPICS,
-        lifetime=300,
-        devices=NO_LOOKUP,
-        turn_bytes=1,
-        clock=lambda: NOW,
-        tracer=tracer,
-    )
+    writer = MessageWriter(topics=TOPICS, lifetime=300, tracer=tracer)
     beacon = IndexedBeacon(BEACON, [sent], None)
     grants = grants_of(detection, beacon, Decision(Reason.GRANTED, granted=(sent,)))
-    (message,) = await composer.compose_next(deque(grants), 1)
+    (message,), _ = writer.write(deque(grants), {}, NOW, 1, 1)
     assert message.span is not None
     assert message.message.headers[2:] == message.span.headers
     message.span.end("published")

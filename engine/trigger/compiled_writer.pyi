@@ -1,0 +1,3 @@
+from engine.trigger.message_writer import MessageWriter
+
+class CompiledMessageWriter(MessageWriter): ...

@@ -7,7 +7,6 @@ one done, and what it counted.
 import asyncio
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 from aiokafka import AIOKafkaConsumer
 
+from benchmarks.peak import peak_bytes
 from benchmarks.sampling import Sampler
 from engine.kafka.client_options import connection_options
 from engine.kafka.messages import Detection
@@ -161,7 +161,7 @@ def main() -> None:
     if processor >= 0:
         os.sched_setaffinity(0, {processor})
     result = asyncio.run(_SUBJECTS[name](load_settings(), count))
-    result["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    result["peak_bytes"] = peak_bytes()
     print(json.dumps(result))
 
 

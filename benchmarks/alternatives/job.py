@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+
+from benchmarks.peak import peak_bytes
 
 SERVERS = os.environ["BENCH_KAFKA"]
 REDIS = os.environ["BENCH_REDIS"]
@@ -124,6 +125,6 @@ class Stopwatch:
             "seconds": time.perf_counter() - self._begin,
             "seconds_processor": time.process_time() - self._processor,
             "notifications": self._notifications,
-            "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak_bytes": peak_bytes(),
         }
         print(json.dumps(result))

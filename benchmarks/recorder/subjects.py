@@ -7,7 +7,6 @@ what the time was spent on.
 import asyncio
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -17,6 +16,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy import make_url
 
+from benchmarks.peak import peak_bytes
 from catalog.database import open_database
 from engine.kafka.publisher import Publisher
 from engine.process.lifecycle import run_services, tune_garbage_collector
@@ -118,8 +118,8 @@ async def _time(metrics: Metrics, count: int) -> Result:
                 if sample.name == "proximity_batch_seconds_sum"
             }
             processor = time.process_time() - cpu
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            counts = {"rows": done - first, "seconds": seconds, "peak_mib": peak}
+            peak_mib = peak_bytes() / 1024 / 1024
+            counts = {"rows": done - first, "seconds": seconds, "peak_mib": peak_mib}
             return counts | steps | {"seconds_processor": processor}
         await asyncio.sleep(0.002)
 

@@ -6,7 +6,6 @@ tests/property/test_compiled_grants.py compares the two. Cython compiles this mo
 project is installed.
 """
 
-import hashlib
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem

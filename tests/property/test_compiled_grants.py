@@ -85,6 +85,10 @@ class Way:
         """The decision and the grants, in a form that can be compared."""
         found = self._places.beacons[place]
         decision = self._granting.decider(now, MAX_AGE, self.remembered)(detected, found)
+        for campaign_id in [each.id for each in decision.granted if each.delay > 0]:
+            self.remembered.remember(
+                detected.message.device.udid, campaign_id, detected.detected_at
+            )
         made = [] if found is None else self._granting.grants_of(detected, found, decision)
         assert all(grant.decision is decision for grant in made)
         # (Decisions are compared by identity.)

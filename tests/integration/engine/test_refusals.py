@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from engine.kafka.partition_worker import Records
+from engine.trigger import grants as interpreted
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decode_step import EarlyRefusals
+from engine.trigger.message_writer import MessageWriter
 from rules.outcome import Decision
 from tests.contract.index_writer import beacon_entry, campaign_entry
 from tests.integration.engine.pushed import NOW, PushedTrigger, detection, pushed_trigger
@@ -46,6 +48,8 @@ async def trigger(
     async with pushed_trigger(*servers, recent_decisions=0, compiled=request.param) as pushed:
         pipeline = pushed.role.pipeline
         assert (pipeline.decode.refusals is not None) is request.param
+        assert (pipeline.granting is not interpreted) is request.param
+        assert (type(pipeline.composer._writer) is not MessageWriter) is request.param
         if pipeline.decode.refusals is not None:
             counting = CountingFilter(pipeline.decode.refusals)
             pushed.role = replace(

@@ -6,7 +6,6 @@ tests/property/test_compiled_grants.py compares the two. Cython compiles this mo
 project is installed.
 """
 
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
@@ -29,7 +28,6 @@ if REQUEST_BYTES != _REQUEST_BYTES:
 
 cdef object _named_tuple = tuple.__new__
 cdef object _UNKNOWN = Zone.UNKNOWN
-cdef object _READ = 0  # the key that says that the claims of a device were read
 
 
 def decider(double now, double max_age, remembered):
@@ -80,11 +78,10 @@ cdef class _Decider:
         cdef Py_ssize_t held = 0
         cdef tuple cap, caps = phase.caps
         cdef list granted = []
-        cdef bint were_read = PyDict_GetItem(claims, _READ) != NULL
         for cap in caps:
             if _is_held(claims, cap, at):
                 held += 1
-            elif not were_read or not _was_read(claims, cap, at):
+            elif not _was_read(claims, cap, at):
                 granted.append(cap[2])
         if not granted:
             if held and held == len(caps):

@@ -125,6 +125,8 @@ cdef bytes _uuid_text(bytes id_):
     cdef char *to = PyBytes_AS_STRING(text)
     cdef const unsigned char *digits = id_
     cdef Py_ssize_t i
+    if PyBytes_GET_SIZE(id_) != _ID_BYTES:
+        raise ValueError("an id has 16 bytes")
     for i in range(_ID_BYTES):
         if i == 4 or i == 6 or i == 8 or i == 10:
             to[0] = c"-"

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.kafka.detections import BeaconKey, DecodedDetection
@@ -16,6 +16,7 @@ from engine.trigger.grants import Grant, Granting
 from rules.decision import decide
 from rules.model import Zone
 from rules.outcome import Decision
+from tests.property.refusing_mall import CONNECTOR
 from tests.property.test_decision import MAX_AGE
 from tests.servers.compiled import compiled
 from tests.unit.engine.records import record
@@ -27,7 +28,8 @@ DAILY, HOURLY = campaign(id=1, delay=86_400), campaign(id=2, delay=60)
 UNCAPPED = campaign(id=3, delay=0)
 CALL = campaign(id=4, delay=60, format="connector", content=None)
 SOON, CLOSED = campaign(id=5, delay=60, start_minute=721), campaign(id=6, end_minute=1)
-AIMED = ((DAILY, HOURLY), (DAILY, UNCAPPED), (CALL, HOURLY, SOON), (CLOSED,), ())
+AIMED = ((DAILY, HOURLY), (DAILY, UNCAPPED), (CALL, HOURLY, SOON), (SOON,), (CLOSED,), ())
+EDGES = (MAX_AGE, MAX_AGE + 1, -MAX_AGE, -MAX_AGE - 1)
 NO_BEACON, INACTIVE = len(AIMED), len(AIMED) + 1
 
 
@@ -51,11 +53,11 @@ EVENTS = st.builds(
     Event,
     kind=st.sampled_from(("detect",) * 8 + ("remember", "read", "age", "edit")),
     udid=st.sampled_from(("a", "a", "b", "é")),
-    place=st.sampled_from((0, 0, 0, 1, 2, 2, 3, 4, NO_BEACON, INACTIVE)),
+    place=st.sampled_from((0, 0, 0, 1, 2, 2, 2, 3, 3, 3, 4, 5, NO_BEACON, INACTIVE)),
     zone=st.sampled_from((Zone.NEAR,) * 6 + tuple(Zone)),
     claimed=st.integers(1, 6),
-    after=st.sampled_from((0.0, 0.0005, 1.0, 30.0, 60.0)),
-    late=st.sampled_from((0.0,) * 6 + (0.0015, 30.0, MAX_AGE, MAX_AGE + 1, -MAX_AGE - 1)),
+    after=st.sampled_from((0.0, 1.0, 10.0, 30.0, 60.0)),
+    late=st.sampled_from((0.0,) * 6 + (0.0015, 30.0, 30.0, *EDGES)),
     brief=st.sampled_from((None, None, 5.0)),
 )
 
@@ -69,7 +71,7 @@ class Places:
 
     def edit(self) -> None:
         """Read them from the index again."""
-        self.beacons = [IndexedBeacon(beacon(), aimed, None) for aimed in AIMED]
+        self.beacons = [IndexedBeacon(beacon(), aimed, CONNECTOR) for aimed in AIMED]
         self.beacons += [None, IndexedBeacon(beacon(active=False), (DAILY,), None)]
 
 
@@ -93,7 +95,8 @@ class Way:
         assert all(grant.decision is decision for grant in made)
         # (Decisions are compared by identity.)
         fields = [(*each[:3], *each[4:]) for each in map(msgspec.structs.astuple, made)]
-        return [told(decision), fields, self._granting.requests_of(made)]
+        shared = found is not None and decision is found.target.current.all_granted
+        return [told(decision), shared, fields, self._granting.requests_of(made)]
 
     def change(self, event: Event, now: float) -> None:
         """Claims come, or become old."""
@@ -128,7 +131,14 @@ def compiled_grants() -> Granting:
     return module
 
 
+def at_soon(after: float, late: float = 0.0) -> Event:
+    """A detection at the beacon whose campaign opens a minute after noon."""
+    return Event("detect", "a", AIMED.index((SOON,)), Zone.NEAR, 1, after, late, None)
+
+
 @settings(max_examples=300)
+@example(events=[at_soon(70), at_soon(1), at_soon(1, late=30)])  # throttled, and not open before
+@example(events=[at_soon(1), at_soon(59), at_soon(0)])
 @given(events=st.lists(EVENTS, min_size=20, max_size=40))
 def test_both_decide_grant_and_remember_the_same(events: list[Event]) -> None:
     places = Places()

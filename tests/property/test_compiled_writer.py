@@ -6,6 +6,7 @@
 from collections import deque
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,12 +52,25 @@ def test_both_write_the_same(made: list[tuple[str, int, bool]], most: int, most_
         for offset, (udid, wanted, traced) in enumerate(made)
         for grant in of_detection(offset, udid, wanted, traced)
     ]
+    check(grants, most, most_bytes)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_both_end_with_the_message_that_reaches_the_bytes(more: int) -> None:
+    grants = of_detection(1, "a", 1, traced=False) * 3
+    one = check(grants, 1, 1)
+    assert check(grants, 3, one + more) == one * (1 + more)
+
+
+def check(grants: list[Grant], most: int, most_bytes: int) -> int:
+    """Both write the same messages, take the same grants, and count the same bytes."""
     module = compiled("engine.trigger.compiled_writer")
     found = []
     for writer in (MessageWriter, module.CompiledMessageWriter):
         left = deque(grants)
         made_by = writer(topics=Topics.named("p."), lifetime=300.5, tracer=PassingTracer())
-        messages, size = made_by.write(left, {}, NOW, most, most_bytes)
+        messages, size = made_by.write(left, {}, NOW + 0.75, most, most_bytes)
         spans = [each.span is None or each.span.headers for each in messages]
         found.append(([(each.message, each.grant) for each in messages], spans, size, left))
     assert found[0] == found[1]
+    return size

@@ -47,7 +47,7 @@ PARTS = (
     ),
     Part(
         "grants",
-        "benchmarks --broker apache --workloads scatter steady --records 40000 --rounds 2"
+        "benchmarks --broker apache --workloads scatter steady --records 100000 --rounds 2"
         " --subjects all --warm-records 200000",
         "benchmarks --broker apache --workloads scatter steady sweep --records 200000 --rounds 5"
         " --subjects all",

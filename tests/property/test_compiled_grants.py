@@ -136,8 +136,14 @@ def at_soon(after: float, late: float = 0.0) -> Event:
     return Event("detect", "a", AIMED.index((SOON,)), Zone.NEAR, 1, after, late, None)
 
 
+# The claim of a call, which is requested again: its service may have declined.
+READ_CALL = Event("read", "a", AIMED.index((CALL, HOURLY, SOON)), Zone.NEAR, 4, 0.0, 0.0, None)
+
+
 @settings(max_examples=300)
 @example(events=[at_soon(70), at_soon(1), at_soon(1, late=30)])  # throttled, and not open before
+@example(events=[at_soon(0), at_soon(70), at_soon(1), at_soon(1, late=30)])
+@example(events=[READ_CALL, READ_CALL._replace(kind="detect", after=1.0)])
 @example(events=[at_soon(1), at_soon(59), at_soon(0)])
 @given(events=st.lists(EVENTS, min_size=20, max_size=40))
 def test_both_decide_grant_and_remember_the_same(events: list[Event]) -> None:

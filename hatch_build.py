@@ -11,7 +11,13 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("engine.trigger.refusal_filter",)
+MODULES = (
+    "engine.trigger.refusal_filter",
+    "engine.recorder.detection_batch",
+    "engine.recorder.detection_counts",
+    "engine.recorder.detection_figures",
+    "engine.recorder.trace_rows",
+)
 
 
 class CompileHook(BuildHookInterface[Any]):

@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import structlog
+
 from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
-from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
+from engine.kafka.detection_decoder import DetectionDecoder, OwnFormatDecoder, detection_decoders
 from engine.kafka.partition_worker import BatchWorker
 from engine.kafka.topics import Topics
+from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
 from engine.recorder.detections import DetectionReader
@@ -29,6 +32,8 @@ from engine.redis.inspection import redis_time
 from engine.redis.recent_detections import RecentDetectionStore
 from engine.wiring.kafka import role_consumer
 from engine.wiring.role import ProcessParts, Role
+
+log = structlog.get_logger(__name__)
 
 _DAY_SECONDS = 86_400.0
 
@@ -84,9 +89,7 @@ def _readers(
     rule = DayRule(settings.max_detection_age, settings.trace_retention * _DAY_SECONDS)
 
     detections = {
-        topic: DetectionReader(
-            decoder=decoder, trace=settings.trace, skipped=metrics.recorder_skipped, rule=rule
-        )
+        topic: _detection_reader(settings, metrics, decoder, rule)
         for topic, decoder in decoders.items()
     }
     return {
@@ -105,6 +108,27 @@ def _readers(
             rule=rule,
         ),
     }
+
+
+def _detection_reader(
+    settings: Settings, metrics: Metrics, decoder: DetectionDecoder, rule: DayRule
+) -> RecordReader[Any]:
+    skipped = metrics.recorder_skipped
+    if settings.compiled and isinstance(decoder, OwnFormatDecoder):
+        try:
+            from engine.recorder.detection_batch import DetectionScanner
+            from engine.recorder.detection_columns import ColumnDetectionReader
+        except ImportError:
+            log.info("not compiled: recording takes longer", module="detection_batch")
+        else:
+            return ColumnDetectionReader(
+                scanner=DetectionScanner(settings.path_loss_exponent),
+                decoder=decoder,
+                trace=settings.trace,
+                skipped=skipped,
+                rule=rule,
+            )
+    return DetectionReader(decoder=decoder, trace=settings.trace, skipped=skipped, rule=rule)
 
 
 def _recent(parts: ProcessParts) -> RecentCounts:

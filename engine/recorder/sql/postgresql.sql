@@ -37,10 +37,16 @@ SELECT api_key, id, company_id, active, expire_on FROM application WHERE api_key
 -- name: active_beacons
 SELECT beacon.uuid, beacon.major, beacon.minor, beacon.id, venue.id, venue.company_id, venue.time_zone
 FROM unnest($1::text[], $2::integer[], $3::integer[]) AS wanted (uuid, major, minor)
-JOIN beacon USING (uuid, major, minor)
+CROSS JOIN LATERAL (
+    -- One at a time, by the index of triples: in a plan for any number of keys PostgreSQL else
+    -- compared each key with each beacon of a catalog that was not analyzed yet.
+    SELECT * FROM beacon
+    WHERE beacon.uuid = wanted.uuid AND beacon.major = wanted.major AND beacon.minor = wanted.minor
+        AND beacon.active AND beacon.deleted_at IS NULL
+    LIMIT 1
+) AS beacon
 JOIN venue ON venue.id = beacon.venue_id
-WHERE beacon.active AND venue.active
-    AND beacon.deleted_at IS NULL AND venue.deleted_at IS NULL;
+WHERE venue.active AND venue.deleted_at IS NULL;
 
 -- name: add_devices
 INSERT INTO device (
@@ -61,7 +67,8 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
     model = coalesce(excluded.model, device.model),
     id_connector = coalesce(excluded.id_connector, device.id_connector),
     update_on = excluded.update_on
-RETURNING company_id, udid, id, test;
+-- A row that was there has been locked, so it has an xmax.
+RETURNING company_id, udid, id, test, $11::boolean AND xmax = 0;
 
 -- name: counted_notifications
 SELECT notification FROM reception WHERE notification = ANY ($1::uuid[]);

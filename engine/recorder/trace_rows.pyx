@@ -76,7 +76,7 @@ cdef class TraceRows:
             raise IndexError(number)
         return self._row(number)
 
-    cdef tuple _row(self, Py_ssize_t number):
+    cdef object _row(self, Py_ssize_t number):
         cdef int i = self.kept[number]
         cdef Entry *entry = &self.counted.batch.entries[i]
         cdef Place *place = &self.counted.places_c[self.counted.place_of[entry.beacon]]

@@ -23,7 +23,7 @@ cdef class DetectionBatch:
     cdef list values
     cdef Entry *entries
     cdef Py_ssize_t size
-    cdef int number_of(self, object udid) except -1
+    cdef int udid_number(self, object udid) except -1
     cdef int _put(self, Entry *entry, detection) except -1
 
 

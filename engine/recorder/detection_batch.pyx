@@ -74,7 +74,7 @@ cdef class DetectionBatch:
     def __dealloc__(self):
         PyMem_Free(self.entries)
 
-    cdef int number_of(self, object udid) except -1:
+    cdef int udid_number(self, object udid) except -1:
         cdef PyObject *found = PyDict_GetItem(self.numbers, udid)
         if found != NULL:
             return <int><object>found
@@ -103,7 +103,7 @@ cdef class DetectionBatch:
         entry.detected_at, entry.arrived_at = detection.detected_at, arrived_at(detection.record)
         entry.zone = detection.zone
         message = detection.message
-        entry.udid = self.number_of(message.device.udid)
+        entry.udid = self.udid_number(message.device.udid)
         entry.beacon = len(self.keys)
         self.keys.append(detection.key)
         entry.other = len(self.others)
@@ -162,7 +162,7 @@ cdef class DetectionScanner:
         entry.beacon = self._beacon(batch, &text)
         if entry.beacon < 0:
             return False
-        entry.udid = batch.number_of(text_of(&text.udid))
+        entry.udid = batch.udid_number(text_of(&text.udid))
         entry.facts, entry.ip = text.facts, text.ip
         batch.values.append(value)  # `facts` and `ip` point into it
         return True
@@ -227,10 +227,10 @@ cdef class DetectionScanner:
             _note(&self._zone_name, name)
         return self._last_zone
 
-    cdef double _detected_at(self, double arrived_at, DetectionText *text) except? -2.0:
+    cdef double _detected_at(self, double arrived, DetectionText *text) except? -2.0:
         cdef double milliseconds
         if text.detected_at.size < 0:
-            return arrived_at if arrived_at >= 0 else _UNREADABLE
+            return arrived if arrived >= 0 else _UNREADABLE
         if text.detected_at_is_number:
             milliseconds = number_of(&text.detected_at)
             return milliseconds / 1000 if milliseconds <= _LATEST_MS else _UNREADABLE

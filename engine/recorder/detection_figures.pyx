@@ -130,13 +130,12 @@ cdef class _Figures:
     def statistics(self):
         statistics = Statistics()
         cdef dict venues = {}
-        cdef int number, count, mark = 0
+        cdef int number, mark = 0
         for number in range(self.counted.device_count):
             self.counted.devices[number].marked = _NO_GROUP
         for number in range(len(self.groups)):
             day, place = self.groups[number]
             beacon = self.counted.places[place]
-            count = self.ends[number] - self._begin(number)
             venue = StatisticKey(day, VENUE, beacon.venue_id)
             venues.setdefault(venue, []).append(number)
             self._add(statistics, StatisticKey(day, BEACON, beacon.beacon_id), [number], mark)

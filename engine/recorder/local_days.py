@@ -77,7 +77,9 @@ def local_day_around(instant: float, time_zone: str | None) -> LocalDay:
     day on which the UTC offset changes is returned in parts."""
     second = int(instant // 1)
     clock = None if time_zone is None else _known_clock(time_zone)
-    stretch = Stretch(second - _DAY, second + _DAY, 0) if clock is None else clock.stretch_at(second)
+    stretch = (
+        Stretch(second - _DAY, second + _DAY, 0) if clock is None else clock.stretch_at(second)
+    )
     number = (second + stretch.offset) // _DAY
     begin = number * _DAY - stretch.offset
     return LocalDay(max(begin, stretch.since), min(begin + _DAY, stretch.until), _day(number))

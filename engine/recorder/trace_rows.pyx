@@ -71,10 +71,9 @@ cdef class TraceRows:
     def __len__(self):
         return self.count
 
-    def __getitem__(self, Py_ssize_t number):
-        if not 0 <= number < self.count:
-            raise IndexError(number)
-        return self._row(number)
+    def __getitem__(self, index):
+        chosen = range(self.count)[index]
+        return self._row(chosen) if isinstance(chosen, int) else [self._row(n) for n in chosen]
 
     cdef object _row(self, Py_ssize_t number):
         cdef int i = self.kept[number]

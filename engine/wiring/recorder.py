@@ -1,7 +1,7 @@
 """Builds the role recorder."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from engine.recorder.retention import Retention, RetentionStore
 from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteRetentionStore
 from engine.redis.inspection import redis_time
-from engine.redis.recent_detections import RecentDetectionStore
+from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
 from engine.wiring.kafka import role_consumer
 from engine.wiring.role import ProcessParts, Role
 
@@ -48,16 +48,8 @@ def build_recorder(parts: ProcessParts) -> Role:
         store = PostgresRetentionStore(database.engine)
     else:
         ledger, store = SqliteLedger(database.engine), SqliteRetentionStore(database.engine)
-    decoders = detection_decoders(settings, registry_errors=parts.metrics.registry_errors)
     recent = _recent(parts)
-    recorder = Recorder(
-        ledger=ledger,
-        readers=_readers(parts, ledger, decoders),
-        metrics=parts.metrics,
-        deadline=settings.recorder_timeout,
-        on_recent=recent.note,
-        largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
-    )
+    recorder = recorder_of(parts, ledger, on_recent=recent.note)
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
         worker_for=partial(
@@ -75,6 +67,22 @@ def build_recorder(parts: ProcessParts) -> Role:
         background={"retention": _retention(parts, store).run, recent.name: recent.run},
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"sql"},
+    )
+
+
+def recorder_of(
+    parts: ProcessParts, ledger: Ledger, *, on_recent: Callable[[Mapping[BeaconMinute, int]], None]
+) -> Recorder:
+    """The recorder, without its consumer."""
+    settings = parts.settings
+    decoders = detection_decoders(settings, registry_errors=parts.metrics.registry_errors)
+    return Recorder(
+        ledger=ledger,
+        readers=_readers(parts, ledger, decoders),
+        metrics=parts.metrics,
+        deadline=settings.recorder_timeout,
+        on_recent=on_recent,
+        largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
     )
 
 

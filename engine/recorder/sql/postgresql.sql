@@ -1,4 +1,5 @@
 -- The recorder on PostgreSQL. Arrays are columns of rows, sorted by the caller where rows are locked.
+-- Where rows are many, arrays are unnested in the list of columns: in FROM each becomes a table first.
 
 -- name: begin_offset
 INSERT INTO recorder_offset (topic, partition, next_offset) VALUES ($1, $2, $3)
@@ -53,11 +54,10 @@ INSERT INTO device (
     company_id, udid, nb_beacon, nb_campaign, token_push, name, version, model, id_connector,
     test, create_on, update_on
 )
-SELECT *, false, $10::timestamptz, $10::timestamptz
-FROM unnest(
-    $1::bigint[], $2::text[], $3::bigint[], $4::bigint[],
-    $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[]
-)
+SELECT
+    unnest($1::bigint[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+    unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[]),
+    unnest($9::bigint[]), false, $10::timestamptz, $10::timestamptz
 ON CONFLICT (company_id, udid) DO UPDATE SET
     nb_beacon = device.nb_beacon + excluded.nb_beacon,
     nb_campaign = device.nb_campaign + excluded.nb_campaign,
@@ -87,7 +87,7 @@ ON CONFLICT (device_id, beacon_id) DO UPDATE SET
 -- name: add_statistic_devices
 WITH fresh AS (
     INSERT INTO statistic_device (day, kind, ref, device_id)
-    SELECT * FROM unnest($1::date[], $2::text[], $3::bigint[], $4::bigint[])
+    SELECT unnest($1::date[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[])
     ON CONFLICT DO NOTHING
     RETURNING day, kind, ref
 )
@@ -95,9 +95,9 @@ SELECT day, kind, ref, count(*) FROM fresh GROUP BY day, kind, ref;
 
 -- name: add_statistics
 INSERT INTO statistic (day, kind, ref, venue_id, detections, devices, notifications)
-SELECT * FROM unnest(
-    $1::date[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]
-)
+SELECT
+    unnest($1::date[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+    unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::bigint[])
 ON CONFLICT (day, kind, ref) DO UPDATE SET
     detections = statistic.detections + excluded.detections,
     devices = statistic.devices + excluded.devices,

@@ -137,6 +137,8 @@ def _compare(found: NewRows, expected: NewRows, new: set[int]) -> None:
     assert list(found.detections) == expected.detections
     assert len(found.detections) == len(expected.detections)
     copied: Any = found.detections
+    for part in (slice(1, 3), slice(None, None, -1), slice(-1, None)):
+        assert copied[part] == expected.detections[part]
     assert copied.as_copy() == copy_of(expected.detections)
     assert found.recent == expected.recent
     assert found.statistics is not None

@@ -120,7 +120,9 @@ def test_facts_of_any_length(name: str) -> None:
             device = json.dumps({"udid": "a", name: letter * size}, ensure_ascii=False)
             earlier = usual(device=f'{{"udid":"a","{name}":"before"}}').encode()
             both_agree([Written(earlier), Written(usual(device=device).encode())])
-    assert left_to_the_decoder(usual(device=f'{{"udid":"a","{name}":"{"x" * 5000}"}}').encode()) == []
+    assert (
+        left_to_the_decoder(usual(device=f'{{"udid":"a","{name}":"{"x" * 5000}"}}').encode()) == []
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 5000])

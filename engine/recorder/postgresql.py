@@ -127,7 +127,8 @@ class PostgresTransaction(LedgerTransaction):
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * width
 
     def _columns(self, columns: Sequence[Sequence[Any]]) -> Sequence[object]:
-        return columns
+        # A shorter array is filled up with NULLs, and each element costs 50 ns.
+        return [[] if column.count(None) == len(column) else column for column in columns]
 
     def _list(self, values: Collection[Any]) -> object:
         return list(values)

@@ -80,10 +80,69 @@ def test_detections_of_any_time(
     both_agree([Written(each.value, at) for each, (at, _) in zip(batch, times, strict=True)])
 
 
-@given(st.lists(st.integers(MS - 1_200_000, MS + 600_000), min_size=1, max_size=20))
-def test_the_last_minutes(times: list[int]) -> None:
+_MIDNIGHT = MS + _DAY // 2  # in UTC, where one beacon is; its batches begin and end there
+
+
+@pytest.mark.parametrize("minors", ["3", "12"])
+@pytest.mark.parametrize("zone_offset", [0, 8 * 3_600_000])
+def test_midnight_and_the_greatest_age(minors: str, zone_offset: int) -> None:
+    """A detection that comes 300 s later counts on its own day, another on that of its arrival."""
+    midnight = _MIDNIGHT + zone_offset  # of a beacon in UTC, or of two in Los Angeles
+    after = (-300_001, -300_000, -299_999, -1, 0, 1, 299_999, 300_000, 300_001)
+    for arrived in (-60_000, 0, 1, 60_000):
+        for step in (1, -1):
+            batch = [
+                Written(
+                    usual(minor=minor, detected_at=str(midnight + arrived + at)).encode(),
+                    midnight + arrived,
+                )
+                for at in after[::step]
+                for minor in minors
+            ]
+            both_agree(batch, now=midnight / 1000 + 900)
+    nights = [
+        Written(usual(minor=m, detected_at=str(midnight + n)).encode(), midnight)
+        for n in (-1, 0, -1)
+        for m in minors
+    ]
+    rows = both_agree(nights, now=midnight / 1000 + 900)
+    assert rows.statistics is not None
+    days = {key.day for key in rows.statistics.figures}
+    assert len(days) == (2 if (minors == "3") == (zone_offset == 0) else 1)
+
+
+@given(
+    st.lists(st.integers(MS - 1_200_000, MS + 600_000), min_size=1, max_size=20),
+    st.frozensets(st.integers(1, 3)),
+)
+def test_the_last_minutes(times: list[int], tests: frozenset[int]) -> None:
+    batch = [
+        Written(usual(detected_at=str(at), device=f'{{"udid":"{at % 3}"}}').encode(), at)
+        for at in times
+    ]
+    both_agree(batch, Devices(tests=tests), now=MS / 1000)
+
+
+def test_the_first_and_the_last_millisecond_of_the_last_minutes() -> None:
+    end = MS + 60_000  # of the minute that has just begun
+    begin = end - 15 * 60_000
+    times = (begin - 1, begin, begin + 59_999, begin + 60_000, MS, end - 1, end)
     batch = [Written(usual(detected_at=str(at)).encode(), at) for at in times]
-    assert sum(both_agree(batch, now=MS / 1000).recent.values()) <= len(times)
+    for now in (MS, MS + 1, end - 1):
+        recent = both_agree(batch, now=now / 1000).recent
+        assert sum(recent.values()) == len(times) - 2
+        assert sorted(recent.values()) == [1, 2, 2]
+    assert not both_agree(batch[3:6], Devices(tests={1}), now=MS / 1000).recent
+
+
+def test_records_without_a_credible_time_of_arrival() -> None:
+    """At the edges of the times at which a record can have come, and can leave a trace."""
+    now, retention = MS, 3 * _DAY
+    edges = [now - retention, now + 300_000, now - retention - _DAY, now + _DAY, now]
+    near = sorted({edge + more for edge in edges for more in (-300_001, -1, 0, 1, 300_000)})
+    values = {at: usual(detected_at=str(at)).encode() for at in near}
+    for arrived in near:
+        both_agree([Written(values[at], arrived) for at in near], now=now / 1000)
 
 
 def test_each_unusual_value_alone_and_between_usual_ones() -> None:

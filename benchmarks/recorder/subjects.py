@@ -123,8 +123,8 @@ async def _time(metrics: Metrics, count: int) -> Result:
 
 
 def _rows(metrics: Metrics) -> float:
-    """The trace rows so far. Only this metric is read: to collect all of them each time took a third
-    of the recorder's processor time."""
+    """The trace rows so far. Only this metric is collected: all of them would take a third of the
+    recorder's processor time."""
     return sum(
         sample.value
         for family in metrics.recorder_rows.collect()

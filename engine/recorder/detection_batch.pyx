@@ -93,9 +93,7 @@ cdef class DetectionBatch:
         for i in range(self.size):
             entry = &self.entries[i]
             if entry.other >= 0:
-                if asked in dead:
-                    entry.beacon = -1
-                else:
+                if asked not in dead:
                     self._put(entry, next(decoded))
                 asked += 1
 
@@ -240,7 +238,6 @@ cdef class DetectionScanner:
             try:
                 self._last_at = parse_text(text_of(&text.detected_at))
             except ValueError:
-                self._time.size = -1
                 return _UNREADABLE
             _note(&self._time, &text.detected_at)
         return self._last_at if self._last_at >= 0 else _UNREADABLE

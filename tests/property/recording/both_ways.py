@@ -5,13 +5,15 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
+
+import prometheus_client
 
 from engine.kafka.detection_decoder import OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, decode_detections
 from engine.kafka.partition_worker import Records
-from engine.process.metrics import Metrics
 from engine.recorder.aggregate import NewRows
 from engine.recorder.detections import CountedDetections
 from engine.recorder.local_days import DayRule
@@ -72,10 +74,15 @@ def records_of(batch: Sequence[Written]) -> Records:
     ]
 
 
+@cache
+def scanner() -> Any:
+    """One for all batches, as a process has it."""
+    return compiled("engine.recorder.detection_batch").DetectionScanner(EXPONENT)
+
+
 def left_to_the_decoder(*values: bytes | None) -> list[bytes | None]:
     """The values that the compiled scanner does not read."""
-    scanner = compiled("engine.recorder.detection_batch").DetectionScanner(EXPONENT)
-    _, others = scanner.read(records_of([Written(value) for value in values]))
+    _, others = scanner().read(records_of([Written(value) for value in values]))
     return [other.value for other in others]
 
 
@@ -103,19 +110,19 @@ def both_agree(
 def _counted_in_columns(
     records: Records, places: Mapping[BeaconKey, ActiveBeacon], rule: DayRule, dead: int
 ) -> Any:
-    module = compiled("engine.recorder.detection_batch")
+    shared = scanner()
     from engine.recorder.detection_columns import ColumnDetectionReader, CountedColumns
 
-    metrics = Metrics()
+    skipped = prometheus_client.Counter("skipped", "", ["reason"], registry=None)
     reader = ColumnDetectionReader(
-        scanner=module.DetectionScanner(EXPONENT),
+        scanner=shared,
         decoder=OwnFormatDecoder(path_loss_exponent=EXPONENT),
         trace="all",
-        skipped=metrics.recorder_skipped,
+        skipped=skipped,
         rule=rule,
     )
     batch = asyncio.run(reader.read(records))
-    assert metrics.recorder_skipped.labels("malformed_detection")._value.get() == dead
+    assert skipped.labels("malformed_detection")._value.get() == dead
     CountedColumns(batch, {}, rule=rule, trace="all").device_updates()  # a batch is counted again
     return CountedColumns(batch, places, rule=rule, trace="all")
 

@@ -10,10 +10,13 @@ from engine.recorder.rows import DeviceIdentity
 from tests.property.recording.both_ways import (
     NOW,
     PLACES,
+    RULE,
     Devices,
     Written,
     both_agree,
     left_to_the_decoder,
+    records_of,
+    scanner,
 )
 from tests.property.written_detections import (
     ANYTHING,
@@ -254,11 +257,8 @@ def test_a_batch_of_thousands() -> None:
 
 def test_a_device_that_sql_does_not_tell_is_an_error() -> None:
     from engine.recorder.detection_columns import CountedColumns
-    from tests.property.recording.both_ways import EXPONENT, RULE, records_of
-    from tests.servers.compiled import compiled
 
-    scanner = compiled("engine.recorder.detection_batch").DetectionScanner(EXPONENT)
-    batch, _ = scanner.read(records_of([Written(usual().encode())]))
+    batch, _ = scanner().read(records_of([Written(usual().encode())]))
     counted = CountedColumns(batch, PLACES, rule=RULE, trace="all")
     for told in ([], Devices().told([DeviceIdentity(1, "other")])):
         with pytest.raises(KeyError):

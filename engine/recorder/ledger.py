@@ -96,6 +96,8 @@ class LedgerTransaction(ABC):
 
         Fields that are None stay unchanged. Raises CompanyDeletedError.
         """
+        if not updates:
+            return {}
         rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
         found = await self.add_device_columns(DeviceColumns(*zip(*rows, strict=True)), now)
         return {

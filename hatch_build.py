@@ -12,6 +12,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = (
+    "engine.recorder.detection_batch",
+    "engine.recorder.detection_counts",
+    "engine.recorder.detection_figures",
+    "engine.recorder.trace_rows",
     "engine.trigger.compiled_grants",
     "engine.trigger.compiled_writer",
     "engine.trigger.refusal_filter",

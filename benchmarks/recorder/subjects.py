@@ -104,9 +104,7 @@ async def _time(metrics: Metrics, count: int) -> Result:
     """From the first transaction on to the last row; progress is read from the metrics."""
     begin = 0.0
     while True:
-        done = metrics.registry.get_sample_value(
-            "proximity_recorder_rows_total", {"table": "detection_trace"}
-        )
+        done = _rows(metrics)
         if done and not begin:
             begin, first, cpu = time.perf_counter(), done, time.process_time()
         if done and done >= count:
@@ -122,6 +120,17 @@ async def _time(metrics: Metrics, count: int) -> Result:
             counts = {"rows": done - first, "seconds": seconds, "peak_mib": peak_mib}
             return counts | steps | {"seconds_processor": processor}
         await asyncio.sleep(0.002)
+
+
+def _rows(metrics: Metrics) -> float:
+    """The trace rows so far. Only this metric is collected: all of them would take a third of the
+    recorder's processor time."""
+    return sum(
+        sample.value
+        for family in metrics.recorder_rows.collect()
+        for sample in family.samples
+        if sample.labels == {"table": "detection_trace"} and sample.name.endswith("_total")
+    )
 
 
 _SUBJECTS: dict[str, Callable[[Settings, int], Coroutine[None, None, Result]]] = {

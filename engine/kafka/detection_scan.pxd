@@ -21,6 +21,15 @@ cdef struct Text:
     Py_ssize_t size
 
 
+# What a message says of its device besides the udid; `id_connector` has only digits.
+cdef struct FactsText:
+    Text name
+    Text version
+    Text model
+    Text token_push
+    Text id_connector
+
+
 # `zone` is a name or a digit, `major` and `minor` have only digits. If there is no `zone` there is
 # `rssi`.
 cdef struct DetectionText:
@@ -32,6 +41,8 @@ cdef struct DetectionText:
     Text rssi
     Text tx_power
     Text detected_at
+    Text ip
+    FactsText facts
     bint detected_at_is_number
 
 
@@ -122,6 +133,10 @@ cdef inline const char *_number_or_null(const char *at, Text *found) noexcept no
     return _null(at, found) if at[0] == b"n" else _number(at, found)
 
 
+cdef inline const char *_integer_or_null(const char *at, Text *found) noexcept nogil:
+    return _null(at, found) if at[0] == b"n" else _integer(at, found)
+
+
 cdef inline const char *_scalar(const char *at, Text *found) noexcept nogil:
     if at[0] == b"t":
         return _word(at, b"true", 4)
@@ -194,15 +209,16 @@ cdef inline const char *_device_field(
     cdef Text ignored
     if _is(name, b"udid", 4):
         return _first_string(at, &found.udid)
-    if (
-        _is(name, b"name", 4)
-        or _is(name, b"version", 7)
-        or _is(name, b"model", 5)
-        or _is(name, b"token_push", 10)
-    ):
-        return _text_or_null(at, &ignored)
+    if _is(name, b"name", 4):
+        return _text_or_null(at, &found.facts.name)
+    if _is(name, b"version", 7):
+        return _text_or_null(at, &found.facts.version)
+    if _is(name, b"model", 5):
+        return _text_or_null(at, &found.facts.model)
+    if _is(name, b"token_push", 10):
+        return _text_or_null(at, &found.facts.token_push)
     if _is(name, b"id_connector", 12):
-        return _null(at, &ignored) if at[0] == b"n" else _integer(at, &ignored)
+        return _integer_or_null(at, &found.facts.id_connector)
     return _scalar(at, &ignored)
 
 
@@ -245,7 +261,7 @@ cdef inline const char *_detection_field(
     if _is(name, b"tx_power", 8):
         return _number_or_null(at, &found.tx_power)
     if _is(name, b"ip", 2):
-        return _text_or_null(at, &ignored)
+        return _text_or_null(at, &found.ip)
     return _scalar(at, &ignored)
 
 
@@ -262,5 +278,7 @@ cdef inline bint scan_detection(
     cdef const char *end = at + size
     found.uuid.size = found.major.size = found.minor.size = found.udid.size = -1
     found.zone.size = found.rssi.size = found.tx_power.size = found.detected_at.size = -1
+    found.facts.name.size = found.facts.version.size = found.facts.model.size = -1
+    found.facts.token_push.size = found.facts.id_connector.size = found.ip.size = -1
     at = _object(_after_space(at), _detection_field, found)
     return at != NULL and _after_space(at) == end and _is_whole(found)

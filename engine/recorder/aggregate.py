@@ -27,22 +27,27 @@ from engine.redis.recent_detections import BeaconMinute
 ChangesByDevice = dict[DeviceIdentity, DeviceChanges]
 StoredDevices = Mapping[DeviceIdentity, StoredDevice]
 
-_LONGEST_NAME = 255
-_LONGEST_IP = 64  # enough for an address with a port and a zone
-_LONGEST_TOKEN = 4096
+LONGEST_NAME = 255
+LONGEST_IP = 64  # enough for an address with a port and a zone
+LONGEST_TOKEN = 4096
 _INT64 = 2**63
 # A timestamp with an offset may lie a few hours beyond year 1 or 9999.
-_FIRST = -62_135_596_800
-_LAST = 253_402_300_799
+FIRST = -62_135_596_800
+LAST = 253_402_300_799
 _MINUTE = timedelta(minutes=1)
 
 
 class Statistics:
-    """Additions to daily figures, and the ids of the devices that are counted in them."""
+    """Additions to daily figures, and the ids of the devices that are counted in them.
+
+    `new_devices` are devices that the same transaction has created, so that no figure counts them
+    yet; they are not in `devices`.
+    """
 
     def __init__(self) -> None:
         self.figures: dict[StatisticKey, FigureIncrements] = {}
         self.devices: dict[StatisticKey, set[int]] = {}
+        self.new_devices: dict[StatisticKey, list[int]] = {}
 
     def count(self, key: StatisticKey, venue_id: int, devices: Iterable[int]) -> FigureIncrements:
         """Count the devices under `key`, and return the figures to increase."""
@@ -80,13 +85,13 @@ def update_device(
     if update is None:
         update = updates[identity] = DeviceChanges()
     if facts.name is not None:
-        update.name = _storable(facts.name, _LONGEST_NAME)
+        update.name = _storable(facts.name, LONGEST_NAME)
     if facts.version is not None:
-        update.version = _storable(facts.version, _LONGEST_NAME)
+        update.version = _storable(facts.version, LONGEST_NAME)
     if facts.model is not None:
-        update.model = _storable(facts.model, _LONGEST_NAME)
-    if facts.token_push is not None and len(facts.token_push) <= _LONGEST_TOKEN:
-        update.token_push = _storable(facts.token_push, _LONGEST_TOKEN)
+        update.model = _storable(facts.model, LONGEST_NAME)
+    if facts.token_push is not None and len(facts.token_push) <= LONGEST_TOKEN:
+        update.token_push = _storable(facts.token_push, LONGEST_TOKEN)
     number = facts.id_connector
     if number is not None and -_INT64 <= number < _INT64:
         update.id_connector = number
@@ -118,12 +123,12 @@ def arrived_at(record: Record) -> float:
 
 def stored_instant(epoch: float) -> datetime:
     """An instant in SQL's form; outside of the calendar in UTC, its first or last second."""
-    return datetime.fromtimestamp(min(max(epoch, _FIRST), _LAST), UTC)
+    return datetime.fromtimestamp(min(max(epoch, FIRST), LAST), UTC)
 
 
 def stored_address(ip: str | None) -> str | None:
     """An address in SQL's form."""
-    return None if ip is None else _storable(ip, _LONGEST_IP)
+    return None if ip is None else _storable(ip, LONGEST_IP)
 
 
 def _storable(text: str, longest: int) -> str:

@@ -24,6 +24,7 @@ from engine.recorder.ledger import LedgerTransaction
 from engine.recorder.local_days import DayRule
 from engine.recorder.rows import (
     BEACON,
+    STATUS,
     VENUE,
     ActiveBeacon,
     DetectionRow,
@@ -31,11 +32,8 @@ from engine.recorder.rows import (
     StatisticKey,
 )
 from engine.redis.recent_detections import MINUTES, BeaconMinute
-from rules.model import Zone
 
 Trace = Literal["all", "changes", "none"]
-
-_STATUS = {zone: zone.name.lower() for zone in Zone}
 
 
 class DetectionReader:
@@ -136,7 +134,7 @@ class CountedDetections:
                 devices[device].id,
                 beacon.venue_id,
                 beacon.beacon_id,
-                _STATUS[detection.zone],
+                STATUS[detection.zone],
                 stored_instant(detection.detected_at),
                 stored_address(detection.message.ip),
             )

@@ -21,6 +21,12 @@ class AlreadyCountedError(WriteAgainError):
     reason = "already_counted"
 
 
+class NewDeviceCountedError(WriteAgainError):
+    """A device has figures already, although SQL called it new. From now on SQL is not asked."""
+
+    reason = "new_device_counted"
+
+
 class DayPartitionCreatedError(WriteAgainError):
     """The partition of a day was created while rows of that day were being written elsewhere."""
 

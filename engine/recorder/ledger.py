@@ -13,6 +13,7 @@ from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -20,12 +21,13 @@ from msgspec.structs import astuple
 
 from engine.kafka.detections import BeaconKey
 from engine.kafka.positions import Position
-from engine.recorder.errors import AlreadyCountedError, CompanyDeletedError
+from engine.recorder.errors import AlreadyCountedError, CompanyDeletedError, NewDeviceCountedError
 from engine.recorder.rows import (
     ActiveBeacon,
     AuthenticationRow,
     DetectionRow,
     DeviceChanges,
+    DeviceColumns,
     DeviceIdentity,
     FigureIncrements,
     PresenceKey,
@@ -34,14 +36,19 @@ from engine.recorder.rows import (
     RegisteredApplication,
     StatisticKey,
     StoredDevice,
+    ToldDevice,
 )
 
 _STATEMENT_MARK = "-- name: "
 
 
 class LedgerTransaction(ABC):
-    """An open transaction. It locks rows in the order of their keys."""
+    """An open transaction. It locks rows in the order of their keys.
 
+    `tells_new`: whether ToldDevice.new is told; else it is False.
+    """
+
+    tells_new = False
     foreign_key_error: type[Exception]
     duplicate_error: type[Exception]
 
@@ -89,15 +96,25 @@ class LedgerTransaction(ABC):
 
         Fields that are None stay unchanged. Raises CompanyDeletedError.
         """
+        if not updates:
+            return {}
         rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
-        try:
-            found = await self._fetch("add_devices", *self._table(rows, 9), self._written(now))
-        except self.foreign_key_error as error:
-            raise CompanyDeletedError from error
+        found = await self.add_device_columns(DeviceColumns(*zip(*rows, strict=True)), now)
         return {
             DeviceIdentity(company_id, udid): StoredDevice(number, bool(test))
-            for company_id, udid, number, test in found
+            for company_id, udid, number, test, _ in found
         }
+
+    async def add_device_columns(
+        self, columns: DeviceColumns, now: datetime
+    ) -> Sequence[ToldDevice]:
+        """Like add_devices; returns the devices as SQL tells them, in any order."""
+        parameters = (*self._columns(columns), self._written(now), self.tells_new)
+        try:
+            found: list[ToldDevice] = await self._fetch("add_devices", *parameters)
+        except self.foreign_key_error as error:
+            raise CompanyDeletedError from error
+        return found
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
         """Append rows to the trace. Raises DayPartitionCreatedError."""
@@ -135,15 +152,25 @@ class LedgerTransaction(ABC):
         self,
         figures: Mapping[StatisticKey, FigureIncrements],
         devices: Mapping[StatisticKey, Collection[int]],
+        new_devices: Mapping[StatisticKey, Collection[int]] = MappingProxyType({}),
     ) -> None:
-        """Add to daily figures. A device (by its id) that is new in them is counted there."""
+        """Add to daily figures. A device (by its id) that is new in them is counted there.
+
+        `new_devices` are others, which this transaction has created. Raises NewDeviceCountedError.
+        """
         columns = _columns_of(devices)
-        added = await self._fetch("add_statistic_devices", *self._columns(columns))
-        new_devices: Counter[StatisticKey] = Counter()
-        for day, kind, ref, count in added:
-            new_devices[StatisticKey(self._day(day), kind, ref)] += count
+        counts = Counter({key: len(members) for key, members in new_devices.items()})
+        if columns[0]:
+            added = await self._fetch("add_statistic_devices", *self._columns(columns))
+            for day, kind, ref, count in added:
+                counts[StatisticKey(self._day(day), kind, ref)] += count
+        new_rows = list(zip(*_columns_of(new_devices), strict=True))
+        try:
+            await self._append("append_statistic_devices", new_rows)
+        except self.duplicate_error as error:
+            raise NewDeviceCountedError from error
         rows = [
-            (*key, add.venue_id, add.detections, new_devices[key], add.notifications)
+            (*key, add.venue_id, add.detections, counts[key], add.notifications)
             for key, add in sorted(figures.items(), key=lambda item: item[0])
         ]
         await self._write("add_statistics", rows, 7)

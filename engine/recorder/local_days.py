@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import structlog
 
-from rules.local_time import LocalClock, zone_clock
+from rules.local_time import LocalClock, Stretch, zone_clock
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +62,27 @@ def local_day(instant: float, time_zone: str | None) -> date:
     clock = None if time_zone is None else _known_clock(time_zone)
     offset = 0 if clock is None else clock.stretch_at(second).offset
     return _day((second + offset) // _DAY)
+
+
+class LocalDay(NamedTuple):
+    """A day, and instants of it: from `since` up to, not including, `until` (epoch seconds)."""
+
+    since: int
+    until: int
+    day: date
+
+
+def local_day_around(instant: float, time_zone: str | None) -> LocalDay:
+    """The day of `instant`, as by local_day, with the instants around it that are of this day. A
+    day on which the UTC offset changes is returned in parts."""
+    second = int(instant // 1)
+    clock = None if time_zone is None else _known_clock(time_zone)
+    stretch = (
+        Stretch(second - _DAY, second + _DAY, 0) if clock is None else clock.stretch_at(second)
+    )
+    number = (second + stretch.offset) // _DAY
+    begin = number * _DAY - stretch.offset
+    return LocalDay(max(begin, stretch.since), min(begin + _DAY, stretch.until), _day(number))
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from aiokafka import TopicPartition
 
 from engine.kafka.partition_worker import Records
 from engine.process.metrics import Metrics, StepTimer
-from engine.recorder.aggregate import ChangesByDevice, NewRows, StoredDevices, rows_of_changes
+from engine.recorder.aggregate import ChangesByDevice, NewRows, rows_of_changes
 from engine.recorder.errors import (
     OffsetMovedError,
     OffsetsError,
@@ -22,7 +22,7 @@ from engine.recorder.errors import (
     TransactionTooSlowError,
 )
 from engine.recorder.ledger import Ledger, LedgerTransaction
-from engine.recorder.rows import DetectionRow, PresenceKey
+from engine.recorder.rows import DetectionRow, DeviceColumns, PresenceKey
 from engine.recorder.sql_retry import SqlRetry
 from engine.redis.recent_detections import BeaconMinute
 
@@ -37,11 +37,13 @@ Batch = TypeVar("Batch")
 class CountedBatch(Protocol):
     """The records of a batch that count. Pure."""
 
-    def device_updates(self) -> ChangesByDevice:
-        """The additions to the counters of devices, and the known facts of devices."""
+    def device_updates(self) -> ChangesByDevice | DeviceColumns:
+        """The additions to the counters of devices, and the known facts of devices; empty if
+        nothing counts."""
 
-    def rows(self, devices: StoredDevices, now: float) -> NewRows:
-        """The other rows to write. `now` is SQL's clock in epoch seconds."""
+    def rows(self, devices: Any, now: float) -> NewRows:
+        """The other rows to write. `devices` are StoredDevices, or if the updates were columns, a
+        sequence of ToldDevice. `now` is SQL's clock in epoch seconds."""
 
 
 class RecordReader(Protocol[Batch]):
@@ -179,7 +181,11 @@ async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> 
     if not updates:
         return _Written({}, {})
     now = await transaction.now()
-    devices = await transaction.add_devices(updates, now)
+    devices: Any
+    if isinstance(updates, DeviceColumns):
+        devices = await transaction.add_device_columns(updates, now)
+    else:
+        devices = await transaction.add_devices(updates, now)
     rows = counted.rows(devices, now.timestamp())
     detections = rows.detections
     if rows.only_changes:
@@ -188,7 +194,8 @@ async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> 
     await transaction.add_authentications(rows.authentications)
     await transaction.add_receptions(rows.receptions)
     if rows.statistics is not None:
-        await transaction.add_statistics(rows.statistics.figures, rows.statistics.devices)
+        figures = rows.statistics
+        await transaction.add_statistics(figures.figures, figures.devices, figures.new_devices)
     written = {
         "device": len(devices),
         "detection_trace": len(detections),

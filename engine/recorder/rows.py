@@ -1,12 +1,16 @@
 """The rows that the recorder reads from SQL and writes to it. Instants are aware and in UTC."""
 
+from collections.abc import Sequence
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 import msgspec
 
+from rules.model import Zone
+
 VENUE, BEACON, CAMPAIGN = "venue", "beacon", "campaign"
+STATUS = {zone: zone.name.lower() for zone in Zone}  # of a trace row
 
 
 class ActiveBeacon(NamedTuple):
@@ -53,6 +57,31 @@ class DeviceChanges(msgspec.Struct):
     id_connector: int | None = None
 
 
+class DeviceColumns(NamedTuple):
+    """Devices and their changes, as columns in the order of DeviceIdentity and DeviceChanges. The
+    rows are in the order of (company, udid)."""
+
+    company_id: Sequence[int]
+    udid: Sequence[str]
+    nb_beacon: Sequence[int]
+    nb_campaign: Sequence[int]
+    token_push: Sequence[str | None]
+    name: Sequence[str | None]
+    version: Sequence[str | None]
+    model: Sequence[str | None]
+    id_connector: Sequence[int | None]
+
+
+class ToldDevice(NamedTuple):
+    """A device's row, with its identity. `new`: it is certain that this transaction created it."""
+
+    company_id: int
+    udid: str
+    id: int
+    test: bool
+    new: bool
+
+
 class StoredDevice(NamedTuple):
     """A device's row. A test device has no part in statistics."""
 
@@ -69,6 +98,13 @@ class DetectionRow(NamedTuple):
     status: str
     create_on: datetime
     ip: str | None
+
+
+@runtime_checkable
+class CopiedRows(Protocol):
+    """A sequence of rows that are also written as a binary COPY, of the rows' fields."""
+
+    def as_copy(self) -> bytearray: ...
 
 
 class AuthenticationRow(NamedTuple):

@@ -1,16 +1,19 @@
 """Builds the role recorder."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import structlog
+
 from engine.kafka.dead_letter_limit import DeadLetterLimit
 from engine.kafka.dead_letters import DeadLetterPublisher
-from engine.kafka.detection_decoder import DetectionDecoder, detection_decoders
+from engine.kafka.detection_decoder import DetectionDecoder, OwnFormatDecoder, detection_decoders
 from engine.kafka.partition_worker import BatchWorker
 from engine.kafka.topics import Topics
+from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.recorder.authentications import AuthenticationReader
 from engine.recorder.detections import DetectionReader
@@ -26,9 +29,11 @@ from engine.recorder.retention import Retention, RetentionStore
 from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.sqlite_retention import SqliteRetentionStore
 from engine.redis.inspection import redis_time
-from engine.redis.recent_detections import RecentDetectionStore
+from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
 from engine.wiring.kafka import role_consumer
 from engine.wiring.role import ProcessParts, Role
+
+log = structlog.get_logger(__name__)
 
 _DAY_SECONDS = 86_400.0
 
@@ -43,16 +48,8 @@ def build_recorder(parts: ProcessParts) -> Role:
         store = PostgresRetentionStore(database.engine)
     else:
         ledger, store = SqliteLedger(database.engine), SqliteRetentionStore(database.engine)
-    decoders = detection_decoders(settings, registry_errors=parts.metrics.registry_errors)
     recent = _recent(parts)
-    recorder = Recorder(
-        ledger=ledger,
-        readers=_readers(parts, ledger, decoders),
-        metrics=parts.metrics,
-        deadline=settings.recorder_timeout,
-        on_recent=recent.note,
-        largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
-    )
+    recorder = recorder_of(parts, ledger, on_recent=recent.note)
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
         worker_for=partial(
@@ -73,6 +70,22 @@ def build_recorder(parts: ProcessParts) -> Role:
     )
 
 
+def recorder_of(
+    parts: ProcessParts, ledger: Ledger, *, on_recent: Callable[[Mapping[BeaconMinute, int]], None]
+) -> Recorder:
+    """The recorder, without its consumer."""
+    settings = parts.settings
+    decoders = detection_decoders(settings, registry_errors=parts.metrics.registry_errors)
+    return Recorder(
+        ledger=ledger,
+        readers=_readers(parts, ledger, decoders),
+        metrics=parts.metrics,
+        deadline=settings.recorder_timeout,
+        on_recent=on_recent,
+        largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
+    )
+
+
 def _readers(
     parts: ProcessParts, ledger: Ledger, decoders: Mapping[str, DetectionDecoder]
 ) -> Mapping[str, RecordReader[Any]]:
@@ -84,9 +97,7 @@ def _readers(
     rule = DayRule(settings.max_detection_age, settings.trace_retention * _DAY_SECONDS)
 
     detections = {
-        topic: DetectionReader(
-            decoder=decoder, trace=settings.trace, skipped=metrics.recorder_skipped, rule=rule
-        )
+        topic: _detection_reader(settings, metrics, decoder, rule)
         for topic, decoder in decoders.items()
     }
     return {
@@ -105,6 +116,27 @@ def _readers(
             rule=rule,
         ),
     }
+
+
+def _detection_reader(
+    settings: Settings, metrics: Metrics, decoder: DetectionDecoder, rule: DayRule
+) -> RecordReader[Any]:
+    skipped = metrics.recorder_skipped
+    if settings.compiled and isinstance(decoder, OwnFormatDecoder):
+        try:
+            from engine.recorder.detection_batch import DetectionScanner
+            from engine.recorder.detection_columns import ColumnDetectionReader
+        except ImportError:
+            log.info("not compiled: recording takes longer", module="detection_batch")
+        else:
+            return ColumnDetectionReader(
+                scanner=DetectionScanner(settings.path_loss_exponent),
+                decoder=decoder,
+                trace=settings.trace,
+                skipped=skipped,
+                rule=rule,
+            )
+    return DetectionReader(decoder=decoder, trace=settings.trace, skipped=skipped, rule=rule)
 
 
 def _recent(parts: ProcessParts) -> RecentCounts:

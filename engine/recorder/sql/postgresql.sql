@@ -1,4 +1,5 @@
 -- The recorder on PostgreSQL. Arrays are columns of rows, sorted by the caller where rows are locked.
+-- Where rows are many, arrays are unnested in the list of columns: in FROM each becomes a table first.
 
 -- name: begin_offset
 INSERT INTO recorder_offset (topic, partition, next_offset) VALUES ($1, $2, $3)
@@ -37,21 +38,26 @@ SELECT api_key, id, company_id, active, expire_on FROM application WHERE api_key
 -- name: active_beacons
 SELECT beacon.uuid, beacon.major, beacon.minor, beacon.id, venue.id, venue.company_id, venue.time_zone
 FROM unnest($1::text[], $2::integer[], $3::integer[]) AS wanted (uuid, major, minor)
-JOIN beacon USING (uuid, major, minor)
+CROSS JOIN LATERAL (
+    -- One at a time, by the index of triples: in a plan for any number of keys PostgreSQL else
+    -- compared each key with each beacon of a catalog that was not analyzed yet.
+    SELECT * FROM beacon
+    WHERE beacon.uuid = wanted.uuid AND beacon.major = wanted.major AND beacon.minor = wanted.minor
+        AND beacon.active AND beacon.deleted_at IS NULL
+    LIMIT 1
+) AS beacon
 JOIN venue ON venue.id = beacon.venue_id
-WHERE beacon.active AND venue.active
-    AND beacon.deleted_at IS NULL AND venue.deleted_at IS NULL;
+WHERE venue.active AND venue.deleted_at IS NULL;
 
 -- name: add_devices
 INSERT INTO device (
     company_id, udid, nb_beacon, nb_campaign, token_push, name, version, model, id_connector,
     test, create_on, update_on
 )
-SELECT *, false, $10::timestamptz, $10::timestamptz
-FROM unnest(
-    $1::bigint[], $2::text[], $3::bigint[], $4::bigint[],
-    $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[]
-)
+SELECT
+    unnest($1::bigint[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+    unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[]),
+    unnest($9::bigint[]), false, $10::timestamptz, $10::timestamptz
 ON CONFLICT (company_id, udid) DO UPDATE SET
     nb_beacon = device.nb_beacon + excluded.nb_beacon,
     nb_campaign = device.nb_campaign + excluded.nb_campaign,
@@ -61,7 +67,8 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
     model = coalesce(excluded.model, device.model),
     id_connector = coalesce(excluded.id_connector, device.id_connector),
     update_on = excluded.update_on
-RETURNING company_id, udid, id, test;
+-- A row that was there has been locked, so it has an xmax.
+RETURNING company_id, udid, id, test, $11::boolean AND xmax = 0;
 
 -- name: counted_notifications
 SELECT notification FROM reception WHERE notification = ANY ($1::uuid[]);
@@ -80,7 +87,7 @@ ON CONFLICT (device_id, beacon_id) DO UPDATE SET
 -- name: add_statistic_devices
 WITH fresh AS (
     INSERT INTO statistic_device (day, kind, ref, device_id)
-    SELECT * FROM unnest($1::date[], $2::text[], $3::bigint[], $4::bigint[])
+    SELECT unnest($1::date[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[])
     ON CONFLICT DO NOTHING
     RETURNING day, kind, ref
 )
@@ -88,9 +95,9 @@ SELECT day, kind, ref, count(*) FROM fresh GROUP BY day, kind, ref;
 
 -- name: add_statistics
 INSERT INTO statistic (day, kind, ref, venue_id, detections, devices, notifications)
-SELECT * FROM unnest(
-    $1::date[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]
-)
+SELECT
+    unnest($1::date[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+    unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::bigint[])
 ON CONFLICT (day, kind, ref) DO UPDATE SET
     detections = statistic.detections + excluded.detections,
     devices = statistic.devices + excluded.devices,

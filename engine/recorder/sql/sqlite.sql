@@ -65,7 +65,7 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
     model = coalesce(excluded.model, device.model),
     id_connector = coalesce(excluded.id_connector, device.id_connector),
     update_on = excluded.update_on
-RETURNING company_id, udid, id, test;
+RETURNING company_id, udid, id, test, ?3;
 
 -- name: add_detections
 INSERT INTO detection_trace (device_id, venue_id, beacon_id, status, create_on, ip)

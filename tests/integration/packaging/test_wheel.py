@@ -15,6 +15,10 @@ from tests.servers.compiled import compiled
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("api", "catalog", "connectors", "engine", "rules")
 COMPILED = "engine/trigger/refusal_filter"
+RECORDER = [
+    f"engine/recorder/{name}"
+    for name in ("detection_batch", "detection_counts", "detection_figures", "trace_rows")
+]
 
 # Run by the new environment's interpreter, away from the checkout.
 _LOCATE = """
@@ -65,8 +69,9 @@ def test_every_package_and_file_comes_from_the_wheel(installed: Path, tmp_path: 
 def test_the_wheel_has_what_was_compiled(installed: Path) -> None:
     compiled("engine.trigger.refusal_filter")
     packages = next(installed.glob("lib/*/site-packages"))
-    (file,) = packages.glob(f"{COMPILED}.*.so")
-    assert file.stat().st_size > 10_000
+    for name in (COMPILED, *RECORDER):
+        (file,) = packages.glob(f"{name}.*.so")
+        assert file.stat().st_size > 10_000
 
 
 def test_without_a_compiler_the_wheel_is_for_all_platforms(tmp_path: Path) -> None:

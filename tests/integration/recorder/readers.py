@@ -12,6 +12,7 @@ from engine.recorder.detections import DetectionReader, Trace
 from engine.recorder.ledger import Ledger
 from engine.recorder.local_days import DayRule
 from engine.recorder.notifications import NotificationReader
+from tests.servers.compiled import compiled
 
 DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
 
@@ -34,18 +35,21 @@ def readers_over(
     *,
     trace: Trace = "all",
     oldest_delivery: float | None = None,
+    in_columns: bool = False,
 ) -> dict[str, Any]:
-    """A reader a topic. `oldest_delivery` is the greatest age of notifications, else the rule's."""
+    """A reader a topic. `oldest_delivery` is the greatest age of notifications, else the rule's;
+    `in_columns`: detections are read by the compiled modules."""
     dead_letters = DeadLetterPublisher(topic="dead", publisher=letters, metrics=metrics)
     limit = DeadLetterLimit(share=1, run=10_000)
     skipped = metrics.recorder_skipped
+    detections: dict[str, Any] = {
+        "decoder": OwnFormatDecoder(path_loss_exponent=2.0),
+        "trace": trace,
+        "skipped": skipped,
+        "rule": rule,
+    }
     return {
-        DETECTIONS: DetectionReader(
-            decoder=OwnFormatDecoder(path_loss_exponent=2.0),
-            trace=trace,
-            skipped=skipped,
-            rule=rule,
-        ),
+        DETECTIONS: _column_reader(**detections) if in_columns else DetectionReader(**detections),
         NOTIFICATIONS: NotificationReader(
             ledger=ledger,
             dead_letters=dead_letters,
@@ -57,3 +61,10 @@ def readers_over(
             ledger=ledger, dead_letters=dead_letters, limit=limit, rule=rule
         ),
     }
+
+
+def _column_reader(**more: Any) -> Any:
+    scanner = compiled("engine.recorder.detection_batch").DetectionScanner(2.0)
+    from engine.recorder.detection_columns import ColumnDetectionReader
+
+    return ColumnDetectionReader(scanner=scanner, **more)

@@ -42,10 +42,12 @@ RULE = DayRule(max_age=300.0, retention=30 * 86_400.0)
 
 
 class Rig:
-    """Recorders over one ledger, and records of the scene's beacon."""
+    """Recorders over one ledger, and records of the scene's beacon. `in_columns`: detections are
+    read by the compiled modules."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, *, in_columns: bool = False) -> None:
         self.scene = scene
+        self.in_columns = in_columns
         self.letters = Letters()
         self.metrics = Metrics()
 
@@ -54,7 +56,9 @@ class Rig:
     ) -> Any:
         """A new recorder, as in another process."""
         ledger = ledger or self.scene.ledger
-        readers = readers_over(ledger, self.metrics, self.letters, RULE, trace=trace)
+        readers = readers_over(
+            ledger, self.metrics, self.letters, RULE, trace=trace, in_columns=self.in_columns
+        )
         recorder = Recorder(
             ledger=ledger, readers=readers, metrics=self.metrics, deadline=20.0, **more
         )
@@ -134,10 +138,10 @@ def record(topic: str, offset: int, value: Any) -> "ConsumerRecord[bytes, bytes]
     )
 
 
-@pytest.fixture
-async def rig(database_url: str) -> AsyncIterator[Rig]:
+@pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
+async def rig(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Rig]:
     async with open_scene(database_url) as scene:
-        yield Rig(scene)
+        yield Rig(scene, in_columns=request.param)
 
 
 async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):

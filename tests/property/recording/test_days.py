@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.recorder.local_days import DayRule, local_day
+from engine.recorder.local_days import DayRule, local_day, local_day_around
 from tests.property.campaigns import zones
 
 # Instants that a datetime can hold in every time zone.
@@ -19,6 +19,23 @@ def test_the_day_is_that_of_the_calendar(instant: float, zone: str | ZoneInfo | 
     name = None if zone is None else str(zone)
     local = datetime.fromtimestamp(instant // 1, UTC).astimezone(ZoneInfo(name or "UTC"))
     assert local_day(instant, name) == local.date()
+
+
+@given(seconds, zones | st.none())
+def test_the_instants_around_are_of_the_same_day(
+    instant: float, zone: str | ZoneInfo | None
+) -> None:
+    name = None if zone is None else str(zone)
+    since, until, day = local_day_around(instant, name)
+    assert since <= instant < until
+    assert {local_day(at, name) for at in (since, instant, until - 1)} == {day}
+
+
+def test_a_day_on_which_the_clock_changes_has_parts() -> None:
+    change = datetime(2026, 10, 25, 1, tzinfo=UTC).timestamp()  # back to winter time
+    before, after = (local_day_around(change + more, "Europe/Paris") for more in (-1, 0))
+    assert (before.until, before.day) == (after.since, after.day) == (change, date(2026, 10, 25))
+    assert after.until - before.since == 25 * HOUR
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = (
+    "engine.kafka.detection_values",
     "engine.recorder.detection_batch",
     "engine.recorder.detection_counts",
     "engine.recorder.detection_figures",

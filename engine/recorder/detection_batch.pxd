@@ -25,6 +25,3 @@ cdef class DetectionBatch:
     cdef Py_ssize_t size
     cdef int udid_number(self, object udid) except -1
     cdef int _put(self, Entry *entry, detection) except -1
-
-
-cdef object text_of(Text *text)

@@ -5,43 +5,23 @@ It reads what detections.py (engine.kafka) reads, with the same content, and lea
 what it cannot read for certain; tests/property/recording/test_columns.py compares both.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from libc.math cimport pow
-from libc.string cimport memcmp, memcpy
 
-from engine.kafka.detection_scan cimport DetectionText, Text, number_of, scan_detection
+from engine.kafka.detection_scan cimport DetectionText, scan_detection
+from engine.kafka.detection_values cimport (
+    UNREADABLE_ZONE, DetectionClock, text_of, triple_of, zone_of
+)
 
-from engine.kafka.detections import beacon_key
-from engine.kafka.timestamps import LATEST_MS, parse_text
+from engine.kafka.detection_values import key_of
 from engine.recorder.aggregate import arrived_at, stored_address, update_device
-from rules.proximity import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
-
-cdef extern from "Python.h":
-    int PyUnicode_1BYTE_KIND
-    object PyUnicode_FromKindAndData(int kind, const void *buffer, Py_ssize_t size)
 
 cdef enum:
     _LONGEST_UDID = 255
-    _LONGEST_UUID = 36
-    _MOST_DIGITS = 5
-    _LONGEST_TRIPLE = 49  # of uuid, major and minor, each with a NUL
-    _LONGEST_MEMO = 40
     _MOST_TRIPLES = 65_536
-    # The numbers of rules.model.Zone.
-    _UNKNOWN = 0
-    _IMMEDIATE = 1
-    _NEAR = 2
-    _FAR = 3
-    _UNREADABLE_ZONE = -2
 
-cdef double _UNREADABLE = -1.0  # a time before 1970 is left to the decoder, too
-cdef double _DEFAULT_TX_POWER = DEFAULT_TX_POWER
-cdef double _IMMEDIATE_BELOW = IMMEDIATE_BELOW
-cdef double _NEAR_UP_TO = NEAR_UP_TO
-cdef long long _LATEST_MS = LATEST_MS
 cdef long long _EXACT = 2**53  # milliseconds; up to here they are exact in a double
 
 
@@ -51,12 +31,6 @@ cdef class _Triple:
     cdef object key
     cdef long long batch
     cdef int number
-
-
-# The text that was met last. The next record often has the same.
-cdef struct _Memo:
-    char text[_LONGEST_MEMO]
-    Py_ssize_t size
 
 
 cdef class DetectionBatch:
@@ -114,16 +88,15 @@ cdef class DetectionScanner:
     """Reads batches of all partitions. `path_loss_exponent` is that of the settings."""
 
     cdef dict _triples
-    cdef double _path_loss_exponent, _last_at
+    cdef double _path_loss_exponent
+    cdef DetectionClock _clock
     cdef long long _batch
-    cdef _Memo _time, _zone_name
-    cdef int _last_zone
 
     def __init__(self, double path_loss_exponent):
         self._triples = {}
         self._path_loss_exponent = path_loss_exponent
         self._batch = 0
-        self._time.size = self._zone_name.size = -1
+        self._clock = DetectionClock()
 
     def read(self, list records):
         """The batch, and the records that the decoder must read for it (`fill`)."""
@@ -153,9 +126,9 @@ cdef class DetectionScanner:
         if text.udid.size > _LONGEST_UDID or not -_EXACT < timestamp < _EXACT:
             return False
         entry.arrived_at = <double>timestamp / 1000
-        entry.zone = self._zone(&text)
-        entry.detected_at = self._detected_at(entry.arrived_at, &text)
-        if entry.zone == _UNREADABLE_ZONE or entry.detected_at == _UNREADABLE:
+        entry.zone = zone_of(&text, self._path_loss_exponent)
+        entry.detected_at = self._clock.detected_at(&text, entry.arrived_at)
+        if entry.zone == UNREADABLE_ZONE or entry.detected_at < 0:
             return False
         entry.beacon = self._beacon(batch, &text)
         if entry.beacon < 0:
@@ -167,97 +140,21 @@ cdef class DetectionScanner:
 
     cdef int _beacon(self, DetectionBatch batch, DetectionText *text) except -2:
         """The position of the beacon's key, or -1 if this is no triple."""
-        cdef char written[_LONGEST_TRIPLE]
-        cdef Py_ssize_t size
         cdef PyObject *found
         cdef _Triple triple
-        if text.uuid.size > _LONGEST_UUID:
+        written = triple_of(text)
+        if written is None:
             return -1
-        if text.major.size > _MOST_DIGITS or text.minor.size > _MOST_DIGITS:
-            return -1
-        size = _append(written, 0, &text.uuid)
-        size = _append(written, size, &text.major)
-        size = _append(written, size, &text.minor)
-        spelling = PyBytes_FromStringAndSize(written, size)
-        found = PyDict_GetItem(self._triples, spelling)
+        found = PyDict_GetItem(self._triples, written)
         if found == NULL:
-            triple = self._new_triple(spelling)
-            if triple is None:
+            key = key_of(written)
+            if key is None:
                 return -1
+            triple = self._triples[written] = _Triple.__new__(_Triple)
+            triple.key = key
         else:
             triple = <_Triple>found
         if triple.batch != self._batch:
             triple.batch, triple.number = self._batch, len(batch.keys)
             batch.keys.append(triple.key)
         return triple.number
-
-    cdef _Triple _new_triple(self, bytes spelling):
-        cdef _Triple triple = _Triple.__new__(_Triple)
-        uuid, major, minor, _ = spelling.decode().split("\0")
-        try:
-            triple.key = beacon_key(uuid, major, minor)
-        except ValueError:
-            return None
-        self._triples[spelling] = triple
-        return triple
-
-    cdef int _zone(self, DetectionText *text) except -3:
-        cdef double rssi, power, metres
-        if text.zone.size >= 0:
-            return self._zone_named(&text.zone)
-        rssi = number_of(&text.rssi)
-        if not rssi < 0:
-            return _UNKNOWN
-        power = number_of(&text.tx_power) if text.tx_power.size >= 0 else _DEFAULT_TX_POWER
-        metres = pow(10.0, (power - rssi) / (10 * self._path_loss_exponent))
-        if metres < _IMMEDIATE_BELOW:
-            return _IMMEDIATE
-        return _NEAR if metres <= _NEAR_UP_TO else _FAR
-
-    cdef int _zone_named(self, Text *name) except -3:
-        if name.size > _LONGEST_MEMO:
-            return _UNREADABLE_ZONE
-        if not _is_same(&self._zone_name, name):
-            zone = USUAL_NAMES.get(text_of(name))
-            if zone is None:
-                return _UNREADABLE_ZONE
-            self._last_zone = zone
-            _note(&self._zone_name, name)
-        return self._last_zone
-
-    cdef double _detected_at(self, double arrived, DetectionText *text) except? -2.0:
-        cdef double milliseconds
-        if text.detected_at.size < 0:
-            return arrived if arrived >= 0 else _UNREADABLE
-        if text.detected_at_is_number:
-            milliseconds = number_of(&text.detected_at)
-            return milliseconds / 1000 if milliseconds <= _LATEST_MS else _UNREADABLE
-        if text.detected_at.size > _LONGEST_MEMO:
-            return _UNREADABLE
-        if not _is_same(&self._time, &text.detected_at):
-            try:
-                self._last_at = parse_text(text_of(&text.detected_at))
-            except ValueError:
-                return _UNREADABLE
-            _note(&self._time, &text.detected_at)
-        return self._last_at if self._last_at >= 0 else _UNREADABLE
-
-
-cdef object text_of(Text *text):
-    """The text as str; it is ASCII."""
-    return PyUnicode_FromKindAndData(PyUnicode_1BYTE_KIND, text.at, text.size)
-
-
-cdef inline Py_ssize_t _append(char *triple, Py_ssize_t size, Text *part) noexcept:
-    memcpy(triple + size, part.at, part.size)
-    triple[size + part.size] = 0
-    return size + part.size + 1
-
-
-cdef inline bint _is_same(_Memo *memo, Text *text) noexcept:
-    return text.size == memo.size and memcmp(text.at, memo.text, text.size) == 0
-
-
-cdef inline void _note(_Memo *memo, Text *text) noexcept:
-    memcpy(memo.text, text.at, text.size)
-    memo.size = text.size

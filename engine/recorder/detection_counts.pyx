@@ -7,7 +7,8 @@ The outcome is that of CountedDetections (detections.py), but for its form: devi
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 
 from engine.kafka.detection_scan cimport Text
-from engine.recorder.detection_batch cimport DetectionBatch, Entry, text_of
+from engine.kafka.detection_values cimport text_of
+from engine.recorder.detection_batch cimport DetectionBatch, Entry
 
 from engine.recorder.aggregate import LONGEST_NAME, LONGEST_TOKEN
 from engine.recorder.rows import DeviceColumns

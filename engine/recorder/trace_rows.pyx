@@ -8,8 +8,9 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memcpy, strlen
 
 from engine.kafka.detection_scan cimport Text
+from engine.kafka.detection_values cimport text_of
 from engine.recorder.day_rule cimport Rule, leaves_trace
-from engine.recorder.detection_batch cimport Entry, text_of
+from engine.recorder.detection_batch cimport Entry
 from engine.recorder.detection_counts cimport Counted, Place
 
 from engine.recorder.aggregate import FIRST, LAST, LONGEST_IP, stored_instant

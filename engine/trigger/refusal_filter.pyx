@@ -10,72 +10,25 @@ cannot decide for certain it leaves to them.
 Cython compiles it while the project is installed. Without a compiler the trigger does without it.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from libc.math cimport pow
-from libc.string cimport memcmp, memcpy
 
-from engine.kafka.detection_scan cimport DetectionText, Text, number_of, scan_detection
+from engine.kafka.detection_scan cimport DetectionText, Text, scan_detection
+from engine.kafka.detection_values cimport (
+    UNREADABLE_ZONE, DetectionClock, text_of, triple_of, zone_of
+)
 
-from engine.kafka.detections import beacon_key
-from engine.kafka.timestamps import LATEST_MS, parse_text
+from engine.kafka.detection_values import key_of
 from rules.decision import UNKNOWN_BEACON
-from rules.proximity import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
-
-cdef extern from "Python.h":
-    int PyUnicode_1BYTE_KIND
-    object PyUnicode_FromKindAndData(int kind, const void *buffer, Py_ssize_t size)
+from rules.model import Zone
 
 cdef enum:
     _LONGEST_UDID = 255
-    _LONGEST_UUID = 36
-    _MOST_DIGITS = 5
-    _LONGEST_TRIPLE = 49  # of uuid, major and minor, each with a NUL
-    _LONGEST_TIMESTAMP = 40
     _MOST_PLACES = 65_536
-    _MOST_ZONE_NAMES = 64
-    _LONGEST_ZONE_NAME = 32
-    # The numbers of rules.model.Zone; a reach that is none of them, and a zone.
-    _EVERY_ZONE = -1
-    _UNKNOWN = 0
-    _IMMEDIATE = 1
-    _NEAR = 2
-    _FAR = 3
-    _UNREADABLE_ZONE = -2
+    _EVERY_ZONE = -1  # a reach
 
-cdef double _UNREADABLE = -1.0  # a time before 1970 is left to the decoder, too
-cdef double _DEFAULT_TX_POWER = DEFAULT_TX_POWER
-cdef double _IMMEDIATE_BELOW = IMMEDIATE_BELOW
-cdef double _NEAR_UP_TO = NEAR_UP_TO
-cdef long long _LATEST_MS = LATEST_MS
-
-
-cdef struct _ZoneName:
-    char text[_LONGEST_ZONE_NAME]
-    Py_ssize_t size
-    int zone
-
-
-cdef _ZoneName _ZONE_NAMES[_MOST_ZONE_NAMES]
-cdef int _zone_names = 0
-
-if len(USUAL_NAMES) > _MOST_ZONE_NAMES or max(map(len, USUAL_NAMES)) > _LONGEST_ZONE_NAME:
-    raise ImportError("rules.proximity has more names than refusal_filter.pyx has room for")
-for _name, _zone in USUAL_NAMES.items():
-    _bytes = _name.encode()
-    memcpy(_ZONE_NAMES[_zone_names].text, <const char *>_bytes, len(_bytes))
-    _ZONE_NAMES[_zone_names].size = len(_bytes)
-    _ZONE_NAMES[_zone_names].zone = _zone
-    _zone_names += 1
-
-
-cdef int _zone_named(Text *name) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(_zone_names):
-        if name.size == _ZONE_NAMES[i].size and not memcmp(name.at, _ZONE_NAMES[i].text, name.size):
-            return _ZONE_NAMES[i].zone
-    return _UNREADABLE_ZONE
+cdef int _UNKNOWN = Zone.UNKNOWN
 
 
 cdef class _Place:
@@ -123,16 +76,14 @@ cdef class RefusalFilter:
     # By the triple as written, and by its key. Many triples may be one beacon's.
     cdef dict _places, _by_key, _known
     cdef double _max_age, _path_loss_exponent
-    cdef char _last_text[_LONGEST_TIMESTAMP]
-    cdef Py_ssize_t _last_size
-    cdef double _last_at
+    cdef DetectionClock _clock
 
     def __init__(self, cache, double max_age, double path_loss_exponent):
         self._places, self._by_key, self._known = {}, {}, cache.known
         cache.on_removal = self._forget
         self._max_age = max_age
         self._path_loss_exponent = path_loss_exponent
-        self._last_size = -1
+        self._clock = DetectionClock()
 
     def split(self, list records, remembered, double now):
         """The records that must be decoded, and the decisions that refuse the others."""
@@ -166,8 +117,11 @@ cdef class RefusalFilter:
             return None
         if not scan_detection(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), &text):
             return None
-        zone, at, place = self._zone(&text), self._detected_at(record, &text), self._place(&text)
-        if place is None or zone == _UNREADABLE_ZONE or at == _UNREADABLE:
+        zone = zone_of(&text, self._path_loss_exponent)
+        at = record.timestamp / 1000 if text.detected_at.size < 0 else 0
+        at = self._clock.detected_at(&text, at)
+        place = self._place(&text)
+        if place is None or zone == UNREADABLE_ZONE or at < 0:
             return None
         if text.udid.size > _LONGEST_UDID:
             return None
@@ -195,23 +149,16 @@ cdef class RefusalFilter:
             return None
         if not place.caps:
             return place.none_granted
-        found = PyDict_GetItem(claims, _str(udid))
+        found = PyDict_GetItem(claims, text_of(udid))
         if found != NULL and place._all_throttled(<dict>found, at):
             return place.none_granted
         return None
 
     cdef _Place _place(self, DetectionText *text):
-        cdef char triple[_LONGEST_TRIPLE]
-        cdef Py_ssize_t size
         cdef PyObject *found
-        if text.uuid.size > _LONGEST_UUID:
+        written = triple_of(text)
+        if written is None:
             return None
-        if text.major.size > _MOST_DIGITS or text.minor.size > _MOST_DIGITS:
-            return None
-        size = _append(triple, 0, &text.uuid)
-        size = _append(triple, size, &text.major)
-        size = _append(triple, size, &text.minor)
-        written = PyBytes_FromStringAndSize(triple, size)
         found = PyDict_GetItem(self._places, written)
         return self._found_place(written) if found == NULL else <_Place>found
 
@@ -219,12 +166,8 @@ cdef class RefusalFilter:
         """The place of a triple that was not met before; None if the index must be asked."""
         cdef PyObject *found
         cdef _Place place
-        uuid, major, minor, _ = written.decode().split("\0")
-        try:
-            key = beacon_key(uuid, major, minor)
-        except ValueError:
-            return None
-        if key not in self._known:
+        key = key_of(written)
+        if key is None or key not in self._known:
             return None
         found = PyDict_GetItem(self._by_key, key)
         place = self._new_place(key) if found == NULL else <_Place>found
@@ -249,50 +192,3 @@ cdef class RefusalFilter:
         if place is not None:
             for written in place.written:
                 del self._places[written]
-
-    cdef int _zone(self, DetectionText *text) except -3:
-        cdef double rssi, power, metres
-        if text.zone.size >= 0:
-            return _zone_named(&text.zone)
-        rssi = number_of(&text.rssi)
-        if not rssi < 0:
-            return _UNKNOWN
-        power = number_of(&text.tx_power) if text.tx_power.size >= 0 else _DEFAULT_TX_POWER
-        metres = pow(10.0, (power - rssi) / (10 * self._path_loss_exponent))
-        if metres < _IMMEDIATE_BELOW:
-            return _IMMEDIATE
-        return _NEAR if metres <= _NEAR_UP_TO else _FAR
-
-    cdef double _detected_at(self, record, DetectionText *text) except? -2.0:
-        """Epoch seconds."""
-        cdef Text written = text.detected_at
-        if written.size < 0:
-            return record.timestamp / 1000
-        if text.detected_at_is_number:
-            return _seconds(&written)
-        if written.size > _LONGEST_TIMESTAMP:
-            return _UNREADABLE
-        # Devices report whole seconds, so the next record often has the same text.
-        if written.size != self._last_size or memcmp(written.at, self._last_text, written.size):
-            try:
-                self._last_at = parse_text(_str(&written))
-            except ValueError:
-                return _UNREADABLE
-            memcpy(self._last_text, written.at, written.size)
-            self._last_size = written.size
-        return self._last_at
-
-
-cdef object _str(Text *text):
-    return PyUnicode_FromKindAndData(PyUnicode_1BYTE_KIND, text.at, text.size)
-
-
-cdef inline Py_ssize_t _append(char *triple, Py_ssize_t size, Text *part) noexcept:
-    memcpy(triple + size, part.at, part.size)
-    triple[size + part.size] = 0
-    return size + part.size + 1
-
-
-cdef double _seconds(Text *digits) noexcept:
-    cdef double milliseconds = number_of(digits)
-    return milliseconds / 1000 if milliseconds <= _LATEST_MS else _UNREADABLE

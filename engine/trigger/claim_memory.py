@@ -1,7 +1,10 @@
 """Caches claims in the process, so that a device that stays at a beacon costs no round trip."""
 
+import random
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import islice
+from math import ceil
 from types import MappingProxyType
 
 from engine.trigger.standing import StandingDecision
@@ -13,17 +16,21 @@ _NOTHING: Mapping[int, float] = MappingProxyType({})
 # device's first request are stored under the negative id; this key says that they were read.
 _READ = 0
 
+_FORGOTTEN_AT_ONCE = 64  # one in so many claims
+
 
 class ClaimMemory:
     """The claims that a process remembers, over all its partitions: at most `most_claims`.
 
-    The claims of the devices that were detected longest ago are forgotten first, a generation at a
-    time. Redis is asked for them again.
+    Claims are young or old. If there are too many, some old ones are forgotten, and Redis is asked
+    for them again; if none are old, all become old first. The claims of a device that is detected
+    become young. Which of the old ones are forgotten is left to chance: if devices come round in
+    turn, and they are a few too many, only a few are forgotten (docs/decisions/0129).
     """
 
     def __init__(self, most_claims: int) -> None:
-        self.half = max(1, most_claims // 2)
-        self.young = 0
+        self.most = most_claims
+        self.held = 0
         self._parts: set[RememberedClaims] = set()
 
     def for_assignment(self) -> "RememberedClaims":
@@ -33,18 +40,27 @@ class ClaimMemory:
         return part
 
     def count(self, claims: int) -> None:
-        """Add to the count of young claims; at half of the bound all young claims become old."""
-        self.young += claims
-        if self.young >= self.half:
-            for part in self._parts:
-                part.grow_old()
-            self.young = 0
+        """Add to the count of claims; forget some if there are too many."""
+        self.held += claims
+        if self.held > self.most:
+            self._forget(self.most // _FORGOTTEN_AT_ONCE)
 
-    def forget(self, part: "RememberedClaims", young: int) -> None:
-        """The assignment has ended; it had so many young claims."""
+    def end(self, part: "RememberedClaims", claims: int) -> None:
+        """The assignment has ended; it had so many claims."""
         if part in self._parts:
             self._parts.remove(part)
-            self.young -= young
+            self.held -= claims
+
+    def _forget(self, room: int) -> None:
+        """Forget old claims until there is room for so many."""
+        while (too_many := self.held - self.most + room) > 0:
+            if not any(part.has_old for part in self._parts):
+                for part in self._parts:
+                    part.grow_old()
+            with_old = [part for part in self._parts if part.has_old]
+            share = ceil(too_many / len(with_old))
+            for part in with_old:
+                self.held -= part.forget_old(share)
 
 
 class RememberedClaims:
@@ -56,7 +72,7 @@ class RememberedClaims:
 
     `young` has the claims of the present generation, by device; only this class changes it.
     `standing` has, by device, what was decided from its claims. That ends when one of them is
-    forgotten (more claims throttle no less), and with their generation: the claims of a device that
+    forgotten (more claims throttle no less), and when all claims become old: those of a device that
     stays are made young again.
     """
 
@@ -76,7 +92,6 @@ class RememberedClaims:
         if claims is None:
             return _NOTHING
         self.young[udid] = claims
-        self._memory.count(len(claims))
         return claims
 
     def was_read(self, udid: str) -> bool:
@@ -129,7 +144,7 @@ class RememberedClaims:
         more = len(claims) - before
         if until is not None:
             self._brief.append((until, udid, campaign_id))
-            if len(self._brief) > self._memory.half:
+            if len(self._brief) > self._memory.most // 2:
                 self._forget_first()
         if more:
             self._memory.count(more)
@@ -139,10 +154,29 @@ class RememberedClaims:
         while self._brief and self._brief[0][0] <= now:
             self._forget_first()
 
+    @property
+    def has_old(self) -> bool:
+        """Whether any claims are old."""
+        return bool(self._old)
+
     def grow_old(self) -> None:
-        """Start a generation. Unused claims of the last one are forgotten at the next start."""
+        """Make all claims old; none may be old yet."""
         self._old, self.young = self.young, {}
         self.standing.clear()
+
+    def forget_old(self, claims: int) -> int:
+        """Forget so many old claims, or a few more; those of one device together.
+
+        Returns how many. They are devices that became old one after the other, from somewhere on;
+        the last one is left, because its claims may just have been taken.
+        """
+        forgotten, old = 0, self._old
+        begin = random.randrange(max(1, len(old) - claims))  # noqa: S311
+        for udid in list(islice(old, begin, begin + claims)):
+            forgotten += len(old.pop(udid))
+            if forgotten >= claims:
+                break
+        return forgotten
 
     def close(self) -> None:
         """Forget all claims, because the assignment has ended.
@@ -150,7 +184,8 @@ class RememberedClaims:
         A worker that has ended is part of a cycle, which the collector finds after hours
         (`tune_garbage_collector`): its claims are released now.
         """
-        self._memory.forget(self, sum(map(len, self.young.values())))
+        claims = (*self.young.values(), *self._old.values())
+        self._memory.end(self, sum(map(len, claims)))
         self.young, self._old = {}, {}
         self._brief.clear()
         self.standing.clear()
@@ -168,5 +203,4 @@ class RememberedClaims:
             if claims is not None and claims.pop(campaign_id, None) is not None:
                 if not claims:
                     del generation[udid]
-                if generation is self.young:
-                    self._memory.young -= 1
+                self._memory.held -= 1

@@ -31,13 +31,12 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
             one.forget_expired(at)
         for number, known in one.of(udid).items():
             assert known in truth[udid, number]
-        young = sum(len(claims) for each in remembered for claims in each.young.values())
-        old = sum(len(claims) for each in remembered for claims in each._old.values())
-        assert memory.young == young <= memory.half
-        assert old <= memory.half + 3, "and the last device's, which made them too many"
+        generations = [each for part in remembered for each in (part.young, part._old)]
+        held = sum(len(claims) for each in generations for claims in each.values())
+        assert memory.held == held <= most
     for each in remembered:
         each.close()
-    assert memory.young == 0
+    assert memory.held == 0
 
 
 @given(st.lists(st.tuples(UDIDS, CAMPAIGNS, TIMES), max_size=40))

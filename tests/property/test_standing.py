@@ -170,6 +170,6 @@ def test_a_standing_decision_ends_with_the_generation_of_its_claims():
         found = trigger.decide(detected(udid, Zone.NEAR, NOON + 1), 0, NOON + 1)
         assert found.reason is Reason.THROTTLED
         assert udid in remembered.standing
-        assert len(remembered.standing) <= 6
+        assert len(remembered.standing) <= 10
     remembered.close()
     assert not remembered.standing

@@ -35,7 +35,7 @@ def test_an_assignment_that_has_ended_holds_nothing():
     ended, other = memory.for_assignment(), memory.for_assignment()
     for part in (ended, other):
         part.remember("old", 1, 100.0)
-    memory.count(6)  # a generation
+        part.grow_old()
     for part in (ended, other):
         part.remember("young", 1, 100.0, until=200.0)
     ended.close()
@@ -43,7 +43,7 @@ def test_an_assignment_that_has_ended_holds_nothing():
     assert not ended.of("old")
     assert not ended.of("young")
     ended.forget_expired(300.0)
-    assert memory.young == 1
+    assert memory.held == 2
     assert other.of("old")
     assert other.of("young")
 
@@ -60,23 +60,57 @@ def test_memory_is_bounded_and_keeps_those_received_last():
     assert dict(held.of("regular")) == {1: 999.0}
 
 
-def test_an_older_generation_is_still_known():
-    held = remembering(4)
-    held.remember("a", 1, 1.0)
-    held.remember("b", 1, 2.0)
-    held.remember("c", 1, 3.0)
-    assert dict(held.of("a")) == {1: 1.0}
+def devices_of(held: RememberedClaims, count: int) -> int:
+    """How many of the devices have claims in memory."""
+    return sum(bool(held.of(f"d{number}")) for number in range(count))
 
 
-@pytest.mark.parametrize(("most", "forgotten_after"), [(3, 2), (7, 6)])
-def test_the_first_claim_is_forgotten_after_two_halves_of_the_bound(
-    most: int, forgotten_after: int
-):
-    for claims in range(1, most + 1):
-        held = remembering(most)
-        for number in range(claims):
-            held.remember(f"d{number}", 1, 1.0)
-        assert bool(held.of("d0")) == (claims < forgotten_after)
+@pytest.mark.parametrize("most", [1, 2, 7, 63, 64, 200])
+def test_as_many_claims_are_held_as_the_bound_says(most: int) -> None:
+    held = remembering(most)
+    for number in range(most):
+        held.remember(f"d{number}", 1, 1.0)
+    assert devices_of(held, most) == most
+    held.remember(f"d{most}", 1, 1.0)
+    assert devices_of(held, most + 1) == most - most // 64
+    assert held.of(f"d{most}"), "the last one is not forgotten"
+
+
+def test_devices_that_come_round_in_turn_are_mostly_known() -> None:
+    """A memory that forgets the oldest would know none of them again, however few are too many."""
+    held, known = remembering(1000), 0
+    for lap in range(20):
+        for number in range(1200):
+            known += bool(held.of(f"d{number}"))
+            held.remember(f"d{number}", 1, float(lap))
+    assert known > 19 * 1200 / 3
+
+
+def test_devices_that_stay_are_known_whoever_passes() -> None:
+    """They are forgotten only if they were not detected since all claims became old."""
+    held = remembering(1000)
+    for number in range(100):
+        held.remember(f"d{number}", 1, 1.0)
+    forgotten = 0
+    for passing in range(20_000):
+        held.remember(f"passing {passing}", 1, 1.0)
+        staying = f"d{passing % 100}"
+        if not held.of(staying):
+            forgotten += 1
+            held.remember(staying, 1, 1.0)
+    assert forgotten < 20_000 / 50
+
+
+def test_all_partitions_forget() -> None:
+    memory = ClaimMemory(1000)
+    parts = [memory.for_assignment() for _ in range(4)]
+    for part in parts:
+        for number in range(250):
+            part.remember(f"d{number}", 1, 1.0)
+    for number in range(250, 300):
+        parts[0].remember(f"d{number}", 1, 1.0)
+    for part in parts[1:]:
+        assert 200 < devices_of(part, 250) < 250
 
 
 def test_of_brief_claims_half_of_the_bound_is_remembered():
@@ -93,7 +127,7 @@ def test_a_new_claim_hides_none_of_an_older_generation():
     memory = ClaimMemory(100)
     held = memory.for_assignment()
     held.remember("d", 1, 100.0)
-    memory.count(100)  # a generation
+    held.grow_old()
     held.remember("d", 2, 200.0)
     assert dict(held.of("d")) == {1: 100.0, 2: 200.0}
 
@@ -103,7 +137,7 @@ def test_the_bound_is_that_of_the_process_whatever_its_partitions():
     parts = [memory.for_assignment() for _ in range(50)]
     for number in range(2000):
         parts[number % 50].remember(f"d{number}", 1, float(number))
-    assert sum(bool(part.of(f"d{n}")) for n in range(2000) for part in parts) <= 101
+    assert sum(bool(part.of(f"d{n}")) for n in range(2000) for part in parts) <= 100
 
 
 def test_it_counts_claims_not_devices():
@@ -114,7 +148,7 @@ def test_it_counts_claims_not_devices():
         part.remember(f"phone {campaign}", campaign, 1.0)
     known = len(part.of("one phone at many campaigns"))
     known += sum(len(part.of(f"phone {number}")) for number in range(3000))
-    assert known <= 101
+    assert known <= 100
 
 
 def test_an_assignment_that_ends_leaves_room():
@@ -126,7 +160,7 @@ def test_an_assignment_that_ends_leaves_room():
         part.forget_expired(3.0)
         part.close()
         part.close()
-    assert memory.young == 0
+    assert memory.held == 0
     assert not memory._parts
 
 
@@ -196,8 +230,8 @@ def test_read_claims_are_within_the_bound_and_are_read_again_once_forgotten():
         part.read(f"d{number}", {1: 1.0, 2: 2.0})
         part.remember(f"d{number}", 2, 3.0)
     of_parts = (part.young, part._old)
-    assert sum(len(claims) for generation in of_parts for claims in generation.values()) <= 103
-    assert memory.young == sum(map(len, part.young.values()))
+    assert sum(len(claims) for generation in of_parts for claims in generation.values()) <= 100
+    assert memory.held == sum(len(claims) for each in of_parts for claims in each.values())
     assert not part.was_read("d0")
     assert part.was_read("d299")
 
@@ -208,4 +242,4 @@ def test_claims_that_are_read_beside_known_ones_are_counted_once():
     part.remember("d", 1, 100.0)
     for _ in range(2):
         part.read("d", {1: 100.0, 2: 50.0})
-        assert memory.young == len(part.of("d"))
+        assert memory.held == len(part.of("d"))

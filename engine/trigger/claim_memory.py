@@ -144,7 +144,7 @@ class RememberedClaims:
         more = len(claims) - before
         if until is not None:
             self._brief.append((until, udid, campaign_id))
-            if len(self._brief) > self._memory.most // 2:
+            if len(self._brief) > max(1, self._memory.most // 2):
                 self._forget_first()
         if more:
             self._memory.count(more)
@@ -165,10 +165,10 @@ class RememberedClaims:
         self.standing.clear()
 
     def forget_old(self, claims: int) -> int:
-        """Forget so many old claims, or a few more; those of one device together.
+        """Forget so many old claims, or a few more, because those of a device go together.
 
-        Returns how many. They are devices that became old one after the other, from somewhere on;
-        the last one is left, because its claims may just have been taken.
+        Returns how many. The devices follow each other in the memory, from a random place on. The
+        last device is left if there are others: its claims may just have been taken.
         """
         forgotten, old = 0, self._old
         begin = random.randrange(max(1, len(old) - claims))  # noqa: S311

@@ -204,7 +204,7 @@ def test_ids_at_the_connector(number: str) -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_last_fact_that_is_told_counts(order: int) -> None:
-    """Whether it was written as usual or not, and whoever has read it."""
+    """The compiled module reads some of these messages, the decoder the others."""
     texts = [
         *('{"udid":"a","name":"one","version":"1","id_connector":4}', '{"udid":"a","name":null}'),
         *('{"udid":"a","name":"z\\u0077ei","token_push":"t\\u0000"}', '{"udid":"a","name":""}'),

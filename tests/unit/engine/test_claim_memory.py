@@ -123,6 +123,12 @@ def test_of_brief_claims_half_of_the_bound_is_remembered():
     assert all(held.of(f"d{number}") for number in range(1, 6))
 
 
+def test_the_smallest_memory_has_room_for_a_brief_claim():
+    held = remembering(1)
+    held.remember("d0", 1, 1.0, until=9.0)
+    assert held.of("d0")
+
+
 def test_a_new_claim_hides_none_of_an_older_generation():
     memory = ClaimMemory(100)
     held = memory.for_assignment()

@@ -13,8 +13,6 @@ from tests.browser.conftest import OWNER, BrowserVisit
 from tests.integration.api.bodies import Bodies
 from tests.integration.console.visitor import Visitor, device_of
 
-NOW = datetime.now(UTC)
-
 
 class World:
     """Records of one company, created through the interface."""
@@ -35,10 +33,11 @@ class World:
         campaign = bodies.campaign(name="Last boat", format="html", html="<h1>Six o'clock</h1>")
         ids["campaign"] = await made(f"/lieu/{ids['venue']}/campaign", campaign)
         ids["device"] = await device_of(self.visitor, "anna")
+        today = datetime.now(UTC).date()
         async with self.visitor.api.database.write.begin() as session:
             session.add_all(
                 Statistic(
-                    day=NOW.date() - timedelta(days=back),
+                    day=today - timedelta(days=back),
                     kind=kind,
                     ref=ids[kind],
                     venue_id=ids["venue"],

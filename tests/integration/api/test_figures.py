@@ -1,7 +1,7 @@
 """GET /statistics/hours and /statistics/reasons: a company's own sums, and nobody else's."""
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -14,8 +14,7 @@ from rules.model import Reason
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers
 
-TODAY = datetime.now(UTC).date()
-YESTERDAY = TODAY - timedelta(days=1)
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -58,29 +57,30 @@ def closed(*campaigns: int, times: int = 1) -> DayFigures:
     )
 
 
-async def test_by_hour(api: Harness, owner: Headers):
+async def test_by_hour(api: Harness, owner: Headers, today: date):
+    yesterday = today - DAY
     company = await company_of(api, owner)
     late = DayFigures(detections=Counter({23: 8, 3: 2}))
     early = DayFigures(detections=Counter({0: 5}), notifications=Counter({0: 1, 1: 2}))
-    await add(api, company, {YESTERDAY: late, TODAY: early})
+    await add(api, company, {yesterday: late, today: early})
     found = (await api.call("GET", "/statistics/hours", owner)).json()
     assert found == [
-        {"hour": f"{YESTERDAY}T03:00:00+0000", "detections": 2, "notifications": 0},
-        {"hour": f"{YESTERDAY}T23:00:00+0000", "detections": 8, "notifications": 0},
-        {"hour": f"{TODAY}T00:00:00+0000", "detections": 5, "notifications": 1},
-        {"hour": f"{TODAY}T01:00:00+0000", "detections": 0, "notifications": 2},
+        {"hour": f"{yesterday}T03:00:00+0000", "detections": 2, "notifications": 0},
+        {"hour": f"{yesterday}T23:00:00+0000", "detections": 8, "notifications": 0},
+        {"hour": f"{today}T00:00:00+0000", "detections": 5, "notifications": 1},
+        {"hour": f"{today}T01:00:00+0000", "detections": 0, "notifications": 2},
     ]
-    only = f"/statistics/hours?from={TODAY}&to={TODAY}"
+    only = f"/statistics/hours?from={today}&to={today}"
     assert (await api.call("GET", only, owner)).json() == found[2:]
     stranger = await api.account()
     for path in ("/statistics/hours", "/statistics/reasons"):
         assert (await api.call("GET", path, stranger)).json() == []
 
 
-async def test_by_reason_and_campaign(api: Harness, owner: Headers, bodies: Bodies):
+async def test_by_reason_and_campaign(api: Harness, owner: Headers, bodies: Bodies, today: date):
     company = await company_of(api, owner)
     venue, (first, second, third) = await campaigns_of(api, owner, bodies, 3)
-    days = {YESTERDAY: closed(first, second, third), TODAY: closed(second, times=4)}
+    days = {today - DAY: closed(first, second, third), today: closed(second, times=4)}
     await add(api, company, days)
     found = (await api.call("GET", "/statistics/reasons", owner)).json()
     assert [(each["reason"], each["count"]) for each in found] == [("ended", 10), ("too_far", 10)]
@@ -97,16 +97,16 @@ async def test_by_reason_and_campaign(api: Harness, owner: Headers, bodies: Bodi
     await api.call("DELETE", f"/lieu/{venue}/campaign/{second}", owner)
     shortest = (await api.call("GET", "/statistics/reasons?limit=1", owner)).json()
     assert shortest[0]["campaigns"] == expected[:1]
-    none = (await api.call("GET", f"/statistics/reasons?limit=0&from={TODAY}", owner)).json()
+    none = (await api.call("GET", f"/statistics/reasons?limit=0&from={today}", owner)).json()
     assert [(each["count"], each["campaigns"]) for each in none] == [(8, []), (4, [])]
 
 
 async def test_another_companys_campaign_has_no_name_here(
-    api: Harness, owner: Headers, bodies: Bodies
+    api: Harness, owner: Headers, bodies: Bodies, today: date
 ):
     """Also if the sums contain its id."""
     _, (theirs,) = await campaigns_of(api, await api.account(), bodies, 1)
-    await add(api, await company_of(api, owner), {TODAY: closed(theirs)})
+    await add(api, await company_of(api, owner), {today: closed(theirs)})
     (ended, _) = sorted(
         (await api.call("GET", "/statistics/reasons", owner)).json(), key=lambda one: one["reason"]
     )
@@ -114,12 +114,12 @@ async def test_another_companys_campaign_has_no_name_here(
 
 
 @pytest.mark.parametrize("path", ["/statistics/hours", "/statistics/reasons"])
-async def test_bad_parameters_are_named(api: Harness, owner: Headers, path: str):
-    month = TODAY - timedelta(days=31)
-    for query in ("from=x", f"from={TODAY}&to={YESTERDAY}", f"from={month}&to={TODAY}"):
+async def test_bad_parameters_are_named(api: Harness, owner: Headers, today: date, path: str):
+    month = today - 31 * DAY
+    for query in ("from=x", f"from={today}&to={today - DAY}", f"from={month}&to={today}"):
         refused = await api.call("GET", f"{path}?{query}", owner)
         assert (refused.status_code, list(refused.json()["fields"])) == (400, ["from"]), query
-    longest = f"{path}?from={month + timedelta(days=1)}&to={TODAY}"
+    longest = f"{path}?from={month + DAY}&to={today}"
     assert (await api.call("GET", longest, owner)).status_code == 200
     if path.endswith("reasons"):
         refused = await api.call("GET", f"{path}?limit=101", owner)

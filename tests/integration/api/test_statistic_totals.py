@@ -1,6 +1,6 @@
 """GET /statistics/days and /statistics/totals: sums of a company's own figures."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 
 import pytest
 
@@ -8,11 +8,10 @@ from catalog.models import Statistic
 from tests.integration.api.bodies import Bodies
 from tests.integration.api.harness import Harness, Headers
 
-TODAY = datetime.now(UTC).date()
-YESTERDAY = TODAY - timedelta(days=1)
 
-
-async def venue_with(api: Harness, headers: Headers, bodies: Bodies, *sent: int) -> list[int]:
+async def venue_with(
+    api: Harness, headers: Headers, bodies: Bodies, today: date, *sent: int
+) -> list[int]:
     """A venue's campaigns, of which each has sent so much yesterday, and twice as much today."""
     venue = (await api.call("POST", "/region", headers, bodies.venue())).json()["id"]
     campaigns = [
@@ -32,35 +31,37 @@ async def venue_with(api: Harness, headers: Headers, bodies: Bodies, *sent: int)
                 devices=figure,
                 notifications=figure * times,
             )
-            for day, times in ((YESTERDAY, 1), (TODAY, 2))
+            for day, times in ((today - timedelta(days=1), 1), (today, 2))
             for kind, ref, figure in lines
         )
     return [venue, *campaigns]
 
 
 @pytest.fixture
-async def owner(api: Harness, bodies: Bodies) -> Headers:
+async def owner(api: Harness, bodies: Bodies, today: date) -> Headers:
     """Beside another company that has sent far more."""
-    await venue_with(api, await api.account(), bodies, 900, 100)
+    await venue_with(api, await api.account(), bodies, today, 900, 100)
     return await api.account()
 
 
-async def test_by_day(api: Harness, owner: Headers, bodies: Bodies):
-    first = await venue_with(api, owner, bodies, 3, 5)
-    await venue_with(api, owner, bodies, 1)
+async def test_by_day(api: Harness, owner: Headers, bodies: Bodies, today: date):
+    first = await venue_with(api, owner, bodies, today, 3, 5)
+    await venue_with(api, owner, bodies, today, 1)
     found = (await api.call("GET", "/statistics/days", owner)).json()
     assert found == [
-        {"day": str(YESTERDAY), "detections": 90, "visits": 9, "notifications": 9},
-        {"day": str(TODAY), "detections": 180, "visits": 9, "notifications": 18},
+        {"day": str(today - timedelta(days=1)), "detections": 90, "visits": 9, "notifications": 9},
+        {"day": str(today), "detections": 180, "visits": 9, "notifications": 18},
     ]
-    of_venue = f"/statistics/days?venue={first[0]}&from={TODAY}"
+    of_venue = f"/statistics/days?venue={first[0]}&from={today}"
     assert [day["notifications"] for day in (await api.call("GET", of_venue, owner)).json()] == [16]
     of_one = f"/statistics/days?kind=campaign&id={first[2]}"
     assert [d["notifications"] for d in (await api.call("GET", of_one, owner)).json()] == [5, 10]
 
 
-async def test_by_record_the_largest_first(api: Harness, owner: Headers, bodies: Bodies):
-    venue, small, large, none = await venue_with(api, owner, bodies, 3, 5, 0)
+async def test_by_record_the_largest_first(
+    api: Harness, owner: Headers, bodies: Bodies, today: date
+):
+    venue, small, large, none = await venue_with(api, owner, bodies, today, 3, 5, 0)
     path = "/statistics/totals?kind=campaign"
     found = (await api.call("GET", path, owner)).json()
     assert [(each["id"], each["notifications"]) for each in found] == [

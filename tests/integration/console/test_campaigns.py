@@ -9,7 +9,6 @@ from catalog.models import WEEKDAYS
 from tests.integration.api.bodies import Bodies
 from tests.integration.console.visitor import SeenPage, Visitor
 
-NOW = datetime.now(UTC)
 ALWAYS = {"start_time": "00:00", "end_time": "24:00", **dict.fromkeys(WEEKDAYS, True)}
 YEARS = {"start": "2020-01-01T00:00:00+0100", "end": "2090-01-01T00:00:00+0100"}
 
@@ -28,7 +27,7 @@ async def test_each_campaign_has_its_state_now(visitor: Visitor, bodies: Bodies,
     where = f"/region/{venue}/beacon"
     on = await visitor.made(where, bodies.beacon(tags=[]))
     off = await visitor.made(where, bodies.beacon(active=False, tags=[]))
-    tomorrow = NOW + timedelta(days=1, hours=1)
+    tomorrow = datetime.now(UTC) + timedelta(days=1, hours=1)
     begins = {"start": f"{tomorrow:%Y-%m-%dT%H:%M:%S%z}"}
     for name, other in (
         ("Sends", {"beacons": [{"id": on}]}),

@@ -1,6 +1,6 @@
 """The texts of pages, and the effects of their forms."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -13,7 +13,6 @@ from tests.integration.api.harness import Harness
 from tests.integration.console.visitor import SeenPage, Visitor, device_of
 from tests.servers.http_service import replying, serving
 
-NOW = datetime.now(UTC)
 ALWAYS = {"start_time": "00:00", "end_time": "24:00", **dict.fromkeys(WEEKDAYS, True)}
 YEARS = {"start": "2020-01-01T00:00:00+0100", "end": "2090-01-01T00:00:00+0100"}
 
@@ -161,8 +160,7 @@ async def test_a_connector(visitor: Visitor):
     assert (await visitor.api.call("GET", "/connector", visitor.headers)).status_code == 404
 
 
-async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
-    today = NOW.date()
+async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date):
     where = f"/lieu/{venue}/campaign"
     campaign = await visitor.made(where, bodies.campaign(name="Boats"))
     async with visitor.api.database.write.begin() as session:
@@ -200,7 +198,7 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int):
 
 
 async def test_a_streamed_answer_is_downloaded_completely(
-    visitor: Visitor, bodies: Bodies, venue: int, monkeypatch: pytest.MonkeyPatch
+    visitor: Visitor, bodies: Bodies, venue: int, today: date, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(campaign_routes, "_CAMPAIGNS_A_PAGE", 2)
     monkeypatch.setattr(statistic_routes, "_PAGE", 2)
@@ -208,7 +206,7 @@ async def test_a_streamed_answer_is_downloaded_completely(
     async with visitor.api.database.write.begin() as session:
         session.add_all(
             Statistic(
-                day=NOW.date(),
+                day=today,
                 kind="campaign",
                 ref=number,
                 venue_id=venue,

@@ -3,8 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from zlib import crc32
 
 from aiokafka import AIOKafkaProducer
@@ -29,6 +29,8 @@ _hash = lru_cache(maxsize=131_072)(murmur2)
 _LONGEST_KEY = 4 * 255
 
 Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
+Acknowledgement: TypeAlias = "asyncio.Future[Any]"
+_Result = TypeVar("_Result")
 
 
 class Outgoing(NamedTuple):
@@ -43,6 +45,9 @@ class Outgoing(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp: int | None = None
+
+
+OnAcknowledged = Callable[[Sequence[Outgoing]], None]
 
 
 def message_size(message: Outgoing) -> int:
@@ -134,16 +139,19 @@ class BatchSender:
         self._partitions: dict[str, int] = {}
 
     async def send(
-        self, producer: AIOKafkaProducer, messages: Sequence[Outgoing]
+        self,
+        producer: AIOKafkaProducer,
+        messages: Sequence[Outgoing],
+        acknowledged: OnAcknowledged | None = None,
     ) -> list[FailedBatch]:
-        """Send all messages in batches. Returns the failed batches; notes refusals."""
+        """Send all messages in batches. Returns the failed batches; notes refusals.
+
+        `acknowledged` receives the messages of each batch when the brokers have it.
+        """
         for topic in {message.topic for message in messages}:
             self._partitions[topic] = len(await producer.partitions_for(topic))
         batches = self._batches(producer, messages)
-        acknowledgements = [
-            await producer.send_batch(batch.builder, batch.topic, partition=batch.partition)
-            for batch in batches
-        ]
+        acknowledgements = await self._hand_over(producer, batches, acknowledged)
         if acknowledgements:
             await asyncio.wait(acknowledgements)
         failed = []
@@ -156,6 +164,25 @@ class BatchSender:
             if error is not None:
                 failed.append(FailedBatch(batch.messages, error, batch.dated))
         return failed
+
+    async def _hand_over(
+        self,
+        producer: AIOKafkaProducer,
+        batches: Sequence[_MessageBatch],
+        acknowledged: OnAcknowledged | None,
+    ) -> list[Acknowledgement]:
+        """The acknowledgements to come. The producer takes a batch when it has sent the last one of
+        that partition: no partition waits for the leader of another."""
+        by_place: dict[tuple[str, int], list[_MessageBatch]] = {}
+        for batch in batches:
+            by_place.setdefault((batch.topic, batch.partition), []).append(batch)
+        in_turn = [_hand_over(producer, each, acknowledged) for each in by_place.values()]
+        if len(in_turn) == 1:
+            found = [await in_turn[0]]
+        else:
+            found = _without_errors(await asyncio.gather(*in_turn, return_exceptions=True))
+        of_batch = {id(batch): each for some in found for batch, each in some}
+        return [of_batch[id(batch)] for batch in batches]
 
     def _batches(
         self, producer: AIOKafkaProducer, messages: Iterable[Outgoing]
@@ -200,3 +227,33 @@ class BatchSender:
     def _partition(self, topic: str, key: bytes) -> int:
         number = crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF
         return number % self._partitions[topic]
+
+
+async def _hand_over(
+    producer: AIOKafkaProducer,
+    batches: Sequence[_MessageBatch],
+    acknowledged: OnAcknowledged | None,
+) -> list[tuple[_MessageBatch, Acknowledgement]]:
+    """Hand over the batches of one partition, in order."""
+    found = []
+    for batch in batches:
+        future = await producer.send_batch(batch.builder, batch.topic, partition=batch.partition)
+        if acknowledged is not None:
+            future.add_done_callback(partial(_pass_on, batch.messages, acknowledged))
+        found.append((batch, future))
+    return found
+
+
+def _pass_on(
+    messages: list[Outgoing], acknowledged: OnAcknowledged, acknowledgement: Acknowledgement
+) -> None:
+    if not acknowledgement.cancelled() and acknowledgement.exception() is None:
+        acknowledged(messages)
+
+
+def _without_errors(results: Sequence[_Result | BaseException]) -> list[_Result]:
+    """Raises the first error that is among the results."""
+    for each in results:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in results if not isinstance(each, BaseException)]

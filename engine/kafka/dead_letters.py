@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from aiokafka import ConsumerRecord
 
 from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.publisher import Outgoing, Publisher
+from engine.kafka.publisher import OnAcknowledged, Outgoing, Publisher
 from engine.kafka.timestamps import format_instant
 from engine.process.metrics import Metrics
 
@@ -123,14 +123,19 @@ class DeadLetterPublisher:
             topic=self._topic, publisher=publisher, metrics=self._metrics, clock=self._clock
         )
 
-    async def publish_or_dead_letter(self, messages: Sequence[Message]) -> list[Message]:
+    async def publish_or_dead_letter(
+        self, messages: Sequence[Message], acknowledged: OnAcknowledged | None = None
+    ) -> list[Message]:
         """Publish all messages. For messages that are too large for their topic, publish dead
-        letters of their records instead; returns these messages."""
+        letters of their records instead; returns these messages.
+
+        `acknowledged` receives the others as soon as the brokers have them.
+        """
         if not messages:
             return []
         outgoing = [each.message for each in messages]
         try:
-            await self._publisher.publish(outgoing)
+            await self._publisher.publish(outgoing, acknowledged)
         except MessageTooLargeError as error:
             too_large = {id(message) for message in error.messages}
         else:

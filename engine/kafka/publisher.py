@@ -21,6 +21,7 @@ from engine.kafka.batch_sender import (
     LARGEST_MESSAGE,
     BatchSender,
     FailedBatch,
+    OnAcknowledged,
     Outgoing,
     TopicLimits,
     message_size,
@@ -33,7 +34,7 @@ from engine.process.retry import Backoff
 from engine.process.server_errors import ServerErrors
 from engine.process.settings import Settings
 
-__all__ = ["Outgoing", "Publisher"]
+__all__ = ["OnAcknowledged", "Outgoing", "Publisher"]
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +56,23 @@ _COUNT_LOST = (
 
 _RENEWALS_AT_ONCE = 3
 _PUBLISHING = "publishing"
+
+
+class _Arrived:
+    """The messages of one `publish` that the brokers have acknowledged, by their identity."""
+
+    def __init__(self, acknowledged: OnAcknowledged | None) -> None:
+        self._acknowledged = acknowledged
+        self._ids: set[int] = set()
+
+    def __contains__(self, message: object) -> bool:
+        return id(message) in self._ids
+
+    def note(self, messages: Sequence[Outgoing]) -> None:
+        """The brokers have these."""
+        self._ids.update(map(id, messages))
+        if self._acknowledged is not None:
+            self._acknowledged(messages)
 
 
 class Publisher:
@@ -115,18 +133,24 @@ class Publisher:
         except TimeoutError:
             log.warning("closing took too long", what="producer", seconds=self._deadline)
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(
+        self, messages: Sequence[Outgoing], acknowledged: OnAcknowledged | None = None
+    ) -> None:
         """Publish all, with retries after temporary errors; repeats keep their content.
+
+        `acknowledged` receives messages as soon as the brokers have them: those of one partition
+        may have to wait for its leader. What it received is not sent again.
 
         Raises MessageTooLargeError after all other messages are published, and KafkaError for
         permanent errors (authorisation; this host's clock, if a message has no other time).
         """
         unsent, too_large = self._split(messages)
+        arrived = _Arrived(acknowledged)
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         renewals = 0
         while unsent:
             producer = self._producer
-            failed = await self._attempt(producer, unsent)
+            failed = await self._attempt(producer, unsent, arrived)
             if not failed:
                 self._errors.answered(_PUBLISHING)
                 break
@@ -148,14 +172,15 @@ class Publisher:
             raise MessageTooLargeError(too_large)
 
     async def _attempt(
-        self, producer: AIOKafkaProducer, messages: list[Outgoing]
+        self, producer: AIOKafkaProducer, messages: list[Outgoing], arrived: _Arrived
     ) -> list[FailedBatch]:
         """Send the messages once and return the failed ones. Raises a final timestamp refusal."""
         try:
             async with asyncio.timeout(self._deadline):
-                failed = await self._sender.send(producer, messages)
+                failed = await self._sender.send(producer, messages, arrived.note)
         except (KafkaError, TimeoutError) as error:
-            return [FailedBatch(messages, error)]  # the state of all messages is unknown
+            # The state of all others is unknown.
+            return [FailedBatch([m for m in messages if m not in arrived], error)]
         final = next((each.error for each in failed if each.is_final), None)
         if final is not None:
             raise final

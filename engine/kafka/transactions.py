@@ -25,7 +25,7 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from engine.kafka.batch_sender import TopicLimits
+from engine.kafka.batch_sender import OnAcknowledged, TopicLimits
 from engine.kafka.errors import MessageTooLargeError, TransactionLostError
 from engine.kafka.positions import Position
 from engine.kafka.publisher import Outgoing, Publisher
@@ -71,9 +71,12 @@ class TransactionalPublisher(Publisher):
         self._beginning = asyncio.Lock()
         self.is_open = False
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(
+        self, messages: Sequence[Outgoing], _acknowledged: OnAcknowledged | None = None
+    ) -> None:
         """Publish all within the transaction; returns when the brokers have them.
 
+        `_acknowledged` is not called: nothing is finished before all is.
         Raises MessageTooLargeError when all others are published.
         """
         fitting, too_large = self._split(messages)

@@ -81,6 +81,7 @@ class RememberedClaims:
         self.young: dict[str, dict[int, float]] = {}
         self._old: dict[str, dict[int, float]] = {}
         self._brief: deque[tuple[float, str, int]] = deque()
+        self.is_closed = False
         self.standing: dict[str, StandingDecision] = {}
 
     def of(self, udid: str) -> Mapping[int, float]:
@@ -184,6 +185,7 @@ class RememberedClaims:
         A worker that has ended is part of a cycle, which the collector finds after hours
         (`tune_garbage_collector`): its claims are released now.
         """
+        self.is_closed = True
         claims = (*self.young.values(), *self._old.values())
         self._memory.end(self, sum(map(len, claims)))
         self.young, self._old = {}, {}

@@ -6,10 +6,13 @@ beacon to beacon requests only claims that it does not have.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from engine.process.metrics import Metrics
 from engine.process.retry import retry
+from engine.redis.claim_wire import DeviceRequests
 from engine.redis.claims import Claims, ClaimUpdater
 from engine.trigger import grants as interpreted
 from engine.trigger.claim_memory import RememberedClaims
@@ -18,6 +21,20 @@ from engine.trigger.grants import Grant, Granting
 # How long the claim of a connector campaign, or of one whose message was too large, is remembered:
 # it may have been given back.
 _BRIEFLY = 5.0
+
+
+class Claimed(NamedTuple):
+    """The grants that hold their claim or need none, and the denied ones."""
+
+    granted: list[Grant]
+    denied: list[Grant]
+
+
+class GrantsOfLane(NamedTuple):
+    """The grants of one partition, and what is remembered for it."""
+
+    grants: list[Grant]
+    remembered: RememberedClaims
 
 
 class ClaimStep:
@@ -38,29 +55,78 @@ class ClaimStep:
         self._redis_errors = metrics.redis_errors
         self._clock = clock
 
-    async def take(
-        self, grants: list[Grant], remembered: RememberedClaims
-    ) -> tuple[list[Grant], list[Grant]]:
-        """The grants that hold their claim or need none, and the denied ones, in one round trip.
+    async def take(self, lanes: Sequence[GrantsOfLane]) -> list[Claimed]:
+        """The claimed grants of each lane, in one round trip for all.
 
         Waits while Redis does not answer.
         """
-        capped = [grant for grant in grants if grant.campaign.delay > 0]
-        if not capped:
-            return grants, []
-        devices = self._requests_of(capped)
-        unread = {each.udid for each in devices if not remembered.was_read(each.udid)}
+        parts = [_LaneClaims(lane, self._requests_of) for lane in lanes]
+        devices = list(_of_all(parts))
+        if not devices:
+            return [Claimed(lane.grants, []) for lane in lanes]
+        unread = set[str]().union(*(part.unread for part in parts))
         now = self._clock()
         answers = await retry(
             lambda: self._claims.take_of_devices(devices, now, unread), self._redis_errors, "claims"
         )
-        for udid, claims in answers.read.items():
-            remembered.read(udid, claims)
-        denied: list[Grant] = []
-        for grant, forbidden_by in zip(capped, answers.forbidden_by, strict=True):
+        in_order = iter(answers.forbidden_by)
+        return [part.noted(in_order, answers.read, now) for part in parts]
+
+    async def give_back(self, grants: Sequence[Grant], remembered: RememberedClaims) -> None:
+        """Give back the claims of grants whose messages could not be published.
+
+        This process still remembers the claims for a while, so that a device that stays does not
+        lead to a dead letter every second.
+        """
+        capped = _capped(grants)
+        until = self._clock() + _BRIEFLY
+        if not remembered.is_closed:
+            for grant in capped:
+                at = grant.detection.detected_at
+                remembered.remember(grant.udid, grant.campaign.id, at, until)
+        returned = [grant.returned_claim() for grant in capped]
+        await retry(lambda: self._updater.apply(returned), self._redis_errors, "claims")
+
+
+class _LaneClaims:
+    """The claims that the grants of one lane need."""
+
+    def __init__(
+        self, lane: GrantsOfLane, requests_of: Callable[[list[Grant]], list[DeviceRequests]]
+    ) -> None:
+        self._grants, self._remembered = lane
+        self.capped = _capped(lane.grants)
+        self.devices = requests_of(self.capped)
+        was_read = lane.remembered.was_read
+        self.unread = {each.udid for each in self.devices if not was_read(each.udid)}
+
+    def noted(
+        self,
+        forbidden_by: Iterator[float | None],
+        read: Mapping[str, Mapping[int, float]],
+        now: float,
+    ) -> Claimed:
+        """Take this lane's answers, and remember them unless its assignment has ended."""
+        answers = list(islice(forbidden_by, len(self.capped)))
+        if not self._remembered.is_closed:
+            for udid in self.unread & read.keys():
+                self._remembered.read(udid, read[udid])
+            self._remember(answers, now)
+        denied = [
+            grant
+            for grant, forbidden in zip(self.capped, answers, strict=True)
+            if forbidden is not None
+        ]
+        if not denied:
+            return Claimed(self._grants, [])
+        ids = {grant.notification_id for grant in denied}
+        return Claimed([each for each in self._grants if each.notification_id not in ids], denied)
+
+    def _remember(self, answers: Sequence[float | None], now: float) -> None:
+        remember = self._remembered.remember
+        for grant, forbidden_by in zip(self.capped, answers, strict=True):
             at = grant.detection.detected_at
             if forbidden_by is not None:
-                denied.append(grant)
                 # A claim that is later than the record that it denies is not remembered: after a
                 # crash its owner may be among the next records, and must request the claim again.
                 if forbidden_by > at:
@@ -69,22 +135,20 @@ class ClaimStep:
             # The connector role may give the claim of a call back, or shorten it when the service
             # declines.
             until = now + _BRIEFLY if grant.is_call else None
-            remembered.remember(grant.device.udid, grant.campaign.id, at, until)
-        if not denied:
-            return grants, []
-        ids = {grant.notification_id for grant in denied}
-        return [grant for grant in grants if grant.notification_id not in ids], denied
+            remember(grant.device.udid, grant.campaign.id, at, until)
 
-    async def give_back(self, grants: Sequence[Grant], remembered: RememberedClaims) -> None:
-        """Give back the claims of grants whose messages could not be published.
 
-        This process still remembers the claims for a while, so that a device that stays does not
-        lead to a dead letter every second.
-        """
-        capped = [grant for grant in grants if grant.campaign.delay > 0]
-        until = self._clock() + _BRIEFLY
-        for grant in capped:
-            at = grant.detection.detected_at
-            remembered.remember(grant.udid, grant.campaign.id, at, until)
-        returned = [grant.returned_claim() for grant in capped]
-        await retry(lambda: self._updater.apply(returned), self._redis_errors, "claims")
+def _capped(grants: Iterable[Grant]) -> list[Grant]:
+    return [grant for grant in grants if grant.campaign.delay > 0]
+
+
+def _of_all(parts: Iterable[_LaneClaims]) -> Iterator[DeviceRequests]:
+    """The requests of all lanes; their positions count through all lanes."""
+    before = 0
+    for part in parts:
+        if before == 0:
+            yield from part.devices
+        else:
+            for udid, positions, packed in part.devices:
+                yield DeviceRequests(udid, [before + each for each in positions], packed)
+        before += len(part.capped)

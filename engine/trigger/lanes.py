@@ -1,8 +1,8 @@
 """Lanes: the queues of one partition, one for each company, which take turns and keep order.
 
 Detections of different companies are independent: a claim is for one campaign, and a campaign
-belongs to one company. So each company has its own lane on each partition, and the lanes take
-turns. Dead letters have a lane, too.
+belongs to one company. So each company has its own lane on each partition, and companies take
+turns (company_turns.py). Dead letters have a lane, too.
 """
 
 from collections import deque
@@ -28,20 +28,19 @@ OnFinished = Callable[[list[Record]], None]
 class Lane:
     """A queue that runs while anything waits in it. `on_finished` receives the finished records.
 
-    The records of a lane finish in order. `take_turn` handles the next items completely.
+    The records of a lane finish in order. `take_turn` waits for a turn and handles the next items
+    completely.
     """
 
     def __init__(
         self,
         number: int,
         *,
-        turns: FairTurns,
         on_finished: OnFinished,
         take_turn: Callable[[], Awaitable[None]],
     ) -> None:
         self.number = number
         self._take_turn = take_turn
-        self._turns = turns
         self._on_finished = on_finished
         self._unfinished: deque[Record] = deque()
 
@@ -53,8 +52,7 @@ class Lane:
     async def run(self) -> None:
         """Run until nothing waits. Raises permanent errors."""
         while self._unfinished:
-            async with self._turns.turn(self.number):
-                await self._take_turn()
+            await self._take_turn()
 
     def _finish_before(self, next_record: Record | None) -> None:
         """Finish all records before the next one; all records if none is next."""
@@ -70,25 +68,35 @@ class Lane:
 class CompanyLane(Lane):
     """The lane of one company: candidates that wait for a decision, grants for their message.
 
-    `take_turn` is the pipeline's; it takes from both, and then calls `finish`.
+    A turn takes from both, and then calls `finish`. It may be the turn of other lanes as well, and
+    go on after this lane was abandoned.
     """
 
     def __init__(
         self,
         number: int,
         *,
-        turns: FairTurns,
         on_finished: OnFinished,
         remembered: RememberedClaims,
         take_turn: Callable[["CompanyLane"], Awaitable[None]],
     ) -> None:
-        super().__init__(
-            number, turns=turns, on_finished=on_finished, take_turn=lambda: take_turn(self)
-        )
+        super().__init__(number, on_finished=on_finished, take_turn=lambda: take_turn(self))
         self.remembered = remembered
         self.candidates: deque[Candidate] = deque()
         self.grants: deque[Grant] = deque()
+        self.is_abandoned = False
         self._counts: DecisionCounts | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many candidates or grants the next turn finds."""
+        return len(self.grants) or len(self.candidates)
+
+    def abandon(self) -> None:
+        """Drop everything: the partition has another owner now."""
+        self.is_abandoned = True
+        self.candidates.clear()
+        self.grants.clear()
 
     def put(self, candidate: Candidate) -> None:
         """Queue a detection that may fire campaigns of the company."""
@@ -97,11 +105,20 @@ class CompanyLane(Lane):
 
     def put_grants(self, grants: list[Grant], counts: DecisionCounts) -> None:
         """Queue the grants of candidates. `counts` are added to the metrics once they are sent."""
+        if self.is_abandoned:
+            return
         self.grants.extend(grants)
         self._counts = counts
 
+    def drop_grants(self, count: int) -> None:
+        """Their messages are composed."""
+        for _ in range(min(count, len(self.grants))):
+            self.grants.popleft()
+
     def finish(self, metrics: Metrics) -> None:
-        """Finish all records before the next one that waits."""
+        """Finish all records before the next one that waits; none, if the lane was abandoned."""
+        if self.is_abandoned:
+            return
         waiting: deque[Grant] | deque[Candidate] = self.grants or self.candidates
         if self._counts is not None and not self.grants:
             self._counts.add_to(metrics)
@@ -120,9 +137,8 @@ class DeadLetterLane(Lane):
         on_finished: OnFinished,
         publish: Callable[[list[DeadLetter]], Awaitable[None]],
     ) -> None:
-        super().__init__(
-            DEAD_LETTERS, turns=turns, on_finished=on_finished, take_turn=self._publish_next
-        )
+        super().__init__(DEAD_LETTERS, on_finished=on_finished, take_turn=self._take_next)
+        self._turns = turns
         self._turn_bytes = turn_bytes
         self._publish = publish
         self._letters: deque[DeadLetter] = deque()
@@ -131,6 +147,10 @@ class DeadLetterLane(Lane):
         """Queue a record that could not be decoded."""
         self._unfinished.append(letter.record)
         self._letters.append(letter)
+
+    async def _take_next(self) -> None:
+        async with self._turns.turn(self.number):
+            await self._publish_next()
 
     async def _publish_next(self) -> None:
         """Publish dead letters up to the bytes of a turn, at least one."""

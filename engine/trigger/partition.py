@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from aiokafka import TopicPartition
 
@@ -12,6 +13,7 @@ from engine.kafka.partition_worker import Records
 from engine.kafka.publisher import Publisher
 from engine.process.cancelling import cancel
 from engine.trigger.claim_memory import ClaimMemory
+from engine.trigger.company_turns import CompanyTurns
 from engine.trigger.counts import DecisionCounts
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.grants import Candidate, TakenIn
@@ -32,8 +34,13 @@ class TriggerRole:
     in_flight: InFlightBytes
     batch_records: int
 
+    @cached_property
+    def company_turns(self) -> CompanyTurns:
+        """The turns of companies, which publish with this role's publisher."""
+        return CompanyTurns(self.turns, self.pipeline.take_turn)
+
     def publishing_with(self, publisher: Publisher) -> "TriggerRole":
-        """The same role with another publisher; everything else is shared."""
+        """The same role with another publisher; everything but the companies' turns is shared."""
         step = self.pipeline.publish.publishing_with(publisher)
         return replace(self, pipeline=replace(self.pipeline, publish=step))
 
@@ -132,7 +139,7 @@ class TriggerPartition:
         await cancel([self._task, *self._running.values()])
         self._queue.clear()
         for lane in self._company_lanes.values():
-            lane.candidates.clear()
+            lane.abandon()
         self._company_lanes.clear()
         self._remembered.close()
         self._hold(-self._bytes)
@@ -202,10 +209,9 @@ class TriggerPartition:
         if lane is None:
             lane = self._company_lanes[company] = CompanyLane(
                 company,
-                turns=self._shared.turns,
                 on_finished=self._finish,
                 remembered=self._remembered,
-                take_turn=self._shared.pipeline.take_turn,
+                take_turn=self._shared.company_turns.take,
             )
         lane.put(candidate)
         return lane

@@ -2,17 +2,19 @@
 
 `take_in` makes the decisions that need only memory, for one partition's records in order.
 Detections that may fire wait in the lane of their company, and `take_turn` handles the next ones of
-a lane completely. Each step takes many detections at once; nothing awaits once per detection.
+a company's lanes completely. Each step takes many detections at once; nothing awaits once per
+detection.
 
-The queue of a partition is in partition.py, the queues of companies are in lanes.py, and
-fair_turns.py decides which company is next.
+The queue of a partition is in partition.py, the queues of companies are in lanes.py,
+company_turns.py gathers lanes into turns, and fair_turns.py decides which company is next.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.decoding import DecodedBatch
@@ -22,7 +24,8 @@ from engine.process.metrics import Metrics, StepTimer
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.claim_memory import RememberedClaims
-from engine.trigger.claim_step import ClaimStep
+from engine.trigger.claim_step import ClaimStep, GrantsOfLane
+from engine.trigger.company_turns import OnEnded
 from engine.trigger.compose import Composer
 from engine.trigger.counts import counts_of_turn
 from engine.trigger.decision_record import DecisionWatcher
@@ -31,6 +34,7 @@ from engine.trigger.decode_step import DecodeStep
 from engine.trigger.grants import Candidate, Grant, Granting, TakenIn
 from engine.trigger.lanes import CompanyLane
 from engine.trigger.publish_step import PublishStep
+from engine.trigger.turn_messages import TurnMessages
 from rules.outcome import Decision
 
 ROLE = "trigger"
@@ -71,14 +75,30 @@ class TriggerPipeline:
         taken.refused.extend(refused)
         return taken
 
-    async def take_turn(self, lane: CompanyLane) -> None:
-        """compose -> publish -> finish; before that decide -> claim, if no grants are left."""
-        if not lane.grants:
+    async def take_turn(self, lanes: Sequence[CompanyLane], ended: OnEnded) -> None:
+        """compose -> publish -> finish for lanes of one company; before that decide -> claim for
+        those that have no grants left."""
+        if without := [lane for lane in lanes if not lane.grants]:
+            await self._grant(without)
+        sending = TurnMessages(self.metrics, ended)
+        with self.step("publish"):
+            await self._compose(lanes, sending)
+            await self.publish.publish(sending)
+        sending.finish_all()
+
+    async def _grant(self, lanes: Sequence[CompanyLane]) -> None:
+        decided, room = list[tuple[list[Grant], list[Decision]]](), _GRANTS
+        for lane in lanes:
             edited = await self._resolve_edited(lane)
             with self.step("decide"):
-                grants, decisions = self._decide(lane, edited)
-            with self.step("claim"):
-                claimed, denied = await self.claims.take(grants, lane.remembered)
+                decided.append(self._decide(lane, edited, room))
+            room -= len(decided[-1][0])
+        with self.step("claim"):
+            asked = zip(lanes, decided, strict=True)
+            claims = await self.claims.take(
+                [GrantsOfLane(grants, lane.remembered) for lane, (grants, _) in asked]
+            )
+        for lane, (_, decisions), (claimed, denied) in zip(lanes, decided, claims, strict=True):
             for watcher in self.watchers:
                 watcher.note_claims(claimed, denied)
             counts = counts_of_turn(decisions, denied)
@@ -86,11 +106,18 @@ class TriggerPipeline:
                 self.sums.note_decided(counts)
                 self.sums.note_claims(claimed, denied)
             lane.put_grants(claimed, counts)
-        if lane.grants:
-            with self.step("publish"):
-                messages = await self.composer.compose_next(lane.grants, _GRANTS)
-                await self.publish.publish(messages, lane.remembered)
-        lane.finish(self.metrics)
+
+    async def _compose(self, lanes: Sequence[CompanyLane], sending: TurnMessages) -> None:
+        """Compose the messages of the next grants of all lanes."""
+        counts = [len(lane.grants) for lane in lanes]
+        waiting = deque(chain.from_iterable(lane.grants for lane in lanes))
+        messages = await self.composer.compose_next(waiting, _GRANTS) if waiting else []
+        begin = 0
+        for lane, count in zip(lanes, counts, strict=True):
+            own = messages[begin : begin + count]
+            begin += count
+            lane.drop_grants(len(own))
+            sending.add(lane, own)
 
     def _decide_from_memory(
         self,
@@ -124,11 +151,13 @@ class TriggerPipeline:
         keys = {each.detection.key for each in upcoming if each.cache_version != version}
         return await self.index.resolve(keys, 0) if keys else {}
 
-    def _decide(self, lane: CompanyLane, edited: Beacons) -> tuple[list[Grant], list[Decision]]:
-        """Decide waiting candidates until enough campaigns fire."""
+    def _decide(
+        self, lane: CompanyLane, edited: Beacons, most: int
+    ) -> tuple[list[Grant], list[Decision]]:
+        """Decide waiting candidates until `most` campaigns fire."""
         decision_on = self.granting.decider(self.clock(), self.max_age, lane.remembered)
         grants, decisions = list[Grant](), list[Decision]()
-        while lane.candidates and len(grants) < _GRANTS and len(decisions) < _DETECTIONS:
+        while lane.candidates and len(grants) < most and len(decisions) < _DETECTIONS:
             candidate = lane.candidates.popleft()
             detection = candidate.detection
             beacon = edited.get(detection.key, candidate.beacon)

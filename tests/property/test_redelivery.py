@@ -22,7 +22,7 @@ from engine.redis.claims import ClaimAnswers, ClaimRequest, Claims
 from engine.trigger import grants as interpreted
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory
-from engine.trigger.claim_step import ClaimStep
+from engine.trigger.claim_step import ClaimStep, GrantsOfLane
 from engine.trigger.grants import Grant, Granting
 from tests.contract.claims_oracle import ClaimsOracle
 from tests.servers.compiled import compiled
@@ -94,8 +94,8 @@ class Process:
         """What is to be published of a batch: decided from memory first, then for certain."""
         candidates = [each for each in batch if self._decide(*each)]
         grants = [grant for each in candidates for grant in self._decide(*each)]
-        granted, _ = await self._step.take(grants, self._remembered)
-        return granted
+        (claimed,) = await self._step.take([GrantsOfLane(grants, self._remembered)])
+        return claimed.granted
 
     def _decide(self, detection: DecodedDetection, beacon: IndexedBeacon) -> list[Grant]:
         decision = self._granting.decider(BEGIN, 300.0, self._remembered)(detection, beacon)

@@ -58,9 +58,10 @@ class PushedTrigger:
         self._offsets = itertools.count()
         self.worker = self.assigned()
 
-    def assigned(self) -> TriggerPartition:
+    def assigned(self, partition: int = 0) -> TriggerPartition:
         """A worker for a new assignment of the partition."""
-        return self.role.worker_for(self.partition, lambda: None)
+        place = self.partition._replace(partition=partition)
+        return self.role.worker_for(place, lambda: None)
 
     async def write_index(self, fields: dict[str, bytes]) -> None:
         """Change the catalog; a running process receives the change."""
@@ -69,9 +70,9 @@ class PushedTrigger:
         self.role.pipeline.index.cache.drop_all()
         self.role.pipeline.index.built.set()
 
-    def records(self, values: Iterable[bytes]) -> list[Record]:
+    def records(self, values: Iterable[bytes], partition: int = 0) -> list[Record]:
         """The next records of the partition."""
-        return [self._record(value) for value in values]
+        return [self._record(value, partition) for value in values]
 
     async def push(self, *values: bytes) -> None:
         """Hand the next records to the worker and wait until they are finished."""
@@ -93,10 +94,10 @@ class PushedTrigger:
         """A counter's value."""
         return self.metrics.registry.get_sample_value(f"proximity_{name}", labels) or 0.0
 
-    def _record(self, value: bytes) -> Record:
+    def _record(self, value: bytes, partition: int) -> Record:
         return ConsumerRecord(
             topic=self.partition.topic,
-            partition=0,
+            partition=partition,
             offset=next(self._offsets),
             timestamp=NOW,
             timestamp_type=0,

@@ -240,7 +240,7 @@ async def test_a_clock_that_moves_makes_old_what_waits(trigger: PushedTrigger) -
 async def test_a_permanent_error_stops_the_worker(
     trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(_messages: object) -> None:
+    async def refuse(*_: object) -> None:
         raise TopicAuthorizationFailedError
 
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))

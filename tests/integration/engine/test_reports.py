@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from engine.trigger.company_turns import OnEnded
+from engine.trigger.lanes import CompanyLane
 from tests.contract.index_writer import beacon_entry, campaign_entry
 from tests.integration.engine.pushed import PushedTrigger, pushed_trigger
 from tests.servers.waiting import eventually
@@ -107,10 +109,10 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     take_turn = gateways.role.pipeline.take_turn
     proceed = asyncio.Event()
 
-    async def slowly(lane: Any) -> None:
-        if lane.number == 2:
+    async def slowly(lanes: Sequence[CompanyLane], ended: OnEnded) -> None:
+        if lanes[0].number == 2:
             await proceed.wait()
-        await take_turn(lane)
+        await take_turn(lanes, ended)
 
     object.__setattr__(gateways.role.pipeline, "take_turn", slowly)
     worker = gateways.worker = gateways.assigned()

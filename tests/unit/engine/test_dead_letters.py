@@ -154,7 +154,7 @@ class SmallTopics:
         self.clock_is_wrong = clock_is_wrong
         self.left: list[Outgoing] = []
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing], _acknowledged: Any = None) -> None:
         if self.clock_is_wrong and any(each.timestamp is None for each in messages):
             raise InvalidTimestampError
         too_large = [each for each in messages if message_size(each) > self.most]

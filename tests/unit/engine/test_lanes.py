@@ -49,7 +49,6 @@ class Finished:
 def company_lane(finished: Finished, take_turn: Any) -> CompanyLane:
     return CompanyLane(
         9,
-        turns=FairTurns(2),
         on_finished=finished,
         remembered=ClaimMemory(10).for_assignment(),
         take_turn=take_turn,

@@ -2,8 +2,7 @@
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import (
@@ -222,12 +221,31 @@ class StepTimer:
         self._histogram = metrics.batch_seconds
         self._role = role
         self._clock = clock
+        self._of_step: dict[str, Histogram] = {}
 
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
-        begin = self._clock()
-        yield
-        self._histogram.labels(self._role, step).observe(self._clock() - begin)
+    def __call__(self, step: str) -> "_TimedStep":
+        of_step = self._of_step.get(step)
+        if of_step is None:
+            of_step = self._of_step[step] = self._histogram.labels(self._role, step)
+        return _TimedStep(of_step, self._clock)
+
+
+class _TimedStep:
+    """Small batches pass many steps: a generator and a look-up of labels would cost them more than
+    the decisions."""
+
+    __slots__ = ("_begin", "_clock", "_histogram")
+
+    def __init__(self, histogram: Histogram, clock: Callable[[], float]) -> None:
+        self._histogram = histogram
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._begin = self._clock()
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self._histogram.observe(self._clock() - self._begin)
 
 
 def finished_work(registry: CollectorRegistry) -> dict[str, int]:

@@ -61,13 +61,15 @@ class CompanyTurns:
             async with self._turns.turn(company):
                 self._close(company, turn)
                 await self._take_turn(list(turn.parts), turn.end)
+            for lane in list(turn.parts):
+                turn.end(lane)
         except Exception as error:  # for the lanes, which pass it on
             turn.fail(error)
         finally:
             if self._gathering.get(company) is turn:
                 del self._gathering[company]
-            for lane in list(turn.parts):
-                turn.end(lane)
+            # Cancelled: what the lanes have handed over is neither sent nor waiting in them.
+            turn.fail(RuntimeError("the turn was cancelled"))
 
     def _close(self, company: int, turn: "_Turn") -> None:
         """Let nobody else join; lanes that are too much for one turn gather for the next."""
@@ -98,4 +100,5 @@ class _Turn:
         for part in self.parts.values():
             if not part.done():
                 part.set_exception(error)
+                part.exception()  # retrieved, if the lane is cancelled at the same moment
         self.parts.clear()

@@ -80,10 +80,11 @@ class TriggerPipeline:
         those that have no grants left."""
         if without := [lane for lane in lanes if not lane.grants]:
             await self._grant(without)
-        sending = TurnMessages(self.metrics, ended)
-        with self.step("publish"):
-            await self._compose(lanes, sending)
-            await self.publish.publish(sending)
+        sending = TurnMessages(lanes, self.metrics, ended)
+        if any(lane.grants for lane in lanes):
+            with self.step("publish"):
+                await self._compose(lanes, sending)
+                await self.publish.publish(sending)
         sending.finish_all()
 
     async def _grant(self, lanes: Sequence[CompanyLane]) -> None:
@@ -111,7 +112,7 @@ class TriggerPipeline:
         """Compose the messages of the next grants of all lanes."""
         counts = [len(lane.grants) for lane in lanes]
         waiting = deque(chain.from_iterable(lane.grants for lane in lanes))
-        messages = await self.composer.compose_next(waiting, _GRANTS) if waiting else []
+        messages = await self.composer.compose_next(waiting, _GRANTS)
         begin = 0
         for lane, count in zip(lanes, counts, strict=True):
             own = messages[begin : begin + count]

@@ -16,15 +16,15 @@ class TurnMessages:
     answer, only the lanes wait whose messages it has to acknowledge.
     """
 
-    def __init__(self, metrics: Metrics, ended: OnEnded) -> None:
+    def __init__(self, lanes: Iterable[CompanyLane], metrics: Metrics, ended: OnEnded) -> None:
         self.messages: list[GrantMessage] = []
         self._metrics = metrics
         self._ended = ended
-        self._unacknowledged: dict[CompanyLane, int] = {}
+        self._unacknowledged = dict.fromkeys(lanes, 0)
         self._lane_of: dict[int, CompanyLane] = {}  # by the identity of the message
 
     def add(self, lane: CompanyLane, messages: Sequence[GrantMessage]) -> None:
-        """Add the messages of a lane; one that has none is finished."""
+        """Add the messages of a lane; a lane that has none is finished."""
         self.messages += messages
         self._unacknowledged[lane] = len(messages)
         if not messages:
@@ -51,7 +51,7 @@ class TurnMessages:
         yield from found.items()
 
     def finish_all(self) -> None:
-        """Finish the lanes that are left: all is published, or a dead letter in its place."""
+        """Finish the lanes that are left: all is published, or has a dead letter in its place."""
         for lane in list(self._unacknowledged):
             self._finish(lane)
 

@@ -203,6 +203,18 @@ async def test_a_lane_that_was_too_much_may_be_cancelled_too(turns: Turns) -> No
     assert turns.taken == [[lane] for lane in lanes[:3]]
 
 
+async def test_lanes_fail_with_a_turn_that_somebody_else_cancels(turns: Turns) -> None:
+    """Their detections are no longer in them: they must be read again."""
+    tasks = turns.begin(turns.lane(1), turns.lane(1))
+    await turns.until_taken(1)
+    (turn,) = set(turns.shared._turn_of.values())
+    await cancel([turn.task])
+    for task in tasks:
+        with pytest.raises(RuntimeError, match="the turn was cancelled"):
+            await task
+    await turns.end()
+
+
 async def test_nothing_is_left_of_what_the_loop_cancels(turns: Turns) -> None:
     """As at the end of a program, when every task is cancelled at once."""
     turns.begin(turns.lane(1), turns.lane(1), turns.lane(2))

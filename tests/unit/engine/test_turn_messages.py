@@ -18,7 +18,7 @@ class Lanes:
     def __init__(self, *offsets: int) -> None:
         self.finished, self.ended = Finished(), list[int]()
         self.lanes = {offset: self._lane(offset) for offset in offsets}
-        self.sending = TurnMessages(Metrics(), self._note)
+        self.sending = TurnMessages(self.lanes.values(), Metrics(), self._note)
 
     def _lane(self, offset: int) -> CompanyLane:
         lane = CompanyLane(

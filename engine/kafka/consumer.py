@@ -63,6 +63,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._progress = asyncio.Event()
         self._assigned_once = False
         self._has_backpressure = False
+        self._any_full = False
         self._pace = FetchPace(batch_records)
         self._fetch_wait = FetchWait(consumer, int(fetch_wait * 1000))
         self._committer = OffsetCommitter(
@@ -201,7 +202,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     def _make_room(self) -> None:
         self._progress.set()
-        self._pause_full_partitions()  # at once, because getmany may wait for other partitions
+        if self._any_full:  # at once, because getmany may wait for other partitions
+            self._pause_full_partitions()
 
     def _pause_full_partitions(self) -> None:
         """Pause at two batches, resume at one.
@@ -220,6 +222,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             elif partition in paused and not is_full:
                 self._consumer.resume(partition)
             any_full = any_full or is_full
+        self._any_full = any_full or bool(paused)
         self._fetch_wait.note(any_full=any_full)
 
     async def _leave(self) -> None:

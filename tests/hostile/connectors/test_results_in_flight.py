@@ -30,7 +30,7 @@ class DownPublisher:
         self.back = asyncio.Event()
         self.published = 0
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing], _acknowledged: Any = None) -> None:
         await self.back.wait()
         self.published += len(messages)
 

@@ -46,7 +46,7 @@ class Broker:
         self.place = Position(FIRST)
         self._transaction: list[Outgoing] | None = [] if transactional else None
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing], _acknowledged: Any = None) -> None:
         assert messages, "a request for nothing"
         await self.is_up.wait()
         too_large = [each for each in messages if len(each.value or b"") > LARGEST]

@@ -1,7 +1,7 @@
 """Publishes lists of messages: one request for each partition, no await for each message."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -59,20 +59,22 @@ _PUBLISHING = "publishing"
 
 
 class _Arrived:
-    """The messages of one `publish` that the brokers have acknowledged, by their identity."""
+    """The messages of one `publish` that the brokers have acknowledged."""
 
     def __init__(self, acknowledged: OnAcknowledged | None) -> None:
         self._acknowledged = acknowledged
-        self._ids: set[int] = set()
-
-    def __contains__(self, message: object) -> bool:
-        return id(message) in self._ids
+        self._batches: list[Sequence[Outgoing]] = []
 
     def note(self, messages: Sequence[Outgoing]) -> None:
         """The brokers have these."""
-        self._ids.update(map(id, messages))
+        self._batches.append(messages)
         if self._acknowledged is not None:
             self._acknowledged(messages)
+
+    def without(self, messages: Iterable[Outgoing]) -> list[Outgoing]:
+        """Those of the messages that have not arrived."""
+        arrived = {id(message) for batch in self._batches for message in batch}
+        return [message for message in messages if id(message) not in arrived]
 
 
 class Publisher:
@@ -180,7 +182,7 @@ class Publisher:
                 failed = await self._sender.send(producer, messages, arrived.note)
         except (KafkaError, TimeoutError) as error:
             # The state of all others is unknown.
-            return [FailedBatch([m for m in messages if m not in arrived], error)]
+            return [FailedBatch(arrived.without(messages), error)]
         final = next((each.error for each in failed if each.is_final), None)
         if final is not None:
             raise final

@@ -109,16 +109,14 @@ class _LaneClaims:
         """Take this lane's answers, and remember them unless its assignment has ended."""
         answers = list(islice(forbidden_by, len(self.capped)))
         if not self._remembered.is_closed:
-            for udid in self.unread & read.keys():
-                self._remembered.read(udid, read[udid])
+            for udid, _, _ in self.devices:
+                if udid in self.unread and udid in read:
+                    self._remembered.read(udid, read[udid])
             self._remember(answers, now)
-        denied = [
-            grant
-            for grant, forbidden in zip(self.capped, answers, strict=True)
-            if forbidden is not None
-        ]
-        if not denied:
+        if answers.count(None) == len(answers):
             return Claimed(self._grants, [])
+        both = zip(self.capped, answers, strict=True)
+        denied = [grant for grant, forbidden_by in both if forbidden_by is not None]
         ids = {grant.notification_id for grant in denied}
         return Claimed([each for each in self._grants if each.notification_id not in ids], denied)
 

@@ -112,6 +112,8 @@ class CompanyLane(Lane):
 
     def drop_grants(self, count: int) -> None:
         """Their messages are composed."""
+        if count >= len(self.grants):
+            self.grants.clear()
         for _ in range(min(count, len(self.grants))):
             self.grants.popleft()
 

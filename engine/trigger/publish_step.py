@@ -36,7 +36,7 @@ class PublishStep:
         A message that its topic refuses becomes a dead letter and returns its claim.
         """
         messages = sending.messages
-        refused = await self.letters.publish_or_dead_letter(messages, sending.note_acknowledged)
+        refused = await self.letters.publish_or_dead_letter(messages, sending.on_acknowledged)
         if refused:
             await self._give_back(refused, sending)
             without = {id(each) for each in refused}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from engine.kafka.publisher import Outgoing
+from engine.kafka.publisher import OnAcknowledged, Outgoing
 from engine.process.metrics import Metrics
 from engine.trigger.company_turns import OnEnded
 from engine.trigger.grants import GrantMessage
@@ -16,12 +16,18 @@ class TurnMessages:
     answer, only the lanes wait whose messages it has to acknowledge.
     """
 
-    def __init__(self, lanes: Iterable[CompanyLane], metrics: Metrics, ended: OnEnded) -> None:
+    def __init__(self, lanes: Sequence[CompanyLane], metrics: Metrics, ended: OnEnded) -> None:
         self.messages: list[GrantMessage] = []
         self._metrics = metrics
         self._ended = ended
         self._unacknowledged = dict.fromkeys(lanes, 0)
+        self._only = lanes[0] if len(lanes) == 1 else None  # it ends with the turn
         self._lane_of: dict[int, CompanyLane] = {}  # by the identity of the message
+
+    @property
+    def on_acknowledged(self) -> OnAcknowledged | None:
+        """Where to say what is acknowledged; a single lane does not need to know."""
+        return None if self._only else self.note_acknowledged
 
     def add(self, lane: CompanyLane, messages: Sequence[GrantMessage]) -> None:
         """Add the messages of a lane; a lane that has none is finished."""
@@ -29,8 +35,8 @@ class TurnMessages:
         self._unacknowledged[lane] = len(messages)
         if not messages:
             self._finish(lane)
-        for each in messages:
-            self._lane_of[id(each.message)] = lane
+        if self._only is None:
+            self._lane_of.update((id(each.message), lane) for each in messages)
 
     def note_acknowledged(self, messages: Iterable[Outgoing]) -> None:
         """The brokers have these messages."""
@@ -47,7 +53,8 @@ class TurnMessages:
         """Messages that the brokers did not acknowledge, with their lane."""
         found: dict[CompanyLane, list[GrantMessage]] = {}
         for each in refused:
-            found.setdefault(self._lane_of[id(each.message)], []).append(each)
+            lane = self._only or self._lane_of[id(each.message)]
+            found.setdefault(lane, []).append(each)
         yield from found.items()
 
     def finish_all(self) -> None:

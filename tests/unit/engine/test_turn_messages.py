@@ -18,7 +18,7 @@ class Lanes:
     def __init__(self, *offsets: int) -> None:
         self.finished, self.ended = Finished(), list[int]()
         self.lanes = {offset: self._lane(offset) for offset in offsets}
-        self.sending = TurnMessages(self.lanes.values(), Metrics(), self._note)
+        self.sending = TurnMessages(list(self.lanes.values()), Metrics(), self._note)
 
     def _lane(self, offset: int) -> CompanyLane:
         lane = CompanyLane(
@@ -89,3 +89,14 @@ def test_an_abandoned_lane_finishes_nothing(acknowledged: bool) -> None:
         lanes.sending.note_acknowledged(messages)
     lanes.sending.finish_all()
     assert lanes.finished.batches == [[2]]
+
+
+def test_a_single_lane_ends_with_the_turn() -> None:
+    lanes = Lanes(1)
+    lanes.add(1, 2)
+    assert lanes.sending.on_acknowledged is None
+    assert Lanes(1, 2).sending.on_acknowledged is not None
+    ((lane, refused),) = lanes.sending.by_lane(lanes.sending.messages)
+    assert (lane, refused) == (lanes.lanes[1], lanes.sending.messages)
+    lanes.sending.finish_all()
+    assert lanes.ended == [1]

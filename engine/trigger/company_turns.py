@@ -12,7 +12,7 @@ from engine.process.cancelling import cancel
 from engine.trigger.fair_turns import FairTurns
 from engine.trigger.lanes import CompanyLane
 
-_DETECTIONS = 1024  # that lanes have together at most, beyond those of the first lane
+_DETECTIONS = 1024  # of all lanes of a turn; a lane that has more has a turn alone
 
 OnEnded = Callable[[CompanyLane], None]
 TakeTurn = Callable[[Sequence[CompanyLane], OnEnded], Awaitable[None]]

@@ -43,13 +43,13 @@ PARTS = (
     Part(
         "dwell",
         "benchmarks --broker apache --workloads dwell --records 200000 --rounds 2 --subjects all",
-        "benchmarks --broker apache --workloads dwell --records 1000000 --rounds 5 --subjects all",
+        "benchmarks --broker apache --workloads dwell --records 500000 --rounds 3 --subjects all",
     ),
     Part(
         "grants",
         "benchmarks --broker apache --workloads scatter steady --records 100000 --rounds 2"
         " --subjects all --warm-records 200000",
-        "benchmarks --broker apache --workloads scatter steady sweep --records 200000 --rounds 5"
+        "benchmarks --broker apache --workloads scatter steady sweep --records 100000 --rounds 3"
         " --subjects all",
     ),
     Part(
@@ -60,17 +60,17 @@ PARTS = (
     Part(
         "workers",
         "benchmarks.scenarios.workers --records 1000000 --rounds 2",
-        "benchmarks.scenarios.workers --records 2000000 --rounds 5",
+        "benchmarks.scenarios.workers --records 2000000 --rounds 3",
     ),
     Part(
         "growth",
         "benchmarks.scenarios.growth --records 1000000 --rounds 2 --closed 0 198",
-        "benchmarks.scenarios.growth --records 1000000 --rounds 5 --beacons 1000 100000 1000000",
+        "benchmarks.scenarios.growth --records 1000000 --rounds 3 --beacons 1000 100000 1000000",
     ),
     Part(
         "whole",
         "benchmarks.scenarios.whole --records 40000 --rounds 2",
-        "benchmarks.scenarios.whole --records 300000 --rounds 5",
+        "benchmarks.scenarios.whole --records 100000 --rounds 4",
     ),
     Part(
         "memory",
@@ -90,7 +90,7 @@ PARTS = (
     Part(
         "recorder",
         "benchmarks.recorder --broker apache --records 100000 --rounds 2",
-        "benchmarks.recorder --broker apache --records 1000000 --rounds 5",
+        "benchmarks.recorder --broker apache --records 500000 --rounds 4",
     ),
     Part(
         "interface",
@@ -100,13 +100,13 @@ PARTS = (
     Part(
         "connector",
         "benchmarks.connector --calls 3000 --rounds 2",
-        "benchmarks.connector --calls 20000 --rounds 5",
+        "benchmarks.connector --calls 10000 --rounds 4",
     ),
     Part(
         "crash",
         "benchmarks.crash --records 40000 --subjects trigger trigger-exactly-once confluent go"
         " streams streams-exactly-once",
-        "benchmarks.crash --records 160000 --subjects all --rounds 3",
+        "benchmarks.crash --records 80000 --subjects all --rounds 2",
     ),
 )
 
@@ -114,7 +114,7 @@ PARTS = (
 def main() -> None:
     """Parse the arguments, run, write the files."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="at full size: hours")
+    parser.add_argument("--full", action="store_true", help="at full size: two hours and more")
     names = [part.name for part in PARTS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--out", type=Path, default=_OUT, help=f"directory; {_OUT}")

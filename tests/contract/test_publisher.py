@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import InvalidTimestampError
+from aiokafka.errors import InvalidTimestampError, KafkaTimeoutError
 
 from engine.kafka.batch_sender import _hash
 from engine.kafka.errors import MessageTooLargeError
@@ -164,9 +164,11 @@ async def test_too_large_messages_are_named_and_the_rest_published_once(
 ) -> None:
     large = [Outgoing(topic, f"{n}".encode(), b"x" * 1_100_000, []) for n in range(6)]
     around = [Outgoing(topic, f"{n}".encode(), f"{n}".encode(), []) for n in range(60)]
+    told: list[Outgoing] = []
     with pytest.raises(MessageTooLargeError) as raised:
-        await real.publish([*around[:30], *large, *around[30:]])
+        await real.publish([*around[:30], *large, *around[30:]], told.extend)
     assert [message.key for message in raised.value.messages] == [m.key for m in large]
+    assert {id(message) for message in told} == {id(message) for message in around}
     await real.publish([Outgoing(topic, b"1", b"y" * 1_000_000, [])])
     values = [record.value or b"" for record in await read(kafka_bootstrap, topic)]
     assert sorted(values) == sorted([*(m.value or b"" for m in around), b"y" * 1_000_000])
@@ -302,3 +304,22 @@ async def test_a_partition_whose_leader_is_away_holds_up_no_other(
     await one.close()
     values = [record.value for record in await read(broker, topic)]
     assert sorted(values, key=str) == sorted((m.value for m in messages), key=str)
+
+
+async def test_a_partition_that_takes_no_batch_in_time_is_tried_again(
+    publisher: Publisher, broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, refusals = publisher._producer, iter([KafkaTimeoutError()])
+    send_batch = producer.send_batch
+
+    async def refused_once(*given: Any, partition: int) -> Any:
+        if partition == 1 and (error := next(refusals, None)) is not None:
+            raise error
+        return await send_batch(*given, partition=partition)
+
+    monkeypatch.setattr(producer, "send_batch", refused_once)
+    messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(40)]
+    told: list[Outgoing] = []
+    await publisher.publish(messages, told.extend)
+    assert {id(message) for message in told} == {id(message) for message in messages}
+    assert {record.value for record in await read(broker, topic)} == {m.value for m in messages}

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.process.metrics import Metrics
 from engine.redis.claims import Claims
+from engine.trigger import grants as interpreted
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.claim_step import ClaimStep, GrantsOfLane
 from engine.trigger.grants import Grant, Granting
@@ -99,3 +100,23 @@ def test_what_is_remembered_of_devices_of_one_lane(
         return [each.young for each in lanes.remembered]
 
     assert asyncio.run(run(together=True)) == asyncio.run(run(together=False))
+
+
+async def test_claims_that_are_given_back_after_the_assignment_are_not_remembered() -> None:
+    class Updater:
+        async def apply(self, updates: Sequence[object]) -> int:
+            return len(updates)
+
+    memory, granting = ClaimMemory(1000), interpreted
+    step = ClaimStep(
+        claims=cast(Claims, BruteForce()), updater=cast(Any, Updater()), metrics=Metrics()
+    )
+    remembered = memory.for_assignment()
+    detection, indexed = decoded(0, "a", 2, 0)
+    decision = granting.decider(BEGIN, 300.0, remembered)(detection, indexed)
+    grants = granting.grants_of(detection, indexed, decision)
+    await step.give_back(grants, remembered)
+    assert memory.held == len(grants) > 0
+    remembered.close()
+    await step.give_back(grants, remembered)
+    assert memory.held == 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.kafka.murmur2 import murmur2
+from engine.trigger import pipeline as pipeline_module
 from tests.contract.index_writer import beacon_entry, campaign_entry
 from tests.integration.engine.pushed import PushedTrigger, detection
 from tests.servers.waiting import eventually
@@ -52,8 +53,8 @@ class Pair:
         """The turns that took claims."""
         return self._turns() - self._before
 
-    def _turns(self) -> float:
-        return self.trigger.count("batch_seconds_count", role="trigger", step="claim")
+    def _turns(self, step: str = "claim") -> float:
+        return self.trigger.count("batch_seconds_count", role="trigger", step=step)
 
 
 @pytest.fixture
@@ -93,6 +94,37 @@ async def test_a_device_on_two_partitions_at_once_is_notified_once(pair: Pair) -
     pair.offer("a", "a")
     await pair.until_finished()
     assert pair.turns() == 1, "both remember the claim"
+
+
+async def test_a_turn_whose_grants_are_all_denied_publishes_nothing(pair: Pair) -> None:
+    pair.offer("a")
+    await pair.until_finished()
+    published = pair._turns("publish")
+    pair.workers[1].offer(pair.trigger.records([detection("a", seconds=1)], 1))
+    await pair.until_finished()
+    assert pair.turns() == 2
+    assert pair._turns("publish") == published
+    assert await pair.sent() == ["a"]
+
+
+async def test_the_bound_of_a_turn_is_for_all_its_partitions(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_module, "_GRANTS", 3)
+    claims: Any = pair.trigger.role.pipeline.claims._claims
+    asked, take_of_devices = list[int](), claims.take_of_devices
+
+    async def noted(devices: Any, *given: Any) -> Any:
+        asked.append(sum(len(each.positions) for each in devices))
+        return await take_of_devices(devices, *given)
+
+    monkeypatch.setattr(claims, "take_of_devices", noted)
+    for number in range(2):
+        values = [detection(f"{number}-{each}") for each in range(4)]
+        pair.workers[number].offer(pair.trigger.records(values, number))
+    await pair.until_finished()
+    assert (max(asked), sum(asked)) == (3, 8)
+    assert len(await pair.sent()) == 8
 
 
 def held_up(owner: Any, name: str, *, after: bool) -> tuple[asyncio.Event, asyncio.Event]:

@@ -154,3 +154,21 @@ async def test_a_dead_letter_larger_than_a_turn_leaves_alone() -> None:
 async def test_a_turn_has_256_dead_letters_at_the_most() -> None:
     batches = await left_in([letter(number) for number in range(600)], 10**6)
     assert [len(batch) for batch in batches] == [256, 256, 88]
+
+
+async def test_an_abandoned_lane_has_nothing_left() -> None:
+    finished, metrics = Finished(), Metrics()
+    lane = company_lane(finished, None)
+    for offset in (1, 2, 3):
+        lane.put(candidate(offset))
+    assert lane.waiting == 3
+    lane.put_grants(grants(lane.candidates.popleft()), DecisionCounts([GRANTED]))
+    assert lane.waiting == 2, "the grants of the first come before the other candidates"
+    lane.drop_grants(1)
+    assert (lane.waiting, lane.grants[0].campaign.id) == (1, 2)
+    lane.abandon()
+    assert (lane.waiting, len(lane.candidates), len(lane.grants)) == (0, 0, 0)
+    lane.put_grants(grants(candidate(2)), DecisionCounts([GRANTED]))
+    lane.finish(metrics)
+    assert not lane.grants
+    assert finished.batches == []

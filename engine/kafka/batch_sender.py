@@ -176,7 +176,7 @@ class BatchSender:
         by_place: dict[tuple[str, int], list[_MessageBatch]] = {}
         for batch in batches:
             by_place.setdefault((batch.topic, batch.partition), []).append(batch)
-        in_turn = [_hand_over(producer, each, acknowledged) for each in by_place.values()]
+        in_turn = [_hand_over_in_order(producer, each, acknowledged) for each in by_place.values()]
         if len(in_turn) == 1:
             found = [await in_turn[0]]
         else:
@@ -229,7 +229,7 @@ class BatchSender:
         return number % self._partitions[topic]
 
 
-async def _hand_over(
+async def _hand_over_in_order(
     producer: AIOKafkaProducer,
     batches: Sequence[_MessageBatch],
     acknowledged: OnAcknowledged | None,

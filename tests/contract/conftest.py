@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from catalog.redis_connection import RedisClient, connect_redis
+from engine.kafka.publisher import Publisher
 from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.beacon_index import BeaconIndex
 from tests.contract.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
@@ -49,3 +52,21 @@ async def built(writer: Writer, index: BeaconIndex) -> Writer:
     await writer.rebuild()
     index.built.set()
     return writer
+
+
+@pytest.fixture
+def settings(broker: str) -> Settings:
+    return load_settings(kafka_bootstrap_servers=broker)
+
+
+@pytest.fixture
+def topic(topic_prefix: str) -> str:
+    return f"{topic_prefix}published"
+
+
+@pytest.fixture
+async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
+    one = Publisher.from_settings(settings)
+    await one.start()
+    yield one
+    await one.close()

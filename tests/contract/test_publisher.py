@@ -3,23 +3,19 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import InvalidTimestampError, KafkaTimeoutError
+from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.batch_sender import _hash
 from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.publisher import Outgoing, Publisher
 from engine.kafka.record_time import RecordTime
-from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
+from tests.contract.published import PARTITIONS, read
 from tests.servers.kafka.server import KafkaServer
-from tests.servers.waiting import eventually
 
-PARTITIONS = 4
 # From the tests of Kafka's own Java client (UtilsTest.testMurmur2).
 JAVA_HASHES = {
     b"21": -973932308,
@@ -29,39 +25,6 @@ JAVA_HASHES = {
     b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
     b"abc": 479470107,
 }
-
-
-@pytest.fixture
-def settings(broker: str) -> Settings:
-    return load_settings(kafka_bootstrap_servers=broker)
-
-
-@pytest.fixture
-def topic(topic_prefix: str) -> str:
-    return f"{topic_prefix}published"
-
-
-@pytest.fixture
-async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
-    one = Publisher.from_settings(settings)
-    await one.start()
-    yield one
-    await one.close()
-
-
-async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
-    """All records of the topic, partition by partition."""
-    records: list[ConsumerRecord[bytes, bytes]] = []
-    async with AIOKafkaConsumer(bootstrap_servers=broker) as consumer:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        consumer.assign(places)
-        await consumer.seek_to_beginning(*places)
-        ends = await consumer.end_offsets(places)
-        async with asyncio.timeout(20):
-            while len(records) < sum(ends.values()):
-                for batch in (await consumer.getmany(timeout_ms=100)).values():
-                    records += batch
-    return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 async def test_a_key_goes_to_the_partition_of_the_java_client(
@@ -265,61 +228,3 @@ async def test_a_message_without_a_cause_fails_where_our_clock_is_refused(
         await publisher.close()
     found = [(each.value, each.timestamp) for each in await read(kafka_bootstrap, topic)]
     assert found == [(b"first", now), (b"second", now)]
-
-
-async def test_what_is_acknowledged_is_told_before_the_call_returns(
-    publisher: Publisher, topic: str
-) -> None:
-    messages = [Outgoing(topic, b"%d" % (n % 20), b"x" * 90_000, []) for n in range(60)]
-    told: list[Outgoing] = []
-    await publisher.publish(messages, told.extend)
-    assert len(told) == len(messages)
-    assert {id(message) for message in told} == {id(message) for message in messages}
-
-
-async def test_a_partition_whose_leader_is_away_holds_up_no_other(
-    settings: Settings, broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And what arrived is not sent again with what did not."""
-    short = settings.model_copy(update={"kafka_request_timeout": 0.5})
-    one = Publisher.from_settings(short)
-    await one.start()
-    producer, leader = one._producer, asyncio.Event()
-    send_batch = producer.send_batch
-
-    async def without_leader(*given: Any, partition: int) -> Any:
-        if partition == 1:
-            await leader.wait()
-        return await send_batch(*given, partition=partition)
-
-    monkeypatch.setattr(producer, "send_batch", without_leader)
-    messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(40)]
-    told: list[Outgoing] = []
-    publishing = asyncio.create_task(one.publish(messages, told.extend))
-    await eventually(lambda: one._errors._failures > 1, what="it is tried again, and in vain")
-    assert {_hash(message.key or b"") % 2**31 % PARTITIONS for message in told} == {0, 2, 3}
-    leader.set()
-    await publishing
-    assert len(told) == len(messages)
-    await one.close()
-    values = [record.value for record in await read(broker, topic)]
-    assert sorted(values, key=str) == sorted((m.value for m in messages), key=str)
-
-
-async def test_a_partition_that_takes_no_batch_in_time_is_tried_again(
-    publisher: Publisher, broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    producer, refusals = publisher._producer, iter([KafkaTimeoutError()])
-    send_batch = producer.send_batch
-
-    async def refused_once(*given: Any, partition: int) -> Any:
-        if partition == 1 and (error := next(refusals, None)) is not None:
-            raise error
-        return await send_batch(*given, partition=partition)
-
-    monkeypatch.setattr(producer, "send_batch", refused_once)
-    messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(40)]
-    told: list[Outgoing] = []
-    await publisher.publish(messages, told.extend)
-    assert {id(message) for message in told} == {id(message) for message in messages}
-    assert {record.value for record in await read(broker, topic)} == {m.value for m in messages}

@@ -54,14 +54,14 @@ def main() -> None:
     )
     found = planned(read_all(arguments.figures), load)
     if found is None:
-        raise SystemExit(f"{arguments.figures}: has no figures of dwell and grants; `make bench`")
+        raise SystemExit(f"{arguments.figures}: has no figures of dwell and scatter; `make bench`")
     found.options = as_options(arguments)
     finish(Console(), found, arguments.json)
 
 
 def planned(found: Mapping[str, Findings], load: Load) -> Findings | None:
     """The plan, if the figures that it needs are there."""
-    if "dwell" not in found or "grants" not in found:
+    if "dwell" not in found or "scatter" not in found:
         return None
     columns = ["what", "how much", "from"]
     rows = [*_trigger(found, load), *_recorder(found, load), *_memory(found, load), *_kafka(load)]
@@ -80,7 +80,7 @@ def planned(found: Mapping[str, Findings], load: Load) -> Findings | None:
 
 def _trigger(found: Mapping[str, Findings], load: Load) -> Iterator[list[str]]:
     dwell = _cost(found["dwell"].rounds["dwell"])
-    scatter = _cost(found["grants"].rounds["scatter"])
+    scatter = _cost(found["scatter"].rounds["scatter"])
     grant = max(0.0, scatter - dwell) / _SCATTER_GRANTS
     each = dwell + load.grants * grant
     yield [

@@ -71,7 +71,7 @@ def compared(found: Found) -> Findings | None:
 
 def _trigger(workload: str) -> Callable[[Found], Rounds]:
     def rounds(found: Found) -> Rounds:
-        part: Any = found["dwell" if workload == "dwell" else "grants"].rounds
+        part: Any = found[workload].rounds
         of: Rounds = part[workload]
         return of
 

@@ -42,15 +42,21 @@ class Part(NamedTuple):
 PARTS = (
     Part(
         "dwell",
-        "benchmarks --broker apache --workloads dwell --records 200000 --rounds 2 --subjects all",
+        "benchmarks --broker apache --workloads dwell --records 300000 --rounds 2 --subjects all",
         "benchmarks --broker apache --workloads dwell --records 500000 --rounds 3 --subjects all",
     ),
     Part(
-        "grants",
-        "benchmarks --broker apache --workloads scatter steady --records 100000 --rounds 2"
-        " --subjects all --warm-records 200000",
-        "benchmarks --broker apache --workloads scatter steady sweep --records 100000 --rounds 3"
+        "scatter",
+        "benchmarks --broker apache --workloads scatter --records 100000 --rounds 2 --subjects all"
+        " --warm-records 200000",
+        "benchmarks --broker apache --workloads scatter sweep --records 100000 --rounds 3"
         " --subjects all",
+    ),
+    Part(
+        "steady",
+        "benchmarks --broker apache --workloads steady --records 300000 --rounds 2 --subjects all"
+        " --warm-records 200000",
+        "benchmarks --broker apache --workloads steady --records 300000 --rounds 3 --subjects all",
     ),
     Part(
         "latency",
@@ -69,8 +75,8 @@ PARTS = (
     ),
     Part(
         "whole",
-        "benchmarks.scenarios.whole --records 40000 --rounds 2",
-        "benchmarks.scenarios.whole --records 100000 --rounds 4",
+        "benchmarks.scenarios.whole --records 300000 --rounds 2",
+        "benchmarks.scenarios.whole --records 500000 --rounds 4",
     ),
     Part(
         "memory",
@@ -89,7 +95,7 @@ PARTS = (
     ),
     Part(
         "recorder",
-        "benchmarks.recorder --broker apache --records 100000 --rounds 2",
+        "benchmarks.recorder --broker apache --records 300000 --rounds 2",
         "benchmarks.recorder --broker apache --records 500000 --rounds 4",
     ),
     Part(

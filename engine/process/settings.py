@@ -206,7 +206,7 @@ class Settings(BaseSettings):
     )
     index_cache_age: Seconds = setting(300.0, "age at which a cached beacon is read again")
     held_claims: Count = setting(
-        250_000, "most claims (of a campaign on a device) that a process remembers"
+        250_000, "most claims that a process remembers; four times as many if devices have many"
     )
     recent_decisions: int = setting(
         10,

@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
 _UNLIMITED = 1_000_000  # records; consumers give less
+_QUICKLY = 0.25  # of the deadline: a transaction with twice as many records ends in time, too
 
 Batch = TypeVar("Batch")
 
@@ -81,6 +82,7 @@ class Recorder:
         self.readers = readers
         self.metrics = metrics
         self.sql = SqlRetry(metrics.sql_errors, deadline)
+        self.quickly = _QUICKLY * deadline
         self.on_recent = on_recent
         self.largest_pieces = largest_pieces or {}
         self.clock = clock
@@ -148,9 +150,11 @@ class PartitionRecorder:
         sql, end = self._shared.sql, records[-1].offset + 1
         with self._step("read"):
             batch = await sql.until_answered(lambda: self._reader.read(records))
+        begin = self._shared.clock()
         with self._step("write"):
             await sql.until_answered(lambda: self._write(batch, end), may_be_split=len(records) > 1)
-        self._largest_piece = min(2 * self._largest_piece, self._limit)
+        if self._shared.clock() - begin < self._shared.quickly:
+            self._largest_piece = min(2 * self._largest_piece, self._limit)
         self._shared.metrics.batch_size.observe(len(records))
 
     async def _write(self, batch: object, end: int) -> None:

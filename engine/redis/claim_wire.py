@@ -1,6 +1,6 @@
 """Encodes claims for Redis: requests and updates, their keys, and the script calls."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -9,6 +9,7 @@ from catalog.chunks import chunked
 
 _TAGS = 64  # slots over which a cluster spreads devices
 _MOST_TAKEN = 2000  # claims in a script call, so that no call blocks Redis for long
+_MOST_READ = 32  # devices in a script call, of each of which it reads up to 128 claims
 _MOST_UPDATED = 1000
 _REQUEST = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
 REQUEST_BYTES = _REQUEST.size
@@ -68,34 +69,39 @@ def requests_by_device(requests: Iterable[ClaimRequest]) -> list[DeviceRequests]
 
 
 def calls_of_requests(
-    devices: Sequence[DeviceRequests], *, clustered: bool
+    devices: Sequence[DeviceRequests], read: Container[str], *, clustered: bool
 ) -> Iterator[list[DeviceRequests]]:
-    """The script calls.
+    """The script calls, if all claims of the devices in `read` are to be read as well.
 
-    A call has a bounded number of claims, and on a cluster keys of one slot only.
+    A call has a bounded number of claims, also of those to be read, and on a cluster keys of one
+    slot only.
     """
     if not clustered:
-        yield from _bounded(devices)
+        yield from _bounded(devices, read)
         return
     by_tag: dict[int, list[DeviceRequests]] = {}
     for device in devices:
         by_tag.setdefault(claim_tag(device.udid.encode()), []).append(device)
     for of_tag in by_tag.values():
-        yield from _bounded(of_tag)
+        yield from _bounded(of_tag, read)
 
 
-def _bounded(devices: Iterable[DeviceRequests]) -> Iterator[list[DeviceRequests]]:
+def _bounded(
+    devices: Iterable[DeviceRequests], read: Container[str]
+) -> Iterator[list[DeviceRequests]]:
     """Calls of a bounded number of claims; a device with more claims is in several calls."""
     call: list[DeviceRequests] = []
-    claims = 0
+    claims = reads = 0
     for device in devices:
+        is_read = device.udid in read
         few = len(device.positions) <= _MOST_TAKEN
         for part in [device] if few else _parts(device):
-            if call and claims + len(part.positions) > _MOST_TAKEN:
-                yield call
-                call, claims = [], 0
-            call.append(part)
             claims += len(part.positions)
+            reads += is_read
+            if call and (claims > _MOST_TAKEN or reads > _MOST_READ):
+                yield call
+                call, claims, reads = [], len(part.positions), int(is_read)
+            call.append(part)
     if call:
         yield call
 

@@ -110,7 +110,7 @@ class Claims:
         answers = ClaimAnswers([None] * count, {})
         if not devices:
             return answers
-        calls = list(calls_of_requests(devices, clustered=self._clustered))
+        calls = list(calls_of_requests(devices, read, clustered=self._clustered))
         commands = [self._command(call, now, read) for call in calls]
         async with asyncio.timeout(self._deadline):
             replies = await self._call_scripts(commands)

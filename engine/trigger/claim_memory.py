@@ -3,7 +3,7 @@
 import random
 from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from types import MappingProxyType
 
@@ -16,11 +16,15 @@ _NOTHING: Mapping[int, float] = MappingProxyType({})
 # device's first request are stored under the negative id; this key says that they were read.
 _READ = 0
 
+_DEVICE = 3  # a device with claims takes as much memory as so many claims more
 _FORGOTTEN_AT_ONCE = 64  # one in so many claims
 
 
 class ClaimMemory:
-    """The claims that a process remembers, over all its partitions: at most `most_claims`.
+    """The claims that a process remembers, over all its partitions: at most `most_claims` of as
+    many devices, and in the same memory up to four times as many of devices that have many.
+
+    `held` is how much of the memory is used: one for each claim, and three for each device.
 
     Claims are young or old. If there are too many, some old ones are forgotten, and Redis is asked
     for them again; if none are old, all become old first. The claims of a device that is detected
@@ -31,6 +35,7 @@ class ClaimMemory:
     def __init__(self, most_claims: int) -> None:
         self.most = most_claims
         self.held = 0
+        self._room = most_claims * (1 + _DEVICE)
         self._parts: set[RememberedClaims] = set()
 
     def for_assignment(self) -> "RememberedClaims":
@@ -39,21 +44,21 @@ class ClaimMemory:
         self._parts.add(part)
         return part
 
-    def count(self, claims: int) -> None:
-        """Add to the count of claims; forget some if there are too many."""
-        self.held += claims
-        if self.held > self.most:
-            self._forget(self.most // _FORGOTTEN_AT_ONCE)
+    def count(self, more: int) -> None:
+        """Add to `held`; forget some claims if there are too many."""
+        self.held += more
+        if self.held > self._room:
+            self._forget(self.most // _FORGOTTEN_AT_ONCE * (1 + _DEVICE))
 
-    def end(self, part: "RememberedClaims", claims: int) -> None:
-        """The assignment has ended; it had so many claims."""
+    def end(self, part: "RememberedClaims", held: int) -> None:
+        """The assignment has ended; it held so much."""
         if part in self._parts:
             self._parts.remove(part)
-            self.held -= claims
+            self.held -= held
 
     def _forget(self, room: int) -> None:
-        """Forget old claims until there is room for so many."""
-        while (too_many := self.held - self.most + room) > 0:
+        """Forget old claims until there is so much room."""
+        while (too_many := self.held - self._room + room) > 0:
             if not any(part.has_old for part in self._parts):
                 for part in self._parts:
                     part.grow_old()
@@ -102,12 +107,12 @@ class RememberedClaims:
     def read(self, udid: str, claims: Mapping[int, float]) -> None:
         """Add all claims of a device, as Redis had them. Certain claims take precedence."""
         known = self._of_young(udid)
-        before = len(known)
+        before = _size(known)
         known[_READ] = 0.0
         for campaign_id, detected_at in claims.items():
             if campaign_id not in known:
                 known[-campaign_id] = detected_at
-        self._memory.count(len(known) - before)
+        self._memory.count(_size(known) - before)
 
     def forbidding(
         self, udid: str, campaigns: Iterable[CampaignSnapshot], detected_at: float
@@ -137,12 +142,12 @@ class RememberedClaims:
         claims = self.young.get(udid)
         if claims is None:
             claims = self._of_young(udid)
-        before = len(claims)
+        before = _size(claims)
         claims.pop(-campaign_id, None)
         known = claims.get(campaign_id)
         if known is None or detected_at > known:
             claims[campaign_id] = detected_at
-        more = len(claims) - before
+        more = _size(claims) - before
         if until is not None:
             self._brief.append((until, udid, campaign_id))
             if len(self._brief) > max(1, self._memory.most // 2):
@@ -165,18 +170,23 @@ class RememberedClaims:
         self._old, self.young = self.young, {}
         self.standing.clear()
 
-    def forget_old(self, claims: int) -> int:
-        """Forget so many old claims, or a few more, because those of a device go together.
+    def forget_old(self, size: int) -> int:
+        """Forget old claims of this size, or a few more, because those of a device go together.
 
-        Returns how many. The devices follow each other in the memory, from a random place on. The
-        last device is left if there are others: its claims may just have been taken.
+        Returns their size. The devices follow each other in the memory, from a random place on, and
+        the first comes after the last. The newest device is left if there are others: its claims
+        may just have been taken.
         """
-        forgotten, old = 0, self._old
-        begin = random.randrange(max(1, len(old) - claims))  # noqa: S311
-        for udid in list(islice(old, begin, begin + claims)):
-            forgotten += len(old.pop(udid))
-            if forgotten >= claims:
+        forgotten, old, chosen = 0, self._old, list[str]()
+        devices = max(1, len(old) - 1)
+        begin = random.randrange(devices)  # noqa: S311
+        for udid, claims in chain(islice(old.items(), begin, devices), islice(old.items(), begin)):
+            chosen.append(udid)
+            forgotten += _size(claims)
+            if forgotten >= size:
                 break
+        for udid in chosen:
+            del old[udid]
         return forgotten
 
     def close(self) -> None:
@@ -186,8 +196,7 @@ class RememberedClaims:
         (`tune_garbage_collector`): its claims are released now.
         """
         self.is_closed = True
-        claims = (*self.young.values(), *self._old.values())
-        self._memory.end(self, sum(map(len, claims)))
+        self._memory.end(self, sum(map(_size, chain(self.young.values(), self._old.values()))))
         self.young, self._old = {}, {}
         self._brief.clear()
         self.standing.clear()
@@ -203,6 +212,12 @@ class RememberedClaims:
         for generation in (self.young, self._old):
             claims = generation.get(udid)
             if claims is not None and claims.pop(campaign_id, None) is not None:
+                self._memory.held -= 1
                 if not claims:
                     del generation[udid]
-                self._memory.held -= 1
+                    self._memory.held -= _DEVICE
+
+
+def _size(claims: Mapping[int, float]) -> int:
+    """How much memory the claims of one device take, in claims."""
+    return len(claims) + _DEVICE if claims else 0

@@ -7,7 +7,7 @@ beacon to beacon requests only claims that it does not have.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from engine.process.metrics import Metrics
@@ -21,6 +21,7 @@ from engine.trigger.grants import Grant, Granting
 # How long the claim of a connector campaign, or of one whose message was too large, is remembered:
 # it may have been given back.
 _BRIEFLY = 5.0
+_MOST_READ = 256  # devices whose claims are all read in one turn: each may have 128 of them
 
 
 class Claimed(NamedTuple):
@@ -64,7 +65,7 @@ class ClaimStep:
         devices = list(_of_all(parts))
         if not devices:
             return [Claimed(lane.grants, []) for lane in lanes]
-        unread = set[str]().union(*(part.unread for part in parts))
+        unread = set(islice(chain.from_iterable(part.unread for part in parts), _MOST_READ))
         now = self._clock()
         answers = await retry(
             lambda: self._claims.take_of_devices(devices, now, unread), self._redis_errors, "claims"

@@ -36,6 +36,9 @@ from engine.wiring.role import ProcessParts, Role
 log = structlog.get_logger(__name__)
 
 _DAY_SECONDS = 86_400.0
+# A recorder that is behind writes so many batches of a partition in one transaction, which adds up
+# what it has several times of a device or a beacon (docs/decisions/0132).
+_BATCHES_AT_ONCE = 4
 
 
 def build_recorder(parts: ProcessParts) -> Role:
@@ -50,15 +53,16 @@ def build_recorder(parts: ProcessParts) -> Role:
         ledger, store = SqliteLedger(database.engine), SqliteRetentionStore(database.engine)
     recent = _recent(parts)
     recorder = recorder_of(parts, ledger, on_recent=recent.note)
+    at_once = records_at_once(settings)
     consumer = role_consumer(parts, ROLE)(
         topics=list(recorder.readers),
         worker_for=partial(
             BatchWorker,
             handler_for=recorder.for_partition,
-            batch_records=settings.batch_records,
+            batch_records=at_once,
         ),
         positions=RecordedPositions(recorder),
-        batch_records=settings.batch_records,
+        batch_records=at_once,
         in_flight_records=settings.in_flight_records,
     )
     return Role(
@@ -68,6 +72,12 @@ def build_recorder(parts: ProcessParts) -> Role:
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"sql"},
     )
+
+
+def records_at_once(settings: Settings) -> int:
+    """The most records of a fetch, and of a transaction: not more than may be in flight."""
+    batch, in_flight = settings.batch_records, settings.in_flight_records
+    return max(batch, min(_BATCHES_AT_ONCE * batch, in_flight))
 
 
 def recorder_of(

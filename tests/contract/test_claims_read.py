@@ -1,7 +1,6 @@
 """The claims of a device that are read with its first request, on every kind of Redis."""
 
 import pytest
-from redis.asyncio import RedisCluster
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
@@ -61,19 +60,11 @@ async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
     assert await newest(claims, *udids) == {udid: {1: 0.0} for udid in udids}
 
 
-async def test_one_call_reads_so_much_and_no_more(claims: Claims, redis: RedisClient) -> None:
-    """The other devices are read with their next requests."""
-    udids = [f"phone {number}" for number in range(60)]
+async def test_devices_of_a_batch_are_read_however_many_claims_they_have(claims: Claims) -> None:
+    udids = [f"phone {number}" for number in range(100)]
     requests = [
         request(1, campaign=number, udid=udid) for number in range(1, 101) for udid in udids
     ]
-    assert await outcomes(claims, *requests) == [None] * 6000
-    at_once = await newest(claims, *udids, campaign=101)
-    assert all(len(each) == 100 for each in at_once.values())
-    if isinstance(redis, RedisCluster):
-        assert len(at_once) == 60, "a slot has a call of its own"
-        return
-    assert len(at_once) == 40
-    left = next(udid for udid in udids if udid not in at_once)
-    held = dict.fromkeys(range(1, 101), 0.0) | {101: 1.0}
-    assert await newest(claims, left, campaign=102) == {left: held}
+    assert await outcomes(claims, *requests) == [None] * 10_000
+    held = dict.fromkeys(range(1, 101), 0.0)
+    assert await newest(claims, *udids, campaign=101) == dict.fromkeys(udids, held)

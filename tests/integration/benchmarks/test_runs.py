@@ -27,5 +27,5 @@ def test_the_trigger_beside_an_alternative(tmp_path: Path):
     assert findings.machine["processors"] >= 1
     results = findings.rounds["scatter"]
     assert [results[name][0]["notifications"] for name in ("trigger", "confluent")] == [20000] * 2
-    assert "| scatter | confluent |" in as_markdown({"grants": findings})
-    assert "<svg" in as_page({"grants": findings})
+    assert "| scatter | confluent |" in as_markdown({"scatter": findings})
+    assert "<svg" in as_page({"scatter": findings})

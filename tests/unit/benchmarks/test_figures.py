@@ -69,7 +69,7 @@ def test_the_plan_adds_the_cost_of_grants():
 
     found = {
         "dwell": of("trigger", {"dwell": {"trigger": [result(1000, 5.0)]}}),
-        "grants": of("trigger", {"scatter": {"trigger": [result(1000, 65.0)]}}),
+        "scatter": of("trigger", {"scatter": {"trigger": [result(1000, 65.0)]}}),
         "memory": of("memory", [[1, 0, 100.0], [1, 10, 400.0], [2, 0, 500.0]]),
     }
     assert planned({"dwell": found["dwell"]}, Load()) is None

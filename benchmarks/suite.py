@@ -105,7 +105,7 @@ PARTS = (
     ),
     Part(
         "connector",
-        "benchmarks.connector --calls 3000 --rounds 2",
+        "benchmarks.connector --calls 6000 --rounds 2",
         "benchmarks.connector --calls 10000 --rounds 4",
     ),
     Part(

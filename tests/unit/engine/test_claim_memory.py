@@ -108,8 +108,9 @@ def test_of_many_claims_any_device_may_be_forgotten() -> None:
         for campaign in range(1, 100):
             held.remember(f"d{number}", campaign, 1.0)
     forgotten = {number for number in range(260) if not held.of(f"d{number}")}
-    assert forgotten, "there are 26,520 of 25,600"
-    assert forgotten - set(range(len(forgotten))), "this fails once in a hundred million runs"
+    assert forgotten, "there is room for 25,600, and these take 26,520"
+    # By chance the first ones are drawn each time: once in some ten million runs.
+    assert forgotten != set(range(len(forgotten)))
 
 
 def test_all_partitions_forget() -> None:

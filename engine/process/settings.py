@@ -176,7 +176,7 @@ class Settings(BaseSettings):
     )
     path_loss_exponent: float = setting(2.0, "n in the formula from rssi to distance", gt=0, le=10)
 
-    batch_records: Count = setting(5000, "most records in one batch of a partition")
+    batch_records: Count = setting(5000, "most records in a batch; in one of a recorder four times")
     in_flight_records: Count = setting(
         20_000, "records in flight (fetched and not finished) at which fetching pauses"
     )

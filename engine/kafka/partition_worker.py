@@ -59,9 +59,9 @@ class NotesCommits(Protocol):
 
 def next_batch(queue: deque[Records], most: int) -> Records:
     """All waiting records up to `most`, so that a worker that is behind has larger batches."""
-    batch = queue.popleft()
+    batch = [*queue.popleft()]
     while queue and len(batch) + len(queue[0]) <= most:
-        batch = batch + queue.popleft()
+        batch.extend(queue.popleft())
     return batch
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
 from connectors.resolver import CachingResolver
@@ -70,8 +70,11 @@ class EgressGuard:
 
     async def check(self, url: str) -> None:
         """Raise UrlForbiddenError or HostUnresolvedError unless the url may be called now."""
-        host, port, other_port = _destination(url)
-        await self._addresses(host, port, other_port)
+        parts = _split(url)
+        assert parts.hostname is not None  # noqa: S101  # _split refused it
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        other_port = port != _DEFAULT_PORTS[parts.scheme]
+        await self._addresses(parts.hostname, port, other_port)
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
         """Every address of `host`; all are allowed.
@@ -112,17 +115,8 @@ class EgressGuard:
         return found
 
 
-class _Destination(NamedTuple):
-    """Where a url leads to; `other_port` is not that of its scheme."""
-
-    host: str
-    port: int
-    other_port: bool
-
-
-@lru_cache(maxsize=1024)
-def _destination(url: str) -> _Destination:
-    """Raises UrlForbiddenError, unless the text of the url allows calls."""
+def _split(url: str) -> SplitResult:
+    """The parts of a url whose text allows calls. Raises UrlForbiddenError."""
     try:
         parts = urlsplit(url)
         hostname, port = parts.hostname, parts.port
@@ -134,8 +128,7 @@ def _destination(url: str) -> _Destination:
         raise UrlForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
     if parts.username is not None or parts.password is not None:
         raise UrlForbiddenError("accepted: an address without a user and password")
-    usual = _DEFAULT_PORTS[parts.scheme]
-    return _Destination(hostname, port or usual, (port or usual) != usual)
+    return parts
 
 
 def parse_address(text: str) -> Address:

@@ -71,10 +71,10 @@ def requests_by_device(requests: Iterable[ClaimRequest]) -> list[DeviceRequests]
 def calls_of_requests(
     devices: Sequence[DeviceRequests], read: Container[str], *, clustered: bool
 ) -> Iterator[list[DeviceRequests]]:
-    """The script calls, if all claims of the devices in `read` are to be read as well.
+    """Groups requests into script calls. The script also reads all claims of devices in `read`.
 
-    A call has a bounded number of claims, also of those to be read, and on a cluster keys of one
-    slot only.
+    The claims that a call takes and reads are bounded in number. On a cluster, all keys of a call
+    are in one slot.
     """
     if not clustered:
         yield from _bounded(devices, read)

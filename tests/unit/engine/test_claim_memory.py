@@ -102,7 +102,7 @@ def test_devices_that_stay_are_known_whoever_passes() -> None:
 
 
 def test_of_many_claims_any_device_may_be_forgotten() -> None:
-    """Also where fewer devices than claims are to be forgotten: never the oldest first."""
+    """The memory has fewer devices than claims to forget, and still draws where it begins."""
     held = remembering(6400)
     for number in range(260):
         for campaign in range(1, 100):

@@ -9,7 +9,7 @@ from catalog.chunks import chunked
 
 _TAGS = 64  # slots over which a cluster spreads devices
 _MOST_TAKEN = 2000  # claims in a script call, so that no call blocks Redis for long
-_MOST_READ = 32  # devices in a script call, of each of which it reads up to 128 claims
+_MOST_READ = 32  # devices in a script call, which reads up to 4,096 claims (claim.lua)
 _MOST_UPDATED = 1000
 _REQUEST = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
 REQUEST_BYTES = _REQUEST.size
@@ -73,8 +73,8 @@ def calls_of_requests(
 ) -> Iterator[list[DeviceRequests]]:
     """Groups requests into script calls. The script also reads all claims of devices in `read`.
 
-    The claims that a call takes and reads are bounded in number. On a cluster, all keys of a call
-    are in one slot.
+    The claims that a call takes and the devices that it reads are bounded in number. On a cluster,
+    all keys of a call are in one slot.
     """
     if not clustered:
         yield from _bounded(devices, read)

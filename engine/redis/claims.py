@@ -57,7 +57,8 @@ class ClaimAnswers(NamedTuple):
     will be delivered again, so it must be requested again then.)
 
     `read` has the newest claims of the devices that were to be read, as `detected_at` by campaign,
-    from before the requests. Devices with very many claims are left out.
+    from before the requests. A device with very many claims is left out; so is one whose call has
+    read many of other devices already, and may be read with its next request.
     """
 
     forbidden_by: list[float | None]

@@ -21,7 +21,7 @@ from engine.trigger.grants import Grant, Granting
 # How long the claim of a connector campaign, or of one whose message was too large, is remembered:
 # it may have been given back.
 _BRIEFLY = 5.0
-_MOST_READ = 256  # devices whose claims are all read in one turn: each may have 128 of them
+_MOST_READ = 256  # devices whose claims are all read in one turn, in calls that bound the claims
 
 
 class Claimed(NamedTuple):

@@ -1,10 +1,12 @@
 """The claims of a device that are read with its first request, on every kind of Redis."""
 
+from itertools import count, islice
+
 import pytest
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claims import Claims
+from engine.redis.claims import Claims, claim_tag
 from tests.contract.claim_requests import NOW, claims_on, outcomes, request
 
 
@@ -47,11 +49,38 @@ async def test_only_devices_that_ask_are_read_and_only_those_named(claims: Claim
     assert again.forbidden_by == [NOW, NOW]
 
 
+async def hold(claims: Claims, *udids: str, each: int) -> dict[int, float]:
+    """Take so many claims for each device, one for each campaign. Returns them as `newest` does."""
+    requests = [
+        request(1, campaign=number, udid=udid) for number in range(1, each + 1) for udid in udids
+    ]
+    assert await outcomes(claims, *requests) == [None] * len(requests)
+    return dict.fromkeys(range(1, each + 1), 0.0)
+
+
 async def test_a_device_with_very_many_claims_is_not_read(claims: Claims) -> None:
-    held = [request(1, campaign=number) for number in range(1, 200)]
-    assert await outcomes(claims, *held) == [None] * 199
-    assert await newest(claims, "phone", "other", campaign=200) == {"other": {}}
-    assert await outcomes(claims, *held) == [None] * 199
+    await hold(claims, "phone", each=1025)
+    assert await newest(claims, "phone", "other", campaign=2000) == {"other": {}}
+    assert await newest(claims, "other", campaign=2001) == {"other": {2000: 1.0}}
+
+
+async def test_a_device_with_many_claims_is_read(claims: Claims) -> None:
+    held = await hold(claims, "phone", each=1024)
+    assert await newest(claims, "phone", campaign=2000) == {"phone": held}
+
+
+async def test_a_call_reads_so_many_claims_and_the_next_one_those_of_other_devices(
+    claims: Claims,
+) -> None:
+    """A call that read all of them would block Redis for longer."""
+    names = (f"phone {number}" for number in count())
+    udids = list(islice((name for name in names if claim_tag(name.encode()) == 0), 10))
+    held = await hold(claims, *udids, each=600)
+    first = await newest(claims, *udids, campaign=1000)
+    assert first == dict.fromkeys(udids[:6], held), "4,096 claims at most, and whole devices"
+    held |= {1000: 1.0}
+    second = await newest(claims, *udids[6:], campaign=1001)
+    assert second == dict.fromkeys(udids[6:], held)
 
 
 async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
@@ -62,9 +91,5 @@ async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
 
 async def test_devices_of_a_batch_are_read_however_many_claims_they_have(claims: Claims) -> None:
     udids = [f"phone {number}" for number in range(100)]
-    requests = [
-        request(1, campaign=number, udid=udid) for number in range(1, 101) for udid in udids
-    ]
-    assert await outcomes(claims, *requests) == [None] * 10_000
-    held = dict.fromkeys(range(1, 101), 0.0)
+    held = await hold(claims, *udids, each=100)
     assert await newest(claims, *udids, campaign=101) == dict.fromkeys(udids, held)

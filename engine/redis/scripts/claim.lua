@@ -10,7 +10,7 @@
 -- RETURNS one for each request: 0 if it is granted (now, or to this owner before), else the
 --         detected_at (epoch ms) of a grant that denies it: a grant not after it, if there is one;
 --         then one for each device with "+": campaigns and values in turn, as they were before;
---         nothing if this device has very many
+--         nothing if this device has very many, or the call has read very many already
 --
 -- A device is a hash, campaign -> claim: 14 digits for the time until which it is needed (epoch
 -- ms), then the list of grants: 16 bytes owner, 14 digits detected_at. Each grant is at least the
@@ -22,7 +22,8 @@ local ENTRY = 30
 local MOST_ENTRIES = 1023
 local REQUEST = '>i8c16i8i8'
 local REQUEST_BYTES = 40
-local MOST_READ = 128 -- claims of a device; claim_wire.py has the most devices of a call
+local MOST_READ = 1024 -- claims of a device
+local MOST_READ_IN_CALL = 4096 -- claims of all its devices, so that no call blocks Redis for long
 local BETWEEN_SWEEPS = 64 -- claims that a device gets before expired ones are removed
 
 -- Searches from the newest grant on: only late or repeated records need older ones.
@@ -66,11 +67,14 @@ end
 
 local now = tonumber(ARGV[1])
 local retain = tonumber(ARGV[2])
-local replies, read = {}, {}
+local replies, read, left = {}, {}, MOST_READ_IN_CALL
 for i, key in ipairs(KEYS) do
   local requests = ARGV[i + 2]
   if string.sub(requests, 1, 1) == '+' then
-    read[#read + 1] = redis.call('HLEN', key) <= MOST_READ and redis.call('HGETALL', key)
+    local held = redis.call('HLEN', key)
+    local is_read = held <= math.min(MOST_READ, left)
+    read[#read + 1] = is_read and redis.call('HGETALL', key)
+    left = is_read and left - held or left
   end
   local needed, added = 0, 0
   for from = 2, #requests, REQUEST_BYTES do

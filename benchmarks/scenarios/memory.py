@@ -31,6 +31,7 @@ _FEWER = 10
 _DECISIONS = (1, 10)  # of a device; the default of RECENT_DECISIONS is ten
 _SAMPLE = 50_000  # devices whose decisions are kept
 _CHUNK = 5000
+_EMPTY_SECONDS = 120.0  # Redis takes seconds to forget ten million devices
 _CLAIMS_ONLY = EVERYBODY[TRIGGER]._replace(environment={"PROXIMITY_RECENT_DECISIONS": "0"})
 _MILLION = 1_000_000
 
@@ -85,7 +86,7 @@ async def _measure(arguments: argparse.Namespace, campaigns: int) -> dict[int, f
 async def _of_decisions(running: Servers, campaigns: int, decisions: int) -> float:
     """Bytes of so many decisions of a device. A trigger notes at most 250 new ones a second, which
     fills Redis too slowly to wait for: they are kept as the trigger keeps them."""
-    redis = connect_redis(running.redis)
+    redis = connect_redis(running.redis, timeout=_EMPTY_SECONDS)
     try:
         await redis.flushall()
         store = DecisionStore(redis=redis, prefix="memory:", most=decisions, deadline=60.0)

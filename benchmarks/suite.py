@@ -112,7 +112,7 @@ PARTS = (
         "crash",
         "benchmarks.crash --records 40000 --subjects trigger trigger-exactly-once confluent go"
         " streams streams-exactly-once",
-        "benchmarks.crash --records 80000 --subjects all --rounds 2",
+        "benchmarks.crash --records 80000 --subjects all",
     ),
 )
 

@@ -72,9 +72,12 @@ for i, key in ipairs(KEYS) do
   local requests = ARGV[i + 2]
   if string.sub(requests, 1, 1) == '+' then
     local held = redis.call('HLEN', key)
-    local is_read = held <= math.min(MOST_READ, left)
-    read[#read + 1] = is_read and redis.call('HGETALL', key)
-    left = is_read and left - held or left
+    if held <= MOST_READ and held <= left then
+      read[#read + 1] = redis.call('HGETALL', key)
+      left = left - held
+    else
+      read[#read + 1] = false
+    end
   end
   local needed, added = 0, 0
   for from = 2, #requests, REQUEST_BYTES do

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from benchmarks.arrivals import Arrivals
 from benchmarks.figures import Findings, Sheet, Spread, add_json, as_options, finish
 from benchmarks.lineup import EVERYBODY, FLOOR, USUAL, Subject
 from benchmarks.machine import MachineWatch
@@ -26,7 +27,6 @@ _NEVER = 1_000_000_000
 _SHARE = 0.6
 _START_SECONDS = 240.0
 _RESUME_SECONDS = 180.0  # a dead member's partitions get another owner after its session timeout
-_POLL_SECONDS = 0.02
 _SETTLE_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 
@@ -142,31 +142,39 @@ class _Crash:
 
     def _run(self, group: str, quiet: float) -> Aftermath:
         begins = self._runs.measured.ends()
+        with self._runs.measured.arrivals(begins) as arrivals:
+            self._kill_the_first(group, arrivals)
+            resumed = self._restart(group, arrivals, quiet)
+        return aftermath(self._expected, self._runs.measured.notified(begins), resumed)
+
+    def _kill_the_first(self, group: str, arrivals: Arrivals) -> None:
         first = self._runs.started(self._subject, _NEVER, group)
+        enough = _SHARE * self._expected
         try:
-            enough = sum(begins.values()) + _SHARE * self._expected
-            self._wait(lambda: self._count() >= enough, first, _START_SECONDS, "published enough")
+            self._wait(
+                lambda: arrivals.count() >= enough, first, _START_SECONDS, "published enough"
+            )
         finally:
             first.kill()
             first.wait()
+
+    def _restart(self, group: str, arrivals: Arrivals, quiet: float) -> float:
+        """The seconds from the restart to the next notification; returns when all have come."""
         # The broker may still be writing notifications that the killed process had sent.
-        before = self._until_quiet(_SETTLE_SECONDS)
-        if before - sum(begins.values()) >= self._expected:
+        before = _until_quiet(arrivals, _SETTLE_SECONDS)
+        if before >= self._expected:
             raise SubjectError(
                 f"{self._subject.name}, crash: it had published all notifications; raise --records"
             )
         restarted = time.monotonic()
         second = self._runs.started(self._subject, _NEVER, group)
         try:
-            self._wait(lambda: self._count() > before, second, _RESUME_SECONDS, "went on")
+            self._wait(lambda: arrivals.count() > before, second, _RESUME_SECONDS, "went on")
             resumed = time.monotonic() - restarted
-            self._until_quiet(quiet)
+            _until_quiet(arrivals, quiet)
         finally:
             _stop(second)
-        return aftermath(self._expected, self._runs.measured.notified(begins), resumed)
-
-    def _count(self) -> int:
-        return sum(self._runs.measured.ends().values())
+        return resumed
 
     def _wait(
         self, done: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float, what: str
@@ -175,15 +183,15 @@ class _Crash:
         while not done():
             if time.monotonic() > give_up or process.poll() is not None:
                 raise SubjectError(f"{self._subject.name}, crash: it never {what}")
-            time.sleep(_POLL_SECONDS)
 
-    def _until_quiet(self, quiet: float) -> int:
-        last, since = self._count(), time.monotonic()
-        while time.monotonic() - since < quiet:
-            time.sleep(_POLL_SECONDS)
-            if (now := self._count()) != last:
-                last, since = now, time.monotonic()
-        return last
+
+def _until_quiet(arrivals: Arrivals, quiet: float) -> int:
+    """Count until none has come for `quiet` seconds; return the count."""
+    last, since = arrivals.count(), time.monotonic()
+    while time.monotonic() - since < quiet:
+        if (now := arrivals.count()) != last:
+            last, since = now, time.monotonic()
+    return last
 
 
 def aftermath(expected: int, found: Iterable[Notified], resumed: float) -> Aftermath:

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
     AdminClient,
     OffsetSpec,
 )
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.arrivals import Arrivals, is_notification
 from benchmarks.catalog import number_of
 from benchmarks.publishing import QUIET, publish_all
 from benchmarks.workloads import Record
@@ -85,16 +86,17 @@ class BenchTopics:
                 elif time.monotonic() > give_up:
                     raise SystemExit("the notifications could not be read")
                 for message in messages:
-                    error = message.error()
-                    if error is None:
+                    if is_notification(message):
                         found.append(_notified(message.value() or b""))
-                    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
-                        left.discard(message.partition() or 0)
                     else:
-                        raise SystemExit(f"the notifications could not be read: {error}")
+                        left.discard(message.partition() or 0)
         finally:
             consumer.close()
         return found
+
+    def arrivals(self, begins: Ends) -> Arrivals:
+        """Counts the notifications since `begins`, of transactions that were committed."""
+        return Arrivals(self._consumer(), self.names.notifications, begins)
 
     def _consumer(self) -> Consumer:
         return Consumer(

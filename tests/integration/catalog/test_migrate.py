@@ -28,6 +28,23 @@ async def test_migrations_and_models_agree(database: Database):
         assert await connection.run_sync(differences) == []
 
 
+async def test_pages_are_filled_as_the_models_say(postgres_url: str):
+    """Alembic does not compare the settings of tables."""
+    await migrate(postgres_url)
+    database = open_database(postgres_url)
+    statement = "SELECT relname, reloptions FROM pg_class WHERE reloptions IS NOT NULL"
+    async with database.read() as session:
+        found = {row.relname: row.reloptions for row in await session.execute(text(statement))}
+    await database.close()
+    of_models = {
+        table.name: [f"{key}={value}" for key, value in options.items()]
+        for table in Base.metadata.sorted_tables
+        if (options := table.dialect_options["postgresql"]["with"])
+    }
+    assert {name: found.get(name) for name in of_models} == of_models
+    assert "device" in of_models
+
+
 def _is_no_partition(_object: Any, name: str | None, *_: Any) -> bool:
     return "_default" not in (name or "")
 

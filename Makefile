@@ -42,7 +42,7 @@ lint: venv ## check style, types and the direction of imports
 bench: venv bench-alternatives ## measure everything, small (ARGS="--only trigger crash" to choose)
 	$(BIN)/python -m benchmarks.suite $(ARGS)
 
-bench-full: venv bench-alternatives ## the same with more records and rounds: two hours and more
+bench-full: venv bench-alternatives ## the same with more records and rounds: about two hours
 	$(BIN)/python -m benchmarks.suite --full $(ARGS)
 
 # Alternatives that cannot be downloaded or built are left out of the figures, which name them.

@@ -120,7 +120,7 @@ PARTS = (
 def main() -> None:
     """Parse the arguments, run, write the files."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="at full size: two hours and more")
+    parser.add_argument("--full", action="store_true", help="at full size: about two hours")
     names = [part.name for part in PARTS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--out", type=Path, default=_OUT, help=f"directory; {_OUT}")

@@ -1,8 +1,5 @@
 """The notifications that a consumer could read so far, counted."""
 
-from types import TracebackType
-from typing import Self
-
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 _MOST = 5000
@@ -10,7 +7,7 @@ _POLL_SECONDS = 0.02
 
 
 class Arrivals:
-    """Counts the notifications since `begins`; a context.
+    """Counts the notifications since `begins`.
 
     End offsets would not do: those of a transaction count as well when it is aborted, and so does
     the mark of its end. The broker aborts that of a killed process after its timeout, long before
@@ -18,21 +15,10 @@ class Arrivals:
     """
 
     def __init__(self, consumer: Consumer, topic: str, begins: dict[int, int]) -> None:
-        """`consumer` reads committed, and reports the end of a partition; closed by this."""
+        """`consumer` reads committed, and reports the end of a partition."""
         self._consumer = consumer
         self._consumer.assign([TopicPartition(topic, *begin) for begin in begins.items()])
         self._count = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._consumer.close()
 
     def count(self) -> int:
         """How many came until now; waits 20 ms at most.

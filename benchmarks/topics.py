@@ -1,7 +1,8 @@
 """The topics of a run: filled with detections, and read for the resulting messages."""
 
+import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import orjson
@@ -94,9 +95,14 @@ class BenchTopics:
             consumer.close()
         return found
 
-    def arrivals(self, begins: Ends) -> Arrivals:
+    @contextlib.contextmanager
+    def arrivals(self, begins: Ends) -> Iterator[Arrivals]:
         """Counts the notifications since `begins`, of transactions that were committed."""
-        return Arrivals(self._consumer(), self.names.notifications, begins)
+        consumer = self._consumer()
+        try:
+            yield Arrivals(consumer, self.names.notifications, begins)
+        finally:
+            consumer.close()
 
     def _consumer(self) -> Consumer:
         return Consumer(

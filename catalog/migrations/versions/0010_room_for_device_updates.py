@@ -1,7 +1,6 @@
 """Room in the pages of `device`, so that a recorder's update stays in its page (decision 0134).
 
-Pages that are full already get the room as their rows are updated. Nothing is rewritten, and
-writers are not locked out.
+Nothing is rewritten. Neither this nor a recorder waits for the other.
 """
 
 from collections.abc import Sequence
